@@ -1,0 +1,199 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Object: what every kind with metadata is, typed, unstructured or metadata only."""
+
+from __future__ import annotations
+
+import types
+from functools import lru_cache
+from typing import Any, ClassVar, Self, TypeVar, cast
+
+from pydantic import Field
+
+from .base import JSON, Struct
+from .gvk import GVK, NamespacedName, Resource
+
+T = TypeVar("T", bound="Object")
+
+
+class OwnerReference(Struct):
+    """metav1.OwnerReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(Struct):
+    """metav1.ObjectMeta; times are RFC 3339 strings, ``managedFields`` stays undecoded."""
+
+    name: str | None = None
+    generate_name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    resource_version: str | None = None
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    finalizers: list[str] | None = None
+    managed_fields: list[dict[str, JSON]] | None = None
+
+
+class Object(Struct):
+    """A kind: declared with its names, ``class TrainJob(Object, group=…, version=…, kind=…, plural=…)``.
+
+    ``gvk`` and ``resource`` belong to the class. A kind made without ``plural`` (see
+    :func:`unstructured` and :func:`metadata_only`) has ``resource = None``: the client asks discovery.
+    """
+
+    gvk: ClassVar[GVK]
+    resource: ClassVar[Resource | None] = None
+
+    api_version: str | None = None
+    kind: str | None = None
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+
+    def __init_subclass__(
+        cls,
+        *,
+        group: str = "",
+        version: str = "",
+        kind: str = "",
+        plural: str = "",
+        namespaced: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        """Fix the class's names; a class without ``kind`` is a base for others."""
+        super().__init_subclass__(**kwargs)
+        if kind:
+            cls.gvk = GVK(group, version, kind)
+            cls.resource = Resource(group, version, plural, namespaced) if plural else None
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Fill ``apiVersion`` and ``kind`` when the maker left them out."""
+        if self.api_version is None and (gvk := getattr(type(self), "gvk", None)) is not None:
+            self.api_version = gvk.api_version
+        if self.kind is None and (gvk := getattr(type(self), "gvk", None)) is not None:
+            self.kind = gvk.kind
+
+    @property
+    def key(self) -> NamespacedName:
+        """Namespace and name; empty strings where unset."""
+        return NamespacedName(self.metadata.namespace or "", self.metadata.name or "")
+
+    @property
+    def name(self) -> str:
+        """``metadata.name``, or the empty string."""
+        return self.metadata.name or ""
+
+    @property
+    def namespace(self) -> str:
+        """``metadata.namespace``, or the empty string."""
+        return self.metadata.namespace or ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels; a fresh empty map where there are none (set ``metadata.labels`` to add some)."""
+        return self.metadata.labels if self.metadata.labels is not None else {}
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """The annotations, as :attr:`labels`."""
+        return self.metadata.annotations if self.metadata.annotations is not None else {}
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the wire form; ``metadata``, ``spec`` and ``status`` that nobody set stay off."""
+        return self.model_dump(exclude_none=True, exclude=self._unset_parts())
+
+    def to_json(self) -> bytes:
+        """Return :meth:`to_dict` as compact JSON text."""
+        data: bytes = self.__pydantic_serializer__.to_json(
+            self, exclude_none=True, by_alias=True, exclude=self._unset_parts()
+        )
+        return data
+
+    def _unset_parts(self) -> set[str] | None:
+        """Top-level structs that came from a default and still hold nothing."""
+        unset: set[str] | None = None
+        for part in ("metadata", "spec", "status"):
+            if part in self.model_fields_set:
+                continue
+            value = getattr(self, part, None)
+            if isinstance(value, Struct) and not value.to_dict():
+                unset = (unset or set()) | {part}
+        return unset
+
+
+class Unstructured(Object):
+    """An object whose content is plain JSON; ``obj["spec"]``, ``obj.nested("spec", "template")``."""
+
+    def __getitem__(self, field: str) -> JSON:
+        """Return a top-level field other than apiVersion, kind and metadata; KeyError when absent."""
+        return (self.__pydantic_extra__ or {})[field]
+
+    def __setitem__(self, field: str, value: JSON) -> None:
+        """Set a top-level field."""
+        extra = self.__pydantic_extra__
+        if extra is None:
+            extra = self.__pydantic_extra__ = {}
+        extra[field] = value
+
+    def nested(self, *path: str) -> JSON:
+        """Return the value below ``path``, or None when a step is missing or no map."""
+        value: JSON = self.__pydantic_extra__ or {}
+        for step in path:
+            if not isinstance(value, dict) or step not in value:
+                return None
+            value = value[step]
+        return value
+
+    @classmethod
+    def wrap(cls, data: dict[str, JSON]) -> Self:
+        """Return ``data`` as an object of the class for its own apiVersion and kind."""
+        gvk = GVK.parse(str(data.get("apiVersion", "")), str(data.get("kind", "")))
+        kind = unstructured(gvk)
+        if not issubclass(kind, cls):
+            raise TypeError(f"{gvk} is no {cls.__name__}")
+        return kind.from_dict(data)
+
+
+class PartialObjectMetadata(Object):
+    """An object of which only the metadata is asked for: ask by :func:`metadata_only`."""
+
+
+@lru_cache(maxsize=1024)
+def unstructured(gvk: GVK) -> type[Unstructured]:
+    """Return the class for a kind without a model; the same class for the same kind."""
+    return _of(Unstructured, gvk)
+
+
+@lru_cache(maxsize=1024)
+def metadata_only(kind: type[Object] | GVK) -> type[PartialObjectMetadata]:
+    """Return the class that stands for ``kind`` in lists, watches and reads of metadata alone.
+
+    Its instances carry the kind's own ``apiVersion`` and ``kind``.
+    """
+    if isinstance(kind, GVK):
+        return _of(PartialObjectMetadata, kind)
+    cls = _of(PartialObjectMetadata, kind.gvk)
+    cls.resource = kind.resource
+    return cls
+
+
+def _of(base: type[T], gvk: GVK) -> type[T]:
+    # The metaclass takes the class keywords, which types.new_class passes on.
+    made = types.new_class(
+        gvk.kind, (base,), {"group": gvk.group, "version": gvk.version, "kind": gvk.kind}, _same_module
+    )
+    return cast("type[T]", made)
+
+
+def _same_module(namespace: dict[str, Any]) -> None:
+    namespace["__module__"] = __name__
