@@ -1,0 +1,107 @@
+# Every step that CI runs is a target here; `make help` lists them.
+.DEFAULT_GOAL := help
+.SUFFIXES:
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+
+# The newest supported interpreter on PATH, unless PYTHON says which.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v $$p; break; }; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+PYTEST_ARGS ?=
+CODE := pkg cmd test
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed; name one with PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: requirements/runtime.lock pyproject.toml | $(BIN)/python
+	@echo "Installing what the manager needs into $(VENV)"
+	$(PIP) install --require-hashes -r requirements/runtime.lock
+	$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
+	@echo "Installing what development needs into $(VENV)"
+	$(PIP) install --require-hashes -r requirements/dev.lock
+	@touch $@
+
+.PHONY: install
+install: $(VENV)/.runtime ## Install the manager and trainerctl into .venv
+
+.PHONY: dev
+dev: $(VENV)/.dev ## Install everything development needs into .venv
+
+.PHONY: demo
+demo: $(VENV)/.runtime ## Bring up a local cluster, run one TrainJob to Complete, tear it down
+	$(BIN)/trainerctl demo
+
+.PHONY: binaries
+binaries: $(VENV)/.runtime ## Build the local cluster's components, or find them built
+	$(BIN)/trainerctl cluster build
+
+.PHONY: fmt
+fmt: $(VENV)/.dev ## Format the code and mend what the linter can mend
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix $(CODE)
+
+.PHONY: lint
+lint: $(VENV)/.dev ## Check format and lint
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/ruff check $(CODE)
+
+.PHONY: types
+types: $(VENV)/.dev ## Check types, strictly
+	$(BIN)/mypy $(CODE)
+
+.PHONY: imports
+imports: $(VENV)/.dev ## Check who may import whom
+	$(BIN)/lint-imports
+
+.PHONY: test
+test: $(VENV)/.dev binaries ## Run all tests: unit, parity, integration, e2e
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+.PHONY: test-unit
+test-unit: $(VENV)/.dev ## Run the unit tests
+	$(BIN)/pytest test/unit $(PYTEST_ARGS)
+
+.PHONY: test-parity
+test-parity: $(VENV)/.dev ## Compare with the recorded results of the Go managers
+	$(BIN)/pytest test/parity $(PYTEST_ARGS)
+
+.PHONY: test-integration
+test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API server
+	$(BIN)/pytest test/integration $(PYTEST_ARGS)
+
+.PHONY: test-e2e
+test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local cluster
+	$(BIN)/pytest test/e2e $(PYTEST_ARGS)
+
+.PHONY: manifests
+manifests: $(VENV)/.dev ## Write config/crd from the models
+	$(BIN)/python -m pkg.cli.manifests
+
+.PHONY: wheel
+wheel: $(VENV)/.dev ## Build the wheel into dist/
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+.PHONY: lock
+lock: $(VENV)/.dev ## Pin the dependencies anew
+	$(PIP) install uv
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
+		--python-version 3.11 pyproject.toml --group build --extra fast --output-file requirements/runtime.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --group dev --extra fast --output-file requirements/dev.lock
+
+.PHONY: clean
+clean: ## Remove what builds and tests left in the checkout
+	rm -rf dist build .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
