@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The manager's flags: what each accepts, and the record they become."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from . import goflags
+from .goflags import Flag
+
+PROGRAM: Final = "trainer-controller-manager"
+
+CONTROLLERS: Final = ("trainjob", "trainingruntime", "clustertrainingruntime", "podgrouper")
+"""The names that ``--controllers`` knows."""
+
+_ENCODERS: Final = ("json", "console")
+_LEVELS: Final = ("debug", "info", "error", "panic")
+_STACKTRACE_LEVELS: Final = ("info", "error", "panic")
+_TIME_ENCODINGS: Final = ("epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZapFlags:
+    """The ``--zap-*`` flags as given; empty where the default of the mode counts."""
+
+    devel: bool = False
+    encoder: str = ""
+    log_level: str = ""
+    stacktrace_level: str = ""
+    time_encoding: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """A parsed command line."""
+
+    config: str = ""
+    kubeconfig: str = ""
+    enable_http2: bool = False
+    controllers: tuple[str, ...] = ("*",)
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    version: bool = False
+    zap: ZapFlags = field(default_factory=ZapFlags)
+
+    def enabled(self, controller: str) -> bool:
+        """Tell whether ``controller`` shall run: the first word that names it decides, else ``*``."""
+        for word in self.controllers:
+            if word in (controller, f"-{controller}"):
+                return word == controller
+        return "*" in self.controllers
+
+
+def parse(arguments: Sequence[str]) -> Flags:
+    """Return the record of a command line.
+
+    Raises:
+        goflags.FlagError: with one line naming the flag.
+        goflags.HelpRequested: help is asked for.
+    """
+    values = goflags.parse(FLAGS, arguments)
+    return Flags(
+        config=values["config"],
+        kubeconfig=values["kubeconfig"],
+        enable_http2=values["enable-http2"],
+        controllers=values["controllers"],
+        feature_gates=values["feature-gates"],
+        version=values["version"],
+        zap=ZapFlags(
+            devel=values["zap-devel"],
+            encoder=values["zap-encoder"],
+            log_level=values["zap-log-level"],
+            stacktrace_level=values["zap-stacktrace-level"],
+            time_encoding=values["zap-time-encoding"],
+        ),
+    )
+
+
+def usage() -> str:
+    """Return the help text."""
+    return goflags.usage(PROGRAM, FLAGS)
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse_choice(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(f"must be one of {', '.join(choices)}")
+        return text.lower()
+
+    return parse_choice
+
+
+def _log_level(text: str) -> str:
+    if text.lower() in _LEVELS:
+        return text.lower()
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return str(int(text))
+    raise ValueError(f"must be one of {', '.join(_LEVELS)} or a number above 0")
+
+
+def _controllers(text: str) -> tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    for word in words:
+        if word != "*" and word.removeprefix("-") not in CONTROLLERS:
+            raise ValueError(f'no controller is called "{word}"; there are {", ".join(CONTROLLERS)}')
+    return words
+
+
+def _feature_gates(text: str) -> dict[str, bool]:
+    gates: dict[str, bool] = {}
+    for item in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = item.partition("=")
+        if not name.strip() or not equals:
+            raise ValueError(f'missing bool value for "{item}"')
+        try:
+            gates[name.strip()] = goflags.boolean(value.strip())
+        except ValueError:
+            raise ValueError(f'"{name.strip()}" must be true or false, not "{value.strip()}"') from None
+    return gates
+
+
+FLAGS: Final = (
+    Flag("config", str, "File with the Configuration. Without it the defaults apply."),
+    Flag("kubeconfig", str, "Kubeconfig file. Only needed outside a cluster."),
+    Flag("enable-http2", goflags.boolean, "Accepted, without effect.", default=False, boolean=True),
+    Flag(
+        "controllers",
+        _controllers,
+        "Controllers to run, comma-separated: * for all, foo for foo, -foo for all but foo; empty for the "
+        f"webhooks alone. There are {', '.join(CONTROLLERS)}.",
+        default=("*",),
+        merge=lambda earlier, later: earlier + later,
+    ),
+    Flag(
+        "feature-gates",
+        _feature_gates,
+        "Name=bool pairs, comma-separated. No gate has an effect yet.",
+        default={},
+        merge=lambda earlier, later: {**earlier, **later},
+    ),
+    Flag("version", goflags.boolean, "Print the version and end.", default=False, boolean=True),
+    Flag(
+        "zap-devel",
+        goflags.boolean,
+        "Logging for development: console encoder, debug level.",
+        default=False,
+        boolean=True,
+    ),
+    Flag("zap-encoder", _one_of(*_ENCODERS), f"Log encoding: {' or '.join(_ENCODERS)}."),
+    Flag("zap-log-level", _log_level, f"Log level: {', '.join(_LEVELS)}, or a number above 0 for more."),
+    Flag(
+        "zap-stacktrace-level",
+        _one_of(*_STACKTRACE_LEVELS),
+        f"Level from which on stack traces are logged: {', '.join(_STACKTRACE_LEVELS)}.",
+    ),
+    Flag("zap-time-encoding", _one_of(*_TIME_ENCODINGS), f"Time encoding: {', '.join(_TIME_ENCODINGS)}."),
+)

@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Command lines in the style of Go's flag package: one dash or two, ``--name=value`` or ``--name value``.
+
+A boolean takes its value only after an equals sign. Unlike Go, a word that is no flag is an error
+instead of the silent end of all flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+class FlagError(Exception):
+    """A command line that cannot be understood; ``str()`` names the flag."""
+
+
+class HelpRequested(Exception):  # noqa: N818 - a request, not an error
+    """``-h`` or ``--help`` was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One flag: how its text becomes a value, and what the help says of it.
+
+    ``parse`` raises ValueError with the reason. A repeated flag's last value counts, or with ``merge``
+    the two values become one.
+    """
+
+    name: str
+    parse: Callable[[str], Any]
+    usage: str
+    default: Any = ""
+    merge: Callable[[Any, Any], Any] | None = None
+    boolean: bool = False
+
+
+def boolean(text: str) -> bool:
+    """Return the boolean that Go reads from ``text``."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError("parse error")
+
+
+def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> dict[str, Any]:
+    """Return a value for every flag, its default where the command line says nothing.
+
+    Raises:
+        FlagError: an unknown flag, a missing or bad value, a word that is no flag.
+        HelpRequested: help is asked for.
+    """
+    known: Mapping[str, Flag] = {flag.name: flag for flag in flags}
+    given: dict[str, Any] = {}
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            if (extra := next(words, None)) is not None:
+                raise FlagError(f"unexpected argument: {extra}")
+            break
+        name, has_value, text = _split(word)
+        flag = known.get(name)
+        if flag is None:
+            if name in ("h", "help"):
+                raise HelpRequested
+            raise FlagError(f"flag provided but not defined: -{name}")
+        if not has_value:
+            if flag.boolean:
+                text = "true"
+            else:
+                following = next(words, None)
+                if following is None:
+                    raise FlagError(f"flag needs an argument: -{name}")
+                text = following
+        try:
+            value = flag.parse(text)
+        except ValueError as error:
+            kind = "boolean value" if flag.boolean else "value"
+            raise FlagError(f'invalid {kind} "{text}" for flag -{name}: {error}') from error
+        if flag.merge is not None and name in given:
+            value = flag.merge(given[name], value)
+        given[name] = value
+    return {flag.name: given.get(flag.name, flag.default) for flag in flags}
+
+
+def _split(word: str) -> tuple[str, bool, str]:
+    if len(word) < 2 or word[0] != "-":
+        raise FlagError(f"unexpected argument: {word}")
+    name, equals, text = word.removeprefix("-").removeprefix("-").partition("=")
+    if not name or name[0] == "-":
+        raise FlagError(f"bad flag syntax: {word}")
+    return name, bool(equals), text
+
+
+def usage(program: str, flags: Sequence[Flag]) -> str:
+    """Return the help text: one flag and what it means after another."""
+    lines = [f"Usage of {program}:"]
+    for flag in sorted(flags, key=lambda flag: flag.name):
+        placeholder = "" if flag.boolean else " value"
+        default = f" (default {flag.default})" if isinstance(flag.default, str) and flag.default else ""
+        lines += [f"  --{flag.name}{placeholder}", f"        {flag.usage}{default}"]
+    return "\n".join(lines) + "\n"
