@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""One YAML or JSON document, read strictly: no key twice, and the line of every key remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+PathSteps = tuple[str | int, ...]
+
+
+class DocumentError(ValueError):
+    """The text is no single document of plain maps, lists and scalars; ``str()`` names the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A decoded document and where its parts stand."""
+
+    data: dict[str, Any]
+    lines: dict[PathSteps, int]
+    """The line, counted from one, of each key and list item by its path."""
+
+    def line(self, path: Iterable[str | int]) -> int | None:
+        """Return the line of ``path``, or of the nearest part above it that was written down."""
+        steps = tuple(path)
+        while steps and steps not in self.lines:
+            steps = steps[:-1]
+        return self.lines.get(steps)
+
+
+def render_path(path: Iterable[str | int]) -> str:
+    """Return a path as people write it: ``webhook.port``, ``rules[0].name``, ``map["a.b"]``."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        elif "." in step or not step:
+            text += f'["{step}"]'
+        else:
+            text += f".{step}" if text else step
+    return text
+
+
+def read(text: bytes) -> Document:
+    """Decode the single document in ``text``; an empty one is an empty map.
+
+    Raises:
+        DocumentError: bad syntax, several documents, a key given twice or not a string, no map at the top.
+    """
+    loader = _LOADER(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return Document({}, {})
+        lines: dict[PathSteps, int] = {}
+        _walk(node, (), lines, loader, set())
+        data = loader.construct_document(node)
+    except yaml.MarkedYAMLError as error:
+        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise DocumentError(f"{where}{error.problem or error.context or 'bad YAML'}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        if isinstance(error, DocumentError):
+            raise
+        raise DocumentError(" ".join(str(error).split())) from error
+    finally:
+        loader.dispose()
+    if data is None:
+        data = {}
+    if not isinstance(data, dict):
+        raise DocumentError("line 1: a map is expected at the top")
+    return Document(data, lines)
+
+
+def _walk(
+    node: yaml.Node, path: PathSteps, lines: dict[PathSteps, int], loader: Any, above: set[int]
+) -> None:
+    if id(node) in above:
+        raise DocumentError(f"line {node.start_mark.line + 1}: {render_path(path)} contains itself")
+    above = above | {id(node)}
+    if isinstance(node, yaml.MappingNode):
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
+                raise DocumentError(f"line {line}: {render_path(path) or 'the top'}: a key is no string")
+            below = (*path, key_node.value)
+            if below in lines:
+                raise DocumentError(
+                    f"line {line}: {render_path(below)}: key is given twice, before at line {lines[below]}"
+                )
+            lines[below] = line
+            _walk(value_node, below, lines, loader, above)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            lines[(*path, index)] = item.start_mark.line + 1
+            _walk(item, (*path, index), lines, loader, above)
