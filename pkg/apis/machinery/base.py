@@ -38,6 +38,8 @@ class Struct(BaseModel):
         strict=True,
         protected_namespaces=(),
     )
+    go_always: ClassVar[frozenset[str]] = frozenset()
+    """Fields that Go writes even when they are unset; only texts that quote Go's JSON need to know."""
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
@@ -64,3 +66,17 @@ class Struct(BaseModel):
     def deep_copy(self) -> Self:
         """Return a copy that shares nothing with this one."""
         return self.model_copy(deep=True)
+
+
+def is_unset(value: Struct) -> bool:
+    """Say whether a struct holds nothing at all, neither field nor field of a field.
+
+    For fields that Go embeds by value (``spec``, ``template``): always there in Python, off the wire until
+    something in them is set.
+    """
+    if value.__pydantic_extra__:
+        return False
+    return all(
+        held is None or held == "" or (isinstance(held, Struct) and is_unset(held))
+        for held in value.__dict__.values()
+    )

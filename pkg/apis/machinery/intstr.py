@@ -1,0 +1,38 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""IntOrString: a JSON number or a string, told apart by its Python type."""
+
+from __future__ import annotations
+
+from typing import Final
+
+IntOrString = int | str
+
+MAX_INT32: Final = 2**31 - 1
+
+
+def int_value(value: IntOrString) -> int:
+    """Return the number; a string that is no number counts as 0, as Go's ``IntValue`` has it."""
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            return 0
+    return value
+
+
+def scaled_value(value: IntOrString, total: int, *, round_up: bool) -> int:
+    """Return the number itself, or the percentage ``"30%"`` of ``total``.
+
+    Raises:
+        ValueError: the string is no percentage.
+    """
+    if isinstance(value, int):
+        return value
+    digits = value.removesuffix("%")
+    if digits == value or not digits.isascii() or not digits.removeprefix("-").isdigit():
+        raise ValueError(
+            f'invalid value for IntOrString: invalid type: string is not a percentage: "{value}"'
+        )
+    product = int(digits) * total
+    return -(-product // 100) if round_up else product // 100

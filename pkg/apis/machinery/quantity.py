@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Quantities: exact numbers with a suffix, written the one canonical way.
+
+On models a quantity is its canonical text (``Quantity``, a ``str``): decoding accepts JSON strings and numbers
+and rewrites them as Go does, so two equal quantities in one format compare equal as text. Arithmetic goes
+through :class:`Amount`. The smallest step is one billionth (``n``); what is finer is rounded away from zero.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator
+
+_NANO: Final = 10**9
+_MAX_BINARY: Final = 2**63 - 1
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_TEXT: Final = re.compile(r"([+-]?)(?=[0-9.])0*([0-9]*)(?:\.([0-9]*))?([A-Za-z]*)([+-]?[0-9]*)", re.ASCII)
+_FAST_DIGITS: Final = 18
+
+
+class Format(StrEnum):
+    """Which family of suffixes a quantity was written with, and is written back with."""
+
+    DECIMAL_SI = "DecimalSI"
+    DECIMAL_EXPONENT = "DecimalExponent"
+    BINARY_SI = "BinarySI"
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """An exact number in billionths, and the format to write it in."""
+
+    nanos: int
+    format: Format = Format.DECIMAL_SI
+
+    def __add__(self, other: Amount) -> Amount:
+        """Return the sum, in this one's format unless this one is zero."""
+        return Amount(self.nanos + other.nanos, self.format if self.nanos else other.format)
+
+    def __sub__(self, other: Amount) -> Amount:
+        """Return the difference; the format as in a sum."""
+        return Amount(self.nanos - other.nanos, self.format if self.nanos else other.format)
+
+    def __mul__(self, factor: int) -> Amount:
+        """Return the product."""
+        return Amount(self.nanos * factor, self.format)
+
+    @property
+    def value(self) -> int:
+        """The whole number, rounded away from zero."""
+        return _round_away(self.nanos, _NANO)
+
+    @property
+    def milli_value(self) -> int:
+        """Thousandths, rounded away from zero."""
+        return _round_away(self.nanos, _NANO // 1000)
+
+    def __str__(self) -> str:
+        """Return the canonical text: no fraction, the largest suffix that keeps it exact."""
+        if self.nanos == 0:
+            return "0"
+        if self.format is Format.BINARY_SI and abs(self.nanos) >= 1024 * _NANO and self.nanos % _NANO == 0:
+            return _binary_text(self.nanos // _NANO)
+        return _decimal_text(self.nanos, exponent=self.format is Format.DECIMAL_EXPONENT)
+
+
+def _round_away(number: int, unit: int) -> int:
+    return -(-number // unit) if number >= 0 else number // unit
+
+
+def _binary_text(whole: int) -> str:
+    power = 0
+    while abs(whole) >= 1024 and whole % 1024 == 0 and power < len(_BINARY) - 1:
+        whole //= 1024
+        power += 1
+    return f"{whole}{_BINARY[power]}"
+
+
+def _decimal_text(nanos: int, *, exponent: bool) -> str:
+    power = -9
+    while nanos % 1000 == 0 and (exponent or power < 18):
+        nanos //= 1000
+        power += 3
+    if exponent:
+        return f"{nanos}e{power}" if power else str(nanos)
+    return f"{nanos}{_DECIMAL_SUFFIX[power]}"
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Amount:
+    """Return the amount that ``text`` writes.
+
+    Raises:
+        ValueError: it is no quantity.
+    """
+    return _read(text)[0]
+
+
+@lru_cache(maxsize=4096)
+def canonical(text: str) -> str:
+    """Return ``text`` as Go writes it back after reading it.
+
+    What Go takes for canonical already is kept letter for letter, ``1.234`` and ``10e3`` included.
+
+    Raises:
+        ValueError: it is no quantity.
+    """
+    text = text.strip()
+    amount, keep = _read(text)
+    return text if keep else str(amount)
+
+
+def _read(text: str) -> tuple[Amount, bool]:
+    """Return the amount, and whether Go keeps the text as it stands."""
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        )
+    sign, number, fraction, suffix, power = match.groups()
+    number, fraction = number or "0", fraction or ""
+    base, exponent, form = _suffix(suffix, power)
+    digits = number + fraction
+    mantissa = int(digits)
+    if base == 2:
+        keep = not fraction and mantissa & 7 != 0 and len(number) + exponent * 3 // 10 <= _FAST_DIGITS - 4
+        scaled, unit = (mantissa << exponent) * _NANO, 10 ** len(fraction)
+    else:
+        scale = exponent - len(fraction)
+        keep = (
+            len(digits) <= _FAST_DIGITS
+            and scale >= -9
+            and scale % 3 == 0
+            and not digits.endswith("000")
+            and digits[0] != "0"
+        )
+        scaled, unit = (mantissa * 10 ** (scale + 9), 1) if scale >= -9 else (mantissa, 10 ** (-9 - scale))
+    nanos = _round_away(scaled, unit)
+    if base == 2:
+        nanos = min(nanos, _MAX_BINARY * _NANO)
+        if 0 < nanos < _NANO:
+            form = Format.DECIMAL_SI
+    return Amount(-nanos if sign == "-" else nanos, form), keep or text == "0"
+
+
+def _suffix(suffix: str, power: str) -> tuple[int, int, Format]:
+    if not power:
+        if suffix in _DECIMAL:
+            return 10, _DECIMAL[suffix], Format.DECIMAL_SI
+        if suffix in _BINARY:
+            return 2, 10 * _BINARY.index(suffix), Format.BINARY_SI
+    elif suffix in ("e", "E") and power not in ("+", "-") and abs(int(power)) <= 1000:
+        return 10, int(power), Format.DECIMAL_EXPONENT
+    raise ValueError("unable to parse quantity's suffix")
+
+
+def from_value(value: int, form: Format = Format.DECIMAL_SI) -> str:
+    """Return the quantity of a whole number."""
+    return str(Amount(value * _NANO, form))
+
+
+def add(a: str, b: str) -> str:
+    """Return the sum, in the first one's format unless it is zero."""
+    return str(parse(a) + parse(b))
+
+
+def sub(a: str, b: str) -> str:
+    """Return the difference."""
+    return str(parse(a) - parse(b))
+
+
+def mul(a: str, factor: int) -> str:
+    """Return the product with a whole number."""
+    return str(parse(a) * factor)
+
+
+def cmp(a: str, b: str) -> int:
+    """Return -1, 0 or 1 as ``a`` is less than, equal to or greater than ``b``."""
+    left, right = parse(a).nanos, parse(b).nanos
+    return (left > right) - (left < right)
+
+
+def value(text: str) -> int:
+    """Return the whole number, rounded away from zero: ``1500m`` is 2."""
+    return parse(text).value
+
+
+def milli_value(text: str) -> int:
+    """Return thousandths, rounded away from zero."""
+    return parse(text).milli_value
+
+
+def _decode(raw: Any) -> Any:
+    if isinstance(raw, str):
+        return canonical(raw)
+    if isinstance(raw, int | float) and not isinstance(raw, bool):
+        return canonical(repr(raw))
+    return raw
+
+
+Quantity = Annotated[str, BeforeValidator(_decode)]
+"""The canonical text of a quantity; JSON strings and numbers are accepted."""
+
+ResourceList = dict[str, Quantity]
+"""Quantities by resource name."""

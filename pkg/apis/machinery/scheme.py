@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Scheme: from a kind's names to the class that models it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .base import JSON
+from .gvk import GVK
+from .object import Object, unstructured
+
+
+class Scheme:
+    """A registry of kinds. Two classes for the same kind are a mistake of the caller."""
+
+    def __init__(self, *kinds: type[Object]) -> None:
+        self._kinds: dict[GVK, type[Object]] = {}
+        self.register(*kinds)
+
+    def register(self, *kinds: type[Object]) -> None:
+        """Add kinds.
+
+        Raises:
+            ValueError: another class is registered for the same kind.
+        """
+        for kind in kinds:
+            known = self._kinds.setdefault(kind.gvk, kind)
+            if known is not kind:
+                raise ValueError(f"{kind.gvk} is registered as {known.__qualname__} already")
+
+    def kind_for(self, gvk: GVK) -> type[Object]:
+        """Return the class for ``gvk``; an unstructured one where there is no model."""
+        return self._kinds.get(gvk) or unstructured(gvk)
+
+    def decode(self, data: dict[str, JSON]) -> Object:
+        """Return ``data`` as an object of the class that its own apiVersion and kind name."""
+        gvk = GVK.parse(str(data.get("apiVersion") or ""), str(data.get("kind") or ""))
+        return self.kind_for(gvk).from_dict(data)
+
+    def __contains__(self, gvk: GVK) -> bool:
+        return gvk in self._kinds
+
+    def __iter__(self) -> Iterator[type[Object]]:
+        return iter(self._kinds.values())

@@ -1,0 +1,43 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""trainer.kubeflow.org/v1alpha1: TrainJob and the training runtimes."""
+
+from .groupversion_info import GROUP as GROUP
+from .groupversion_info import GROUP_VERSION as GROUP_VERSION
+from .groupversion_info import VERSION as VERSION
+from .trainingruntime_types import CLUSTER_TRAINING_RUNTIME_KIND as CLUSTER_TRAINING_RUNTIME_KIND
+from .trainingruntime_types import MPI_IMPLEMENTATION_INTEL as MPI_IMPLEMENTATION_INTEL
+from .trainingruntime_types import MPI_IMPLEMENTATION_MPICH as MPI_IMPLEMENTATION_MPICH
+from .trainingruntime_types import MPI_IMPLEMENTATION_OPEN_MPI as MPI_IMPLEMENTATION_OPEN_MPI
+from .trainingruntime_types import TRAINING_RUNTIME_KIND as TRAINING_RUNTIME_KIND
+from .trainingruntime_types import ClusterTrainingRuntime as ClusterTrainingRuntime
+from .trainingruntime_types import CoschedulingPodGroupPolicySource as CoschedulingPodGroupPolicySource
+from .trainingruntime_types import JobSetTemplateSpec as JobSetTemplateSpec
+from .trainingruntime_types import MLPolicy as MLPolicy
+from .trainingruntime_types import MPIMLPolicySource as MPIMLPolicySource
+from .trainingruntime_types import PodGroupPolicy as PodGroupPolicy
+from .trainingruntime_types import TorchElasticPolicy as TorchElasticPolicy
+from .trainingruntime_types import TorchMLPolicySource as TorchMLPolicySource
+from .trainingruntime_types import TrainingRuntime as TrainingRuntime
+from .trainingruntime_types import TrainingRuntimeSpec as TrainingRuntimeSpec
+from .trainingruntime_types import VolcanoPodGroupPolicySource as VolcanoPodGroupPolicySource
+from .trainjob_types import TRAIN_JOB_COMPLETE as TRAIN_JOB_COMPLETE
+from .trainjob_types import TRAIN_JOB_FAILED as TRAIN_JOB_FAILED
+from .trainjob_types import TRAIN_JOB_KIND as TRAIN_JOB_KIND
+from .trainjob_types import TRAIN_JOB_RESUMED_REASON as TRAIN_JOB_RESUMED_REASON
+from .trainjob_types import TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON as TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
+from .trainjob_types import TRAIN_JOB_SUSPENDED as TRAIN_JOB_SUSPENDED
+from .trainjob_types import TRAIN_JOB_SUSPENDED_REASON as TRAIN_JOB_SUSPENDED_REASON
+from .trainjob_types import ContainerOverride as ContainerOverride
+from .trainjob_types import DatasetInitializer as DatasetInitializer
+from .trainjob_types import Initializer as Initializer
+from .trainjob_types import JobStatus as JobStatus
+from .trainjob_types import ModelInitializer as ModelInitializer
+from .trainjob_types import PodTemplateOverride as PodTemplateOverride
+from .trainjob_types import PodTemplateOverrideTargetJob as PodTemplateOverrideTargetJob
+from .trainjob_types import PodTemplateSpecOverride as PodTemplateSpecOverride
+from .trainjob_types import RuntimeRef as RuntimeRef
+from .trainjob_types import Trainer as Trainer
+from .trainjob_types import TrainJob as TrainJob
+from .trainjob_types import TrainJobSpec as TrainJobSpec
+from .trainjob_types import TrainJobStatus as TrainJobStatus

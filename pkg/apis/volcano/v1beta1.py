@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volcano's PodGroup."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pydantic import Field
+
+from pkg.apis.machinery.base import JSON, Struct
+from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.quantity import ResourceList
+
+QUEUE_NAME_ANNOTATION_KEY: Final = "scheduling.volcano.sh/queue-name"
+KUBE_GROUP_NAME_ANNOTATION_KEY: Final = "scheduling.k8s.io/group-name"
+
+
+class NetworkTopologySpec(Struct):
+    """volcanov1beta1.NetworkTopologySpec."""
+
+    mode: str | None = None
+    highest_tier_allowed: int | None = None
+
+
+class PodGroupSpec(Struct):
+    """volcanov1beta1.PodGroupSpec."""
+
+    min_member: int | None = None
+    min_task_member: dict[str, int] | None = None
+    queue: str | None = None
+    priority_class_name: str | None = None
+    min_resources: ResourceList | None = None
+    network_topology: NetworkTopologySpec | None = None
+
+
+class PodGroupStatus(Struct):
+    """volcanov1beta1.PodGroupStatus."""
+
+    phase: str | None = None
+    conditions: list[dict[str, JSON]] | None = None
+    running: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+
+
+class PodGroup(Object, group="scheduling.volcano.sh", version="v1beta1", kind="PodGroup", plural="podgroups"):
+    """volcanov1beta1.PodGroup."""
+
+    spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = Field(default_factory=PodGroupStatus)
