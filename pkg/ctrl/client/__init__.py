@@ -1,0 +1,22 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reading and writing objects: live, through a cache, or in memory for tests."""
+
+from .client import LiveClient as LiveClient
+from .interfaces import Client as Client
+from .interfaces import FieldIndexer as FieldIndexer
+from .interfaces import IndexerFunc as IndexerFunc
+from .interfaces import LabelSelectorLike as LabelSelectorLike
+from .interfaces import ObjectList as ObjectList
+from .interfaces import Patch as Patch
+from .interfaces import Propagation as Propagation
+from .interfaces import Reader as Reader
+from .interfaces import StatusClient as StatusClient
+from .interfaces import SubResourceClient as SubResourceClient
+from .interfaces import Writer as Writer
+from .patch import APPLY as APPLY
+from .patch import JSON as JSON
+from .patch import MERGE as MERGE
+from .patch import STRATEGIC as STRATEGIC
+from .patch import merge_from as merge_from
+from .patch import raw_patch as raw_patch

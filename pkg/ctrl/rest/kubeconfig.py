@@ -1,0 +1,274 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What one context of a kubeconfig says: server, TLS, identity.
+
+Merging of files, exec plugins, OIDC and gcloud logins are kubernetes-asyncio's. Ours are the parts it
+does by temporary files (certificates given inline stay in memory here) or only once (a token file is read
+again when it is rewritten).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from . import kubeconfig_import
+from .credentials import Anonymous, Basic, Credentials, StaticToken, TokenFile
+from .errors import ConfigError
+from .tls import TLSConfig
+
+_EXPIRY_MARGIN: Final = timedelta(seconds=10)
+
+
+class Settings:
+    """The bag of attributes that the library's loaders fill."""
+
+    def __init__(self) -> None:
+        self.api_key: dict[str, str] = {}
+        self.host = ""
+        self.ssl_ca_cert = ""
+
+
+class Access:
+    """One context: its cluster and its user, with ``source`` for error texts."""
+
+    def __init__(self, source: str, loader: Any, cluster: _Entry, user: _Entry, namespace: str) -> None:
+        self.source = source
+        self.namespace = namespace
+        self._loader = loader
+        self._cluster = cluster
+        self._user = user
+
+    @property
+    def host(self) -> str:
+        """The server's address."""
+        host = self._cluster.text("server").rstrip("/")
+        if not host:
+            raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server is missing")
+        return host if "://" in host else f"http://{host}"
+
+    @property
+    def proxy(self) -> str:
+        """The proxy's address, or nothing."""
+        return self._cluster.text("proxy-url")
+
+    def tls(self) -> TLSConfig | None:
+        """Return the TLS settings, or None for a plain server."""
+        if not self.host.startswith("https:"):
+            return None
+        config = TLSConfig(
+            ca=self._cluster.pem("certificate-authority"),
+            cert=self._user.pem("client-certificate"),
+            key=self._user.pem("client-key"),
+            server_name=self._cluster.text("tls-server-name"),
+            verify=not self._cluster.values.get("insecure-skip-tls-verify", False),
+        )
+        if issued := _issued_certificate(self._loader):
+            config = TLSConfig(config.ca, *issued, config.server_name, config.verify)
+        return config
+
+    async def credentials(self) -> Credentials:
+        """Return what proves the user's identity, trying it once.
+
+        Raises:
+            ConfigError: a plugin failed, a file is missing.
+        """
+        user = self._user
+        if unsupported := sorted(user.values.keys() & {"as", "as-uid", "as-groups", "as-user-extra"}):
+            raise ConfigError(
+                f"kubeconfig {self.source}: {user.label}: impersonation ({', '.join(unsupported)}) is not supported"
+            )
+        credentials: Credentials
+        if "exec" in user.values or "auth-provider" in user.values:
+            credentials = PluginCredentials(f"kubeconfig {self.source}: {user.label}", self._loader)
+        elif path := user.path("tokenFile"):
+            credentials = TokenFile(path)
+        elif token := user.text("token"):
+            credentials = StaticToken(token)
+        elif "username" in user.values:
+            credentials = Basic(user.text("username"), user.text("password"))
+        else:
+            return Anonymous()
+        await credentials.headers()
+        return credentials
+
+
+class PluginCredentials(Credentials):
+    """A token that the library gets from an exec plugin, an OIDC issuer or gcloud.
+
+    It is asked for again when it runs out, and when the server refuses it.
+    """
+
+    def __init__(self, label: str, loader: Any) -> None:
+        self._label = label
+        self._loader = loader
+        self._headers: dict[str, str] | None = None
+
+    async def headers(self) -> dict[str, str]:
+        expiry: datetime | None = getattr(self._loader, "exec_plugin_expiry", None)
+        expired = expiry is not None and expiry - _EXPIRY_MARGIN <= datetime.now(UTC)
+        if self._headers is None or expired or self._loader.provider is not None:
+            await self._load()
+        return self._headers or {}
+
+    async def refresh(self) -> bool:
+        before = self._headers
+        # The library keeps a plugin's token until five minutes before this moment.
+        self._loader.exec_plugin_expiry = datetime.fromtimestamp(0, UTC)
+        await self._load()
+        return self._headers != before
+
+    async def _load(self) -> None:
+        try:
+            # The public load_and_set would write inline certificates to files that outlive us.
+            await self._loader._load_authentication()
+        except Exception as error:
+            # The library lets whatever its plugins and its own JSON reading raise come through.
+            raise ConfigError(f"{self._label}: {one_line(error)}") from error
+        token = getattr(self._loader, "token", "")
+        self._headers = {"Authorization": token} if token else {}
+
+
+class _Entry:
+    """A named cluster or user, and the folder from which its paths are meant."""
+
+    def __init__(self, source: str, label: str, values: Mapping[str, Any], folder: Path) -> None:
+        self.label = label
+        self.values = values
+        self._source = source
+        self._folder = folder
+
+    def text(self, key: str) -> str:
+        value = self.values.get(key)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self._error(key, "is no text")
+        return value
+
+    def path(self, key: str) -> Path | None:
+        value = self.text(key)
+        return self._folder / value if value else None
+
+    def pem(self, key: str) -> bytes | Path | None:
+        """Return the bytes given inline, else the file named, as kubectl prefers them."""
+        if data := self.text(f"{key}-data"):
+            try:
+                return base64.b64decode(data, validate=True)
+            except (binascii.Error, ValueError) as error:
+                raise self._error(f"{key}-data", "is not base64") from error
+        path = self.path(key)
+        if path is not None and not path.is_file():
+            raise self._error(key, f"{path} does not exist")
+        return path
+
+    def _error(self, key: str, problem: str) -> ConfigError:
+        return ConfigError(f"kubeconfig {self._source}: {self.label}: {key} {problem}")
+
+
+def from_files(paths: str, *, context: str | None = None) -> Access:
+    """Read the kubeconfig, or several joined as ``KUBECONFIG`` joins them.
+
+    Raises:
+        ConfigError: none of them exists, or one cannot be read or lacks something.
+    """
+    names = [str(Path(name).expanduser()) for name in paths.split(os.pathsep) if name]
+    existing = [name for name in names if Path(name).exists()]
+    if not existing:
+        raise ConfigError(f"kubeconfig {paths}: no such file")
+    for name in existing:
+        _check(name)
+    library = kubeconfig_import.modules().kube_config
+    merger = library.KubeConfigMerger(os.pathsep.join(existing))
+    return _access(
+        os.pathsep.join(existing), merger.config, context, base_path=None, persist=merger.save_changes
+    )
+
+
+def from_dict(data: Mapping[str, Any], *, context: str | None = None) -> Access:
+    """Read a kubeconfig that is parsed already. Raises like :func:`from_files`."""
+    library = kubeconfig_import.modules().kube_config
+    return _access("given", library.ConfigNode("kubeconfig", dict(data)), context, base_path="")
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error's text on one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _check(name: str) -> None:
+    try:
+        data = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"kubeconfig {name}: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"kubeconfig {name}: not YAML: {one_line(error)}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"kubeconfig {name}: is empty or no map")
+    for part in ("clusters", "contexts", "users"):
+        entries = data.get(part) or []
+        if not isinstance(entries, list) or not all(isinstance(e, dict) and "name" in e for e in entries):
+            raise ConfigError(f"kubeconfig {name}: {part} is no list of named entries")
+
+
+def _access(
+    source: str, config: Any, context: str | None, *, base_path: str | None, persist: Any = None
+) -> Access:
+    library = kubeconfig_import.modules()
+    name = context or config.safe_get("current-context")
+    if not name:
+        raise ConfigError(f"kubeconfig {source}: current-context is not set")
+    try:
+        entry = _find(source, config, "contexts", str(name))
+        values = entry.safe_get("context") or {}
+        cluster = _entry(source, config, "cluster", str(values.get("cluster") or ""), base_path)
+        user = _entry(source, config, "user", str(values.get("user") or ""), base_path)
+        loader = library.kube_config.KubeConfigLoader(
+            config, active_context=str(name), config_base_path=base_path, config_persister=_persister(persist)
+        )
+    except library.config_exception.ConfigException as error:
+        raise ConfigError(f"kubeconfig {source}: {one_line(error)}") from error
+    return Access(source, loader, cluster, user, str(values.get("namespace") or ""))
+
+
+def _entry(source: str, config: Any, what: str, name: str, base_path: str | None) -> _Entry:
+    if not name and what == "user":
+        return _Entry(source, "no user", {}, Path())
+    node = _find(source, config, f"{what}s", name)
+    folder = Path(node.path).absolute().parent if base_path is None and node.path else Path(base_path or "")
+    return _Entry(source, f"{what} {name!r}", node.safe_get(what) or {}, folder)
+
+
+def _find(source: str, config: Any, part: str, name: str) -> Any:
+    entries = config[part] if config.safe_get(part) else None
+    node = entries.get_with_name(name, safe=True) if entries is not None else None
+    if node is None:
+        raise ConfigError(f"kubeconfig {source}: {part.removesuffix('s')} {name!r} is not defined")
+    return node
+
+
+def _persister(save: Any) -> Any:
+    """Keep a login's new tokens in the file, as kubectl does; a file we may not write is no error."""
+    if save is None:
+        return None
+
+    def persist(_: Any) -> None:
+        try:
+            save()
+        except OSError:
+            return
+
+    return persist
+
+
+def _issued_certificate(loader: Any) -> tuple[bytes, bytes] | None:
+    """Return the client certificate and key that an exec plugin issued, or None."""
+    cert, key = getattr(loader, "cert_file", None), getattr(loader, "key_file", None)
+    return (Path(cert).read_bytes(), Path(key).read_bytes()) if cert and key else None

@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""TLS settings of a connection, and the context they make."""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from .errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class TLSConfig:
+    """Whom to trust and what to show; each part as PEM bytes, or as a file that may be rewritten."""
+
+    ca: bytes | Path | None = None
+    """The authorities to trust; None trusts the system's."""
+    cert: bytes | Path | None = None
+    key: bytes | Path | None = None
+    server_name: str = ""
+    """The name to ask for and to check, when it is not the host's."""
+    verify: bool = True
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """Build the context; files are read now.
+
+        Raises:
+            ConfigError: a certificate or key cannot be read or used.
+        """
+        part: str = "certificate authority"
+        try:
+            # Some Pythons verify by RFC 5280 to the letter; clusters' own authorities often fall short of it.
+            cadata = _pem(self.ca).decode("ascii") if self.ca is not None else None
+            context = ssl.create_default_context(cadata=cadata)
+            context.verify_flags &= ~_STRICT
+            if not self.verify:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            part = "client certificate"
+            if self.cert is not None and self.key is not None:
+                _load_chain(context, _pem(self.cert), _pem(self.key))
+        except (ssl.SSLError, OSError, ValueError) as error:
+            raise ConfigError(f"{part}: {_reason(error)}") from error
+        return context
+
+    def stamp(self) -> tuple[tuple[int, int] | None, ...]:
+        """Return a value that changes when one of the files is rewritten."""
+        return tuple(_stat(part) for part in (self.ca, self.cert, self.key) if isinstance(part, Path))
+
+
+_STRICT: Final = getattr(ssl, "VERIFY_X509_STRICT", ssl.VerifyFlags.VERIFY_DEFAULT)
+
+
+def _pem(part: bytes | Path) -> bytes:
+    return part if isinstance(part, bytes) else part.read_bytes()
+
+
+def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+    # OpenSSL's Python binding takes certificate and key from one file only.
+    with tempfile.NamedTemporaryFile(prefix="client-cert-") as file:
+        file.write(cert + b"\n" + key)
+        file.flush()
+        context.load_cert_chain(file.name)
+
+
+def _stat(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ino
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -1,0 +1,205 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Transport: the one place that speaks HTTP to an API server, on one shared session.
+
+HTTP library exceptions end here; what comes out is a Response or a TransportError.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Final, Self
+
+import aiohttp
+import anyio
+from yarl import URL
+
+from . import errors, layers
+from .config import Config
+from .request import Request
+from .roundtrip import Response, RoundTripper
+
+_CONNECT_TIMEOUT: Final = 30.0
+_IDLE: Final = 60.0
+"""Seconds an idle connection is kept; API servers keep theirs for 90."""
+_MAX_CONNECTIONS: Final = 256
+_TLS_CHECK_PERIOD: Final = 10.0
+"""Seconds between looks at certificate files that may have been rewritten."""
+
+
+class Transport:
+    """Sends requests to the server of ``config``; an async context manager that owns the connections.
+
+    Requests pass the layers of ``pkg.ctrl.rest.layers``. ``observe`` hears of every answer.
+    """
+
+    def __init__(self, config: Config, *, observe: layers.Observe | None = None) -> None:
+        self.config = config
+        self._wire = _Wire(config)
+        inner: RoundTripper = layers.Throttle(self._wire, config.qps, config.burst)
+        if observe is not None:
+            inner = layers.Meter(inner, self._wire.host, observe)
+        inner = layers.RetryAfter(inner)
+        self._outermost: RoundTripper = layers.Authorize(inner, config.credentials, config.host)
+
+    async def send(self, request: Request) -> Response:
+        """Return the server's answer, whatever its status.
+
+        Raises:
+            TransportError: there was none.
+        """
+        return await self._outermost.send(request)
+
+    async def __aenter__(self) -> Self:
+        self._wire.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._wire.close()
+
+
+class _Wire:
+    """The innermost round tripper: an aiohttp session."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._base = config.host.rstrip("/")
+        self.host = URL(config.host).authority
+        self._session: aiohttp.ClientSession | None = None
+        self._ssl: ssl.SSLContext | bool = True
+        self._ssl_stamp: object = None
+        self._ssl_checked = float("-inf")
+
+    def open(self) -> None:
+        self._context()
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, keepalive_timeout=_IDLE),
+            headers={"User-Agent": self._config.user_agent, "Accept-Encoding": "identity"},
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=True,
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def send(self, request: Request) -> Response:
+        if self._session is None:
+            raise errors.TransportError("the transport is not open", host=self._base)
+        try:
+            with anyio.fail_after(request.timeout):
+                return await self._exchange(self._session, request)
+        except TimeoutError as error:
+            raise errors.TransportTimeoutError(
+                f"no answer to {request.method} {request.path} within {request.timeout} s", host=self._base
+            ) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise errors.TransportError(_reason(error), host=self._base) from error
+        except RuntimeError as error:
+            if self._session is not None and not self._session.closed:
+                raise
+            raise errors.TransportError("the transport was closed", host=self._base) from error
+
+    async def _exchange(self, session: aiohttp.ClientSession, request: Request) -> Response:
+        tls = self._config.tls
+        raw = await session.request(
+            request.method,
+            URL(self._base + request.target, encoded=True),
+            data=request.body,
+            headers=dict(request.headers),
+            ssl=self._context(),
+            server_hostname=(tls.server_name or None) if tls else None,
+            proxy=self._config.proxy or None,
+            allow_redirects=False,
+        )
+        if request.stream and raw.status < 400:
+            return _Stream(raw, self._base)
+        try:
+            return _Answer(raw.status, raw.headers.copy(), await raw.read())
+        finally:
+            raw.release()
+
+    def _context(self) -> ssl.SSLContext | bool:
+        """The TLS context; made anew when a file it was read from changed."""
+        tls = self._config.tls
+        if tls is None:
+            return True
+        now = anyio.current_time()
+        if now - self._ssl_checked >= _TLS_CHECK_PERIOD:
+            self._ssl_checked = now
+            stamp = tls.stamp()
+            if self._ssl is True or stamp != self._ssl_stamp:
+                try:
+                    self._ssl, self._ssl_stamp = tls.ssl_context(), stamp
+                except errors.ConfigError:
+                    # Half-written files: keep the context we have, look again soon.
+                    if self._ssl is True:
+                        raise
+        return self._ssl
+
+
+class _Answer(Response):
+    def __init__(self, status: int, headers: aiohttp.typedefs.LooseHeaders, body: bytes) -> None:
+        self.status = status
+        self.headers = headers  # type: ignore[assignment]  # a CIMultiDict is a Mapping
+        self._body = body
+
+    async def read(self) -> bytes:
+        return self._body
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        for line in self._body.splitlines():
+            yield line
+
+    async def close(self) -> None:
+        return None
+
+
+class _Stream(Response):
+    def __init__(self, raw: aiohttp.ClientResponse, host: str) -> None:
+        self.status = raw.status
+        self.headers = raw.headers
+        self._raw = raw
+        self._host = host
+
+    async def read(self) -> bytes:
+        return b"".join([chunk async for chunk in self._chunks()])
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        pending: list[bytes] = []
+        async for chunk in self._chunks():
+            first, *others = chunk.split(b"\n")
+            pending.append(first)
+            for following in others:
+                yield b"".join(pending)
+                pending = [following]
+        if rest := b"".join(pending):
+            yield rest
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._raw.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            raise errors.TransportError(_reason(error), host=self._host) from error
+
+    async def close(self) -> None:
+        self._raw.close()
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        return os.strerror(cause.errno).lower() if cause.errno else str(cause) or type(cause).__name__
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the server closed the connection without an answer"
+    return " ".join(str(error).split()) or type(error).__name__
