@@ -1,0 +1,16 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Structured logging in zap's format; the logger comes from the context."""
+
+from .encode import describe as describe
+from .logger import Logger as Logger
+from .logger import configure as configure
+from .logger import into_context as into_context
+from .logger import logger_from as logger_from
+from .options import DEBUG as DEBUG
+from .options import ERROR as ERROR
+from .options import INFO as INFO
+from .options import TRACE as TRACE
+from .options import Encoder as Encoder
+from .options import Options as Options
+from .options import TimeEncoding as TimeEncoding

@@ -1,0 +1,146 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""structlog processors that end in zap's lines: ``{"level":…,"ts":…,"logger":…,"msg":…,…}`` or its console form."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, MutableMapping
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+
+from pkg.apis.machinery.gvk import GVK, GroupKind, NamespacedName
+from pkg.apis.machinery.object import Object
+
+from .options import DEBUG, ERROR, INFO, PANIC, TRACE, Encoder, Options, TimeEncoding
+
+EventDict = MutableMapping[str, Any]
+Renderer = Callable[[Any, str, EventDict], str]
+
+LOGGER_NAME: Final = "logger_name"
+"""The bound key that carries a logger's name; written as ``logger``."""
+
+VERBOSITY: Final[Mapping[str, int]] = {
+    "critical": PANIC,
+    "error": ERROR,
+    "exception": ERROR,
+    "warning": INFO,
+    "warn": INFO,
+    "info": INFO,
+    "debug": DEBUG,
+    "trace": TRACE,
+}
+_NAMES: Final[Mapping[str, str]] = {
+    "critical": "panic",
+    "exception": "error",
+    "warning": "warn",
+    "trace": f"Level(-{TRACE})",
+}
+
+
+def renderer(options: Options, now_ns: Callable[[], int]) -> Renderer:
+    """Return the last processor: an event becomes one line (console stacks follow on lines of their own)."""
+    write = _json_line if options.effective_encoder is Encoder.JSON else _console_line
+    stacks_from = options.effective_stacktrace_level
+
+    def render(_: Any, method: str, event: EventDict) -> str:
+        level = _NAMES.get(method, method)
+        message = event.pop("event", "")
+        name = event.pop(LOGGER_NAME, None)
+        error = event.pop("exc_info", None)
+        error = error if isinstance(error, BaseException) else event.get("error")
+        fields = {key: _plain(value) for key, value in event.items()}
+        stack = _stack(error) if VERBOSITY.get(method, INFO) <= stacks_from else ""
+        if isinstance(error, BaseException):
+            fields["error"] = describe(error)
+        return write(level, _time(now_ns(), options.time_encoding), name, str(message), fields, stack)
+
+    return render
+
+
+def _json_line(
+    level: str, ts: float | str, name: Any, message: str, fields: dict[str, Any], stack: str
+) -> str:
+    line: dict[str, Any] = {"level": level, "ts": ts}
+    if name:
+        line["logger"] = name
+    line["msg"] = message
+    line.update(fields)
+    if stack:
+        line["stacktrace"] = stack
+    return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def _console_line(
+    level: str, ts: float | str, name: Any, message: str, fields: dict[str, Any], stack: str
+) -> str:
+    parts = [str(ts), level if level.startswith("Level") else level.upper()]
+    if name:
+        parts.append(str(name))
+    parts.append(message)
+    if fields:
+        parts.append(msgspec.json.format(msgspec.json.encode(fields, enc_hook=str), indent=0).decode())
+    return "\t".join(parts) + (f"\n{stack}" if stack else "")
+
+
+def _time(ns: int, encoding: TimeEncoding) -> float | str:
+    match encoding:
+        case TimeEncoding.EPOCH:
+            return ns / 1e9
+        case TimeEncoding.MILLIS:
+            return ns / 1e6
+        case TimeEncoding.NANOS:
+            return ns
+    seconds, rest = divmod(ns, 1_000_000_000)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    match encoding:
+        case TimeEncoding.ISO8601:
+            return f"{text}.{rest // 1_000_000:03d}Z"
+        case TimeEncoding.RFC3339NANO:
+            fraction = f".{rest:09d}".rstrip("0").rstrip(".")
+            return f"{text}{fraction}Z"
+    return f"{text}Z"
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's text on one line per part; a group is its parts', an empty text the type's name."""
+    if isinstance(error, BaseExceptionGroup):
+        return "\n".join(describe(part) for part in error.exceptions)
+    return str(error) or type(error).__name__
+
+
+def _stack(error: Any) -> str:
+    if not isinstance(error, BaseException) or error.__traceback__ is None:
+        return ""
+    return "".join(traceback.format_exception(error)).rstrip()
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON shows of a value: an object is its reference, never its content."""
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    if isinstance(value, Object):
+        gvk = getattr(type(value), "gvk", None)
+        kind = {"apiVersion": gvk.api_version, "kind": gvk.kind} if isinstance(gvk, GVK) else {}
+        return kind | _reference(value.key)
+    if isinstance(value, NamespacedName):
+        return _reference(value)
+    if isinstance(value, BaseException):
+        return describe(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, GVK | GroupKind | Enum | PurePath | type):
+        return str(value.value if isinstance(value, Enum) else getattr(value, "__qualname__", value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return str(value)
+
+
+def _reference(key: NamespacedName) -> dict[str, str]:
+    return {"namespace": key.namespace, "name": key.name} if key.namespace else {"name": key.name}

@@ -1,0 +1,125 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The logger and its set-up: structlog bound to context variables, one line per event on stderr."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Final, TextIO, cast
+
+import structlog
+
+from .encode import VERBOSITY, renderer
+from .options import DEBUG, ERROR, INFO, TRACE, Options
+
+_FOREIGN: Final = "controller-runtime.foreign"
+
+
+class Sink:
+    """Where lines go: what structlog calls the wrapped logger; every level is the same write."""
+
+    def __init__(self, stream: TextIO | None, verbosity: int) -> None:
+        self._stream = stream
+        self.verbosity = verbosity
+
+    def _write(self, line: str) -> None:
+        # stderr is looked up at each write: a test or a daemon may have replaced it.
+        stream = self._stream if self._stream is not None else sys.stderr
+        stream.write(line + "\n")
+        stream.flush()
+
+    critical = error = exception = warning = info = debug = trace = _write
+
+
+class Logger(structlog.BoundLoggerBase):
+    """A logger with bound keys and values; a call below the verbosity costs a comparison and no rendering."""
+
+    def _log(self, method: str, message: str, fields: dict[str, Any]) -> None:
+        if VERBOSITY[method] <= getattr(self._logger, "verbosity", INFO):
+            self._proxy_to_logger(method, message, **fields)
+
+    def enabled(self, verbosity: int) -> bool:
+        """Whether a message of that verbosity is written; ask before costly values."""
+        allowed: int = getattr(self._logger, "verbosity", INFO)
+        return verbosity <= allowed
+
+    def error(self, message: str, **fields: Any) -> None:
+        """Log a failure; pass the exception as ``error=``: its text is written, and its stack."""
+        self._log("error", message, fields)
+
+    def warning(self, message: str, **fields: Any) -> None:
+        """Log what an operator should look at and may leave."""
+        self._log("warning", message, fields)
+
+    def info(self, message: str, **fields: Any) -> None:
+        """Log at V(0)."""
+        self._log("info", message, fields)
+
+    def debug(self, message: str, **fields: Any) -> None:
+        """Log at V(1)."""
+        self._log("debug", message, fields)
+
+    def trace(self, message: str, **fields: Any) -> None:
+        """Log at V(5)."""
+        self._log("trace", message, fields)
+
+
+def logger_from(name: str = "") -> Logger:
+    """Return the logger of the current context; what :func:`into_context` bound is on each of its lines.
+
+    It may be made at import: what :func:`configure` says later still holds for it.
+    """
+    # structlog's lazy proxy becomes a Logger with the first call of any of its methods.
+    # ``logger_name`` is LOGGER_NAME, which the renderer takes off again.
+    return cast("Logger", structlog.wrap_logger(None, wrapper_class=Logger, logger_name=name))
+
+
+def into_context(**fields: Any) -> AbstractContextManager[None]:
+    """Bind keys and values to every line logged within the ``with`` block and the tasks it starts."""
+    return cast("AbstractContextManager[None]", structlog.contextvars.bound_contextvars(**fields))
+
+
+def configure(
+    options: Options | None = None,
+    *,
+    stream: TextIO | None = None,
+    now_ns: Callable[[], int] = time.time_ns,
+) -> None:
+    """Set up logging for the process, also for libraries that use ``logging``; a second call replaces the first."""
+    options = options or Options()
+    sink = Sink(stream, options.effective_verbosity)
+    structlog.configure(
+        processors=[structlog.contextvars.merge_contextvars, renderer(options, now_ns)],
+        wrapper_class=Logger,
+        logger_factory=lambda *_: sink,
+        cache_logger_on_first_use=False,
+    )
+    root = logging.getLogger()
+    for handler in [h for h in root.handlers if isinstance(h, _Bridge)]:
+        root.removeHandler(handler)
+    root.addHandler(_Bridge())
+    root.setLevel(logging.DEBUG if options.effective_verbosity >= TRACE else logging.WARNING)
+
+
+class _Bridge(logging.Handler):
+    """Carries records of the standard library's loggers over."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            log = logger_from(record.name or _FOREIGN)
+            fields: dict[str, Any] = {"error": record.exc_info[1]} if record.exc_info else {}
+            if record.levelno >= logging.ERROR:
+                log.error(record.getMessage(), **fields)
+            elif record.levelno >= logging.WARNING:
+                log.warning(record.getMessage(), **fields)
+            else:
+                log.trace(record.getMessage(), **fields)
+        except Exception:  # logging's own rule: a handler never raises into the caller
+            self.handleError(record)
+
+
+__all__ = ["DEBUG", "ERROR", "INFO", "TRACE", "Logger", "Sink", "configure", "into_context", "logger_from"]

@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the ``--zap-*`` flags say: verbosity, encoder, time format and from which level stacks are written.
+
+Levels are logr's verbosities: info 0, debug 1, trace 5, and below zero error and panic alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Self
+
+ERROR: Final = -1
+PANIC: Final = -2
+INFO: Final = 0
+DEBUG: Final = 1
+TRACE: Final = 5
+
+_LEVELS: Final = {"debug": DEBUG, "info": INFO, "error": ERROR, "panic": PANIC}
+_STACK_LEVELS: Final = {"info": INFO, "error": ERROR, "panic": PANIC}
+_WARN_STACKS: Final = INFO
+
+
+class Encoder(StrEnum):
+    """How a line is written."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class TimeEncoding(StrEnum):
+    """How a line's time is written."""
+
+    EPOCH = "epoch"
+    MILLIS = "millis"
+    NANOS = "nanos"
+    ISO8601 = "iso8601"
+    RFC3339 = "rfc3339"
+    RFC3339NANO = "rfc3339nano"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How to log; what is None follows ``development``, as zap's presets do."""
+
+    development: bool = False
+    encoder: Encoder | None = None
+    verbosity: int | None = None
+    stacktrace_level: int | None = None
+    time_encoding: TimeEncoding = TimeEncoding.RFC3339
+
+    @classmethod
+    def from_flags(
+        cls,
+        *,
+        development: bool = False,
+        encoder: str | None = None,
+        level: str | None = None,
+        stacktrace_level: str | None = None,
+        time_encoding: str | None = None,
+    ) -> Self:
+        """Return the options that the flags' texts name; None is a flag not given.
+
+        Raises:
+            ValueError: a text names nothing; the message is zap's.
+        """
+        return cls(
+            development=development,
+            encoder=None if encoder is None else parse_encoder(encoder),
+            verbosity=None if level is None else parse_level(level),
+            stacktrace_level=None if stacktrace_level is None else parse_stacktrace_level(stacktrace_level),
+            time_encoding=TimeEncoding.RFC3339
+            if time_encoding is None
+            else parse_time_encoding(time_encoding),
+        )
+
+    @property
+    def effective_encoder(self) -> Encoder:
+        """Console in development, else JSON, unless chosen."""
+        return self.encoder or (Encoder.CONSOLE if self.development else Encoder.JSON)
+
+    @property
+    def effective_verbosity(self) -> int:
+        """Debug in development, else info, unless chosen."""
+        return (DEBUG if self.development else INFO) if self.verbosity is None else self.verbosity
+
+    @property
+    def effective_stacktrace_level(self) -> int:
+        """Stacks with errors, in development with warnings too, unless chosen."""
+        if self.stacktrace_level is not None:
+            return self.stacktrace_level
+        return _WARN_STACKS if self.development else ERROR
+
+
+def parse_encoder(text: str) -> Encoder:
+    """Return the encoder of that name, in any case."""
+    try:
+        return Encoder(text.lower())
+    except ValueError:
+        raise ValueError(f'invalid encoder value "{text}"') from None
+
+
+def parse_level(text: str) -> int:
+    """Return the verbosity for ``debug``, ``info``, ``error``, ``panic`` or a positive integer."""
+    if (level := _LEVELS.get(text.lower())) is not None:
+        return level
+    try:
+        level = int(text)
+    except ValueError:
+        level = 0
+    # zap keeps a level in eight bits.
+    if not 0 < level < 128:
+        raise ValueError(f'invalid log level "{text}"')
+    return level
+
+
+def parse_stacktrace_level(text: str) -> int:
+    """Return the level for ``info``, ``error`` or ``panic``."""
+    try:
+        return _STACK_LEVELS[text.lower()]
+    except KeyError:
+        raise ValueError(f'invalid stacktrace level "{text}"') from None
+
+
+def parse_time_encoding(text: str) -> TimeEncoding:
+    """Return the time encoding of that name; ``nano`` is taken for ``nanos``."""
+    name = text.lower()
+    try:
+        return TimeEncoding("nanos" if name == "nano" else name)
+    except ValueError:
+        raise ValueError(f'invalid time-encoding value "{text}"') from None

@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The registry of series and their text form."""
+
+from .registry import ACTIVE_WORKERS as ACTIVE_WORKERS
+from .registry import CACHE_DEGRADED as CACHE_DEGRADED
+from .registry import CACHE_SKIPPED_OBJECTS as CACHE_SKIPPED_OBJECTS
+from .registry import CERTWATCHER_READ_ERRORS as CERTWATCHER_READ_ERRORS
+from .registry import CERTWATCHER_READS as CERTWATCHER_READS
+from .registry import CONTENT_TYPE as CONTENT_TYPE
+from .registry import LEADER_STATUS as LEADER_STATUS
+from .registry import MAX_CONCURRENT_RECONCILES as MAX_CONCURRENT_RECONCILES
+from .registry import RECONCILE_ERRORS as RECONCILE_ERRORS
+from .registry import RECONCILE_PANICS as RECONCILE_PANICS
+from .registry import RECONCILE_TIME as RECONCILE_TIME
+from .registry import RECONCILE_TIMEOUTS as RECONCILE_TIMEOUTS
+from .registry import RECONCILE_TOTAL as RECONCILE_TOTAL
+from .registry import REGISTRY as REGISTRY
+from .registry import REST_RATE_LIMITER_DURATION as REST_RATE_LIMITER_DURATION
+from .registry import REST_REQUEST_DURATION as REST_REQUEST_DURATION
+from .registry import REST_REQUESTS as REST_REQUESTS
+from .registry import TERMINAL_RECONCILE_ERRORS as TERMINAL_RECONCILE_ERRORS
+from .registry import WEBHOOK_IN_FLIGHT as WEBHOOK_IN_FLIGHT
+from .registry import WEBHOOK_LATENCY as WEBHOOK_LATENCY
+from .registry import WEBHOOK_PANICS as WEBHOOK_PANICS
+from .registry import WEBHOOK_REQUESTS as WEBHOOK_REQUESTS
+from .registry import WORKQUEUE_ADDS as WORKQUEUE_ADDS
+from .registry import WORKQUEUE_DEPTH as WORKQUEUE_DEPTH
+from .registry import WORKQUEUE_LONGEST_RUNNING as WORKQUEUE_LONGEST_RUNNING
+from .registry import WORKQUEUE_QUEUE_DURATION as WORKQUEUE_QUEUE_DURATION
+from .registry import WORKQUEUE_RETRIES as WORKQUEUE_RETRIES
+from .registry import WORKQUEUE_UNFINISHED_WORK as WORKQUEUE_UNFINISHED_WORK
+from .registry import WORKQUEUE_WORK_DURATION as WORKQUEUE_WORK_DURATION
+from .registry import Registry as Registry
+from .registry import exponential_buckets as exponential_buckets
+from .registry import register_rest_client_metrics as register_rest_client_metrics
+from .registry import render as render
