@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+
+from pkg.ctrl.log import options as log_options
 
 from . import goflags
 from .goflags import Flag
@@ -16,21 +18,7 @@ PROGRAM: Final = "trainer-controller-manager"
 CONTROLLERS: Final = ("trainjob", "trainingruntime", "clustertrainingruntime", "podgrouper")
 """The names that ``--controllers`` knows."""
 
-_ENCODERS: Final = ("json", "console")
-_LEVELS: Final = ("debug", "info", "error", "panic")
-_STACKTRACE_LEVELS: Final = ("info", "error", "panic")
-_TIME_ENCODINGS: Final = ("epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ZapFlags:
-    """The ``--zap-*`` flags as given; empty where the default of the mode counts."""
-
-    devel: bool = False
-    encoder: str = ""
-    log_level: str = ""
-    stacktrace_level: str = ""
-    time_encoding: str = ""
+_TIME_ENCODING: Final = log_options.TimeEncoding.RFC3339NANO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +31,9 @@ class Flags:
     controllers: tuple[str, ...] = ("*",)
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     version: bool = False
-    zap: ZapFlags = field(default_factory=ZapFlags)
+    log: log_options.Options = field(
+        default_factory=lambda: log_options.Options(time_encoding=_TIME_ENCODING)
+    )
 
     def enabled(self, controller: str) -> bool:
         """Tell whether ``controller`` shall run: the first word that names it decides, else ``*``."""
@@ -68,10 +58,10 @@ def parse(arguments: Sequence[str]) -> Flags:
         controllers=values["controllers"],
         feature_gates=values["feature-gates"],
         version=values["version"],
-        zap=ZapFlags(
-            devel=values["zap-devel"],
+        log=log_options.Options(
+            development=values["zap-devel"],
             encoder=values["zap-encoder"],
-            log_level=values["zap-log-level"],
+            verbosity=values["zap-log-level"],
             stacktrace_level=values["zap-stacktrace-level"],
             time_encoding=values["zap-time-encoding"],
         ),
@@ -81,23 +71,6 @@ def parse(arguments: Sequence[str]) -> Flags:
 def usage() -> str:
     """Return the help text."""
     return goflags.usage(PROGRAM, FLAGS)
-
-
-def _one_of(*choices: str) -> Callable[[str], str]:
-    def parse_choice(text: str) -> str:
-        if text.lower() not in choices:
-            raise ValueError(f"must be one of {', '.join(choices)}")
-        return text.lower()
-
-    return parse_choice
-
-
-def _log_level(text: str) -> str:
-    if text.lower() in _LEVELS:
-        return text.lower()
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return str(int(text))
-    raise ValueError(f"must be one of {', '.join(_LEVELS)} or a number above 0")
 
 
 def _controllers(text: str) -> tuple[str, ...]:
@@ -148,12 +121,23 @@ FLAGS: Final = (
         default=False,
         boolean=True,
     ),
-    Flag("zap-encoder", _one_of(*_ENCODERS), f"Log encoding: {' or '.join(_ENCODERS)}."),
-    Flag("zap-log-level", _log_level, f"Log level: {', '.join(_LEVELS)}, or a number above 0 for more."),
+    Flag("zap-encoder", log_options.parse_encoder, "Log encoding: json or console.", default=None),
+    Flag(
+        "zap-log-level",
+        log_options.parse_level,
+        "Log level: debug, info, error, panic, or a number above 0 for more.",
+        default=None,
+    ),
     Flag(
         "zap-stacktrace-level",
-        _one_of(*_STACKTRACE_LEVELS),
-        f"Level from which on stack traces are logged: {', '.join(_STACKTRACE_LEVELS)}.",
+        log_options.parse_stacktrace_level,
+        "Level from which on stack traces are logged: info, error, panic.",
+        default=None,
     ),
-    Flag("zap-time-encoding", _one_of(*_TIME_ENCODINGS), f"Time encoding: {', '.join(_TIME_ENCODINGS)}."),
+    Flag(
+        "zap-time-encoding",
+        log_options.parse_time_encoding,
+        "Time encoding: epoch, millis, nano, iso8601, rfc3339, rfc3339nano.",
+        default=_TIME_ENCODING,
+    ),
 )

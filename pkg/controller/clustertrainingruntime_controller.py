@@ -1,0 +1,26 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ClusterTrainingRuntime controller."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from pkg.runtime import indexer
+
+from .runtime_reconciler import RuntimeReconciler
+
+NAME: Final = "clustertrainingruntime_controller"
+
+
+# +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=clustertrainingruntimes,verbs=get;list;watch;update;patch
+# +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=clustertrainingruntimes/finalizers,verbs=get;update;patch
+
+
+class ClusterTrainingRuntimeReconciler(RuntimeReconciler):
+    """Guards the ClusterTrainingRuntimes that TrainJobs of any namespace refer to."""
+
+    kind = ClusterTrainingRuntime
+    name = NAME
+    index = indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY

@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the two runtime controllers share: a runtime that TrainJobs refer to cannot go away.
+
+The finalizer ``trainer.kubeflow.org/resource-in-use`` is put on a runtime with its first TrainJob, and taken
+off when a deleted runtime has none left.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg import ctrl
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import trainer as constants
+from pkg.ctrl import client, controller, handler, reconcile
+from pkg.ctrl.controller import controllerutil
+
+_FINALIZER: Final = constants.RESOURCE_IN_USE_FINALIZER
+
+
+class RuntimeReconciler:
+    """Guards the runtimes of one kind; the two controllers say which.
+
+    It watches TrainJobs itself, so it works in a manager that runs no TrainJob controller.
+    """
+
+    kind: type[Object]
+    name: str
+    index: str
+    """The TrainJob index whose values are names of runtimes of this kind."""
+
+    def __init__(self, client: client.Client) -> None:
+        self._client = client
+
+    async def reconcile(self, request: reconcile.Request) -> reconcile.Result:
+        """Add or remove the finalizer of one runtime."""
+        try:
+            runtime = await self._client.get(self.kind, request)
+        except NotFoundError:
+            return reconcile.Result()
+        in_use = bool(
+            await self._client.list(
+                TrainJob, namespace=request.namespace, fields={self.index: request.name}, limit=1
+            )
+        )
+        changed = runtime.deep_copy()
+        if in_use and runtime.metadata.deletion_timestamp is None:
+            touched = controllerutil.add_finalizer(changed, _FINALIZER)
+        elif not in_use and runtime.metadata.deletion_timestamp is not None:
+            touched = controllerutil.remove_finalizer(changed, _FINALIZER)
+        else:
+            touched = False
+        if touched:
+            await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
+        return reconcile.Result()
+
+    def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
+        """Register the controller: woken by its runtimes and by the TrainJobs that name one."""
+        (
+            ctrl.new_controller_managed_by(mgr)
+            .named(self.name)
+            .for_(self.kind)
+            .watches(TrainJob, handler.enqueue_requests_from_map_func(self.runtime_of))
+            .with_options(options)
+            .complete(self)
+        )
+
+    async def runtime_of(self, train_job: TrainJob) -> list[reconcile.Request]:
+        """Return the runtime that ``train_job`` refers to, if it is of this kind."""
+        ref = train_job.spec.runtime_ref
+        if ref.kind != self.kind.gvk.kind or ref.api_group != self.kind.gvk.group:
+            return []
+        namespaced = self.kind.resource is not None and self.kind.resource.namespaced
+        return [reconcile.Request(NamespacedName(train_job.namespace if namespaced else "", ref.name))]

@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Registers the controllers with a manager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pkg import ctrl
+from pkg.ctrl import controller
+from pkg.runtime.interface import Runtime
+
+from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
+from .trainingruntime_controller import TrainingRuntimeReconciler
+from .trainjob_controller import EVENT_SOURCE, TrainJobReconciler
+
+TRAIN_JOB: Final = "trainjob"
+TRAINING_RUNTIME: Final = "trainingruntime"
+CLUSTER_TRAINING_RUNTIME: Final = "clustertrainingruntime"
+
+# What the plugins, the certificates and leader election need beside the controllers' own rules:
+# +kubebuilder:rbac:groups="",resources=configmaps;secrets,verbs=create;get;list;patch;update;watch
+# +kubebuilder:rbac:groups="",resources=limitranges,verbs=get;list;watch
+# +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,verbs=get;list;update;watch
+# +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;list;update
+# +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=create;get;list;patch;update;watch
+# +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
+# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
+# +kubebuilder:rbac:groups=scheduling.volcano.sh;scheduling.x-k8s.io,resources=podgroups,verbs=create;get;list;patch;update;watch
+
+
+def setup_controllers(
+    mgr: ctrl.Manager,
+    runtimes: Mapping[str, Runtime],
+    options: controller.Options | None = None,
+    *,
+    enabled: Callable[[str], bool] = lambda _name: True,
+) -> None:
+    """Register the three controllers, or those that ``enabled`` says yes to.
+
+    Raises:
+        ControllerError: one cannot be registered; the message names it.
+    """
+    options = options or controller.Options()
+    if enabled(TRAINING_RUNTIME):
+        TrainingRuntimeReconciler(mgr.client).setup_with_manager(mgr, options)
+    if enabled(CLUSTER_TRAINING_RUNTIME):
+        ClusterTrainingRuntimeReconciler(mgr.client).setup_with_manager(mgr, options)
+    if enabled(TRAIN_JOB):
+        recorder = mgr.event_recorder_for(EVENT_SOURCE)
+        TrainJobReconciler(mgr.client, recorder, runtimes).setup_with_manager(mgr, options)

@@ -1,0 +1,249 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The TrainJob controller: from a TrainJob to its applied children, and back to its status."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+from pkg import ctrl
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery import conditions
+from pkg.apis.machinery.errors import NotFoundError, StatusError
+from pkg.apis.machinery.object import Object, OwnerReference
+from pkg.apis.meta.v1 import Condition
+from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
+from pkg.constants import trainer as constants
+from pkg.ctrl import client, controller, log, reconcile
+from pkg.runtime import runtime_ref_to_registry_key
+from pkg.runtime.interface import Runtime
+
+from .applier import Applier
+
+NAME: Final = "trainjob_controller"
+EVENT_SOURCE: Final = "trainer-trainjob-controller"
+
+_MANAGED_BY_US: Final = (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
+_EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
+_EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
+_EVENT_ERROR_LIMIT: Final = 950
+_PREDECESSOR_DELAY: Final = timedelta(seconds=1)
+
+
+class EventRecorder(Protocol):
+    """The one thing asked of a recorder."""
+
+    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
+        """Queue an event about ``obj``."""
+        ...
+
+
+class ChildConflictError(Exception):
+    """A child's name is taken by an object that somebody else controls."""
+
+
+# +kubebuilder:rbac:groups="",resources=events,verbs=create;watch;update;patch
+# +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs,verbs=get;list;watch;update;patch
+# +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs/status,verbs=get;update;patch
+# +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs/finalizers,verbs=get;update;patch
+
+
+class TrainJobReconciler:
+    """Keeps what a TrainJob wants applied, and its status true.
+
+    Left alone are TrainJobs that are being deleted or that name another manager, and the children of a
+    TrainJob that is Complete or Failed: those are never built again, whoever removes them.
+    """
+
+    def __init__(
+        self,
+        client: client.Client,
+        recorder: EventRecorder,
+        runtimes: Mapping[str, Runtime],
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._runtimes = runtimes
+        self._now = now
+        self._applier = Applier(client)
+
+    async def reconcile(self, request: reconcile.Request) -> reconcile.Result:
+        """Bring one TrainJob's children and status up to date.
+
+        Raises:
+            ExceptionGroup: several steps failed; the status of what did not fail is written first.
+            Exception: the one step that failed.
+        """
+        try:
+            stored = await self._client.get(TrainJob, request)
+        except NotFoundError:
+            self._applier.forget(request)
+            return reconcile.Result()
+        if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
+            return reconcile.Result()
+        if await self._waits_for_predecessor(stored):
+            return reconcile.Result(requeue_after=_PREDECESSOR_DELAY)
+
+        train_job = stored.deep_copy()
+        errors: list[Exception] = []
+        key = runtime_ref_to_registry_key(train_job.spec.runtime_ref)
+        if _finished(train_job):
+            self._applier.forget(request)
+            if (runtime := self._runtimes.get(key)) is not None:
+                await _attempt(errors, self._set_status(runtime, train_job))
+        elif (runtime := self._runtimes.get(key)) is None:
+            _set_unsupported(train_job, key, self._now)
+        else:
+            _clear_unsupported(train_job)
+            await _attempt(errors, self._reconcile_objects(runtime, train_job))
+            if errors:
+                self._report(train_job, errors[0])
+            _set_suspended(train_job, self._now)
+            await _attempt(errors, self._set_status(runtime, train_job))
+        await _attempt(errors, self._write_status(stored, train_job))
+        _raise(errors)
+        return reconcile.Result()
+
+    async def _waits_for_predecessor(self, train_job: TrainJob) -> bool:
+        """Tell whether the JobSet of a deleted TrainJob of the same name still stands in the way.
+
+        Its verdict must not become this TrainJob's. The garbage collector removes it.
+
+        Raises:
+            ChildConflictError: the JobSet is controlled by something else.
+        """
+        try:
+            job_set = await self._client.get(JobSet, train_job.key)
+        except StatusError:
+            return False  # whoever needs the JobSet meets the same error and reports it
+        owner = _controller_of(job_set)
+        if owner is None or owner.uid == train_job.metadata.uid:
+            return False
+        if owner.kind == TrainJob.gvk.kind and owner.name == train_job.name:
+            log.logger_from().info(
+                "Waiting for the JobSet of an earlier TrainJob to go", jobSet=str(job_set.key)
+            )
+            return True
+        raise ChildConflictError(f"jobset {job_set.key}: controlled by {owner.kind} {owner.name}")
+
+    async def _reconcile_objects(self, runtime: Runtime, train_job: TrainJob) -> None:
+        for obj in await runtime.new_objects(train_job):
+            await self._applier.apply(train_job.key, obj)
+
+    def _report(self, train_job: TrainJob, error: Exception) -> None:
+        text = str(error)
+        message = _EVENT_MESSAGE.format(text[:_EVENT_ERROR_LIMIT])
+        if len(text) > _EVENT_ERROR_LIMIT:
+            message += " ..."
+        self._recorder.event(train_job, "Warning", _EVENT_REASON, message)
+
+    async def _set_status(self, runtime: Runtime, train_job: TrainJob) -> None:
+        try:
+            status = await runtime.train_job_status(train_job)
+        except NotFoundError:
+            if not _finished(train_job):
+                raise
+            return  # a finished TrainJob keeps its verdict when its children are gone
+        if status is not None:
+            train_job.status = status
+
+    async def _write_status(self, stored: TrainJob, train_job: TrainJob) -> None:
+        if _wire(train_job.status) == _wire(stored.status):
+            return
+        await self._client.status.patch(train_job, client.merge_from(stored, optimistic_lock=True))
+
+    def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
+        """Register the controller: woken by TrainJobs, and by whatever the runtimes' plugins watch."""
+        builder = ctrl.new_controller_managed_by(mgr).named(NAME).for_(TrainJob).with_options(options)
+        for runtime in self._runtimes.values():
+            for registrar in runtime.event_handler_registrars():
+                builder = registrar(builder, mgr.client, mgr.cache)
+        builder.complete(self)
+
+
+def _finished(train_job: TrainJob) -> bool:
+    """Tell whether the TrainJob has its final verdict; a missing runtime kind is none, its spec may change."""
+    for condition in train_job.status.conditions or ():
+        if condition.status != "True":
+            continue
+        if condition.type == trainer.TRAIN_JOB_COMPLETE:
+            return True
+        if condition.type == trainer.TRAIN_JOB_FAILED:
+            return condition.reason != trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
+    return False
+
+
+def _set_unsupported(train_job: TrainJob, key: str, now: Callable[[], datetime]) -> None:
+    _set_condition(
+        train_job,
+        Condition(
+            type=trainer.TRAIN_JOB_FAILED,
+            status="True",
+            reason=trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON,
+            message=f"unsupported runtime: {key}",
+        ),
+        now,
+    )
+
+
+def _clear_unsupported(train_job: TrainJob) -> None:
+    # Only this one: what is Failed for another reason is finished and does not come here.
+    if train_job.status.conditions:
+        conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
+
+
+def _set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
+    """Say suspended, or resumed if it said suspended; a job that never was carries no such condition."""
+    if train_job.spec.suspend:
+        status, reason, message = (
+            "True",
+            trainer.TRAIN_JOB_SUSPENDED_REASON,
+            constants.TRAIN_JOB_SUSPENDED_MESSAGE,
+        )
+    elif conditions.is_true(train_job.status.conditions or [], trainer.TRAIN_JOB_SUSPENDED):
+        status, reason, message = (
+            "False",
+            trainer.TRAIN_JOB_RESUMED_REASON,
+            constants.TRAIN_JOB_RESUMED_MESSAGE,
+        )
+    else:
+        return
+    new = Condition(type=trainer.TRAIN_JOB_SUSPENDED, status=status, reason=reason, message=message)
+    _set_condition(train_job, new, now)
+
+
+def _set_condition(train_job: TrainJob, new: Condition, now: Callable[[], datetime]) -> None:
+    if train_job.status.conditions is None:
+        train_job.status.conditions = []
+    conditions.set_status_condition(train_job.status.conditions, new, now)
+
+
+def _controller_of(obj: Object) -> OwnerReference | None:
+    return next((owner for owner in obj.metadata.owner_references or () if owner.controller), None)
+
+
+def _wire(status: TrainJobStatus) -> dict[str, object]:
+    return {key: value for key, value in status.to_dict().items() if value != []}
+
+
+async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
+    """Await ``step`` and gather its failure, so that the steps after it still run.
+
+    Plugins are other people's code and may fail with anything; nothing is lost, :func:`_raise` follows.
+    """
+    try:
+        await step
+    except Exception as error:
+        errors.append(error)
+
+
+def _raise(errors: list[Exception]) -> None:
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise ExceptionGroup("\n".join(map(str, errors)), errors)

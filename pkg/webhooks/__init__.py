@@ -1,0 +1,8 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The validating webhooks."""
+
+from .clustertrainingruntime_webhook import ClusterTrainingRuntimeWebhook as ClusterTrainingRuntimeWebhook
+from .setup import setup as setup
+from .trainingruntime_webhook import TrainingRuntimeWebhook as TrainingRuntimeWebhook
+from .trainjob_webhook import TrainJobWebhook as TrainJobWebhook

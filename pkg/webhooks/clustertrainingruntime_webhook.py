@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Admission of ClusterTrainingRuntimes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg import ctrl
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from pkg.constants import trainer as constants
+from pkg.ctrl.webhook.admission import CustomValidator
+from pkg.util import trainingruntime
+
+from .trainingruntime_webhook import check_replicated_jobs
+
+DEPRECATED_WARNING: Final = (
+    'ClusterTrainingRuntime "{}" is deprecated and will be removed in a future release of Kubeflow Trainer. '
+    "See runtime deprecation policy: {}"
+)
+
+# +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-clustertrainingruntime,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=clustertrainingruntimes,verbs=create;update,versions=v1alpha1,name=validator.clustertrainingruntime.trainer.kubeflow.org,admissionReviewVersions=v1
+
+
+class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
+    """Validates ClusterTrainingRuntimes, and warns of deprecated ones when they are created."""
+
+    async def validate_create(self, obj: ClusterTrainingRuntime) -> list[str]:
+        """Return the warning of a deprecated runtime; raises as for TrainingRuntimes."""
+        check_replicated_jobs(obj.spec)
+        if trainingruntime.is_support_deprecated(obj.labels):
+            return [DEPRECATED_WARNING.format(obj.name, constants.RUNTIME_DEPRECATION_POLICY_URL)]
+        return []
+
+    async def validate_update(self, old: ClusterTrainingRuntime, new: ClusterTrainingRuntime) -> list[str]:
+        """Raise as :meth:`validate_create` does."""
+        del old
+        check_replicated_jobs(new.spec)
+        return []
+
+    async def validate_delete(self, obj: ClusterTrainingRuntime) -> list[str]:
+        """Allow it: the finalizer keeps a runtime that is in use."""
+        del obj
+        return []
+
+
+def setup_webhook_for_cluster_training_runtime(mgr: ctrl.Manager) -> None:
+    """Serve the webhook."""
+    validator = ClusterTrainingRuntimeWebhook()
+    ctrl.new_webhook_managed_by(mgr, ClusterTrainingRuntime).with_validator(validator).complete()

@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Admission of TrainingRuntimes, and the check of a template that both kinds of runtime share."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg import ctrl
+from pkg.apis.jobset.v1alpha2 import ReplicatedJob
+from pkg.apis.machinery import field
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainingRuntimeSpec
+from pkg.constants import trainer as constants
+from pkg.ctrl.webhook.admission import CustomValidator
+
+REPLICAS_ERROR: Final = "always must be 1"
+CONTAINER_NAMES_ERROR: Final = "must contain the required container for the ancestor: {}"
+
+_CONTAINER_OF_ANCESTOR: Final = {
+    constants.ANCESTOR_TRAINER: constants.NODE,
+    constants.MODEL_INITIALIZER: constants.MODEL_INITIALIZER,
+    constants.DATASET_INITIALIZER: constants.DATASET_INITIALIZER,
+}
+
+# +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainingruntime,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainingruntimes,verbs=create;update,versions=v1alpha1,name=validator.trainingruntime.trainer.kubeflow.org,admissionReviewVersions=v1
+
+
+class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
+    """Validates TrainingRuntimes when they are created; upstream lets every update pass."""
+
+    async def validate_create(self, obj: TrainingRuntime) -> list[str]:
+        """Raise when the template's jobs break the contract with TrainJobs."""
+        check_replicated_jobs(obj.spec)
+        return []
+
+    async def validate_update(self, old: TrainingRuntime, new: TrainingRuntime) -> list[str]:
+        """Allow it."""
+        del old, new
+        return []
+
+    async def validate_delete(self, obj: TrainingRuntime) -> list[str]:
+        """Allow it: the finalizer keeps a runtime that is in use."""
+        del obj
+        return []
+
+
+def check_replicated_jobs(spec: TrainingRuntimeSpec) -> None:
+    """Raise the aggregate of what :func:`validate_replicated_jobs` finds in a runtime."""
+    aggregate = validate_replicated_jobs(spec.template.spec.replicated_jobs or []).to_aggregate()
+    if aggregate is not None:
+        raise aggregate
+
+
+def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:
+    """Return what is wrong with the jobs that carry out a part of a TrainJob.
+
+    Each of them has one replica and the container that is filled in for that part.
+    """
+    errors = field.ErrorList()
+    path = field.Path("spec", "template", "spec", "replicatedJobs")
+    for index, job in enumerate(jobs):
+        labels = (job.template.metadata.labels if job.template.metadata else None) or {}
+        ancestor = labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR, "")
+        container = _CONTAINER_OF_ANCESTOR.get(ancestor)
+        if container is None:
+            continue
+        replicas = job.replicas or 0
+        if replicas != 1:
+            errors.append(field.invalid(path.index(index).child("replicas"), replicas, REPLICAS_ERROR))
+        pod = job.template.spec.template.spec
+        containers = (pod.containers if pod else None) or []
+        if all(each.name != container for each in containers):
+            where = path.index(index).child("template", "spec", "template", "spec", "containers")
+            errors.append(field.invalid(where, containers, CONTAINER_NAMES_ERROR.format(ancestor)))
+    return errors
+
+
+def setup_webhook_for_training_runtime(mgr: ctrl.Manager) -> None:
+    """Serve the webhook."""
+    ctrl.new_webhook_managed_by(mgr, TrainingRuntime).with_validator(TrainingRuntimeWebhook()).complete()

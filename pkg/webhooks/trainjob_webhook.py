@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Admission of TrainJobs: the verdict is the runtime's, found by the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pkg import ctrl
+from pkg.apis.machinery.errors import ForbiddenError
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.ctrl.webhook.admission import CustomValidator
+from pkg.runtime import runtime_ref_to_registry_key
+from pkg.runtime.interface import Runtime
+
+# +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
+
+
+class TrainJobWebhook(CustomValidator[TrainJob]):
+    """Validates TrainJobs."""
+
+    def __init__(self, runtimes: Mapping[str, Runtime]) -> None:
+        self._runtimes = runtimes
+
+    async def validate_create(self, obj: TrainJob) -> list[str]:
+        """Return the warnings; raises when a plugin finds an error or no runtime answers to the reference."""
+        return await self._validate(None, obj)
+
+    async def validate_update(self, old: TrainJob, new: TrainJob) -> list[str]:
+        """As :meth:`validate_create`, with the former object at hand."""
+        return await self._validate(old, new)
+
+    async def validate_delete(self, obj: TrainJob) -> list[str]:
+        """Allow it."""
+        del obj
+        return []
+
+    async def _validate(self, old: TrainJob | None, new: TrainJob) -> list[str]:
+        key = runtime_ref_to_registry_key(new.spec.runtime_ref)
+        runtime = self._runtimes.get(key)
+        if runtime is None:
+            raise ForbiddenError(f"unsupported runtime: {key}", code=403, reason="Forbidden")
+        warnings, errors = await runtime.validate_objects(old, new)
+        if (aggregate := errors.to_aggregate()) is not None:
+            raise aggregate
+        return warnings
+
+
+def setup_webhook_for_train_job(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime]) -> None:
+    """Serve the webhook."""
+    ctrl.new_webhook_managed_by(mgr, TrainJob).with_validator(TrainJobWebhook(runtimes)).complete()

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The shipped manifests say what the code says, and keep the names a cluster already has."""
+
+import itertools
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+CONFIG = ROOT / "config"
+NAME = "kubeflow-trainer-controller-manager"
+
+
+def read(path: str, *, root: Path = CONFIG) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all((root / path).read_text()) if document]
+
+
+def marker_fields(marker: str) -> dict[str, list[str]]:
+    fields = dict(field.split("=", 1) for field in marker.split(","))
+    return {key: value.strip('"').split(";") for key, value in fields.items()}
+
+
+def markers(kind: str) -> list[dict[str, list[str]]]:
+    pattern = re.compile(rf"^# \+kubebuilder:{kind}:(\S+)$", re.MULTILINE)
+    sources = sorted((ROOT / "pkg").rglob("*.py"))
+    return [marker_fields(found) for source in sources for found in pattern.findall(source.read_text())]
+
+
+def permissions(rules: list[dict[str, list[str]]]) -> set[tuple[str, str, str]]:
+    return {
+        grant
+        for rule in rules
+        for grant in itertools.product(
+            rule.get("groups", rule.get("apiGroups", [])), rule["resources"], rule["verbs"]
+        )
+    }
+
+
+def reference() -> Path:
+    root = Path(os.environ.get("TRAINER_REFERENCE", ROOT.parent / "shared" / "reference")) / "trainer-v2.1.0"
+    if not root.is_dir():
+        pytest.skip(f"no reference manifests at {root}")
+    return root
+
+
+def test_the_role_grants_what_the_markers_ask_for_and_no_more() -> None:
+    (role,) = read("rbac/role.yaml")
+    assert permissions(role["rules"]) == permissions(markers("rbac"))
+
+
+def test_the_role_grants_what_the_reference_does_and_reading_priority_classes() -> None:
+    (theirs,) = read("rbac/role.yaml", root=reference())
+    (ours,) = read("rbac/role.yaml")
+    assert ours["metadata"] == theirs["metadata"]
+    added = {("scheduling.k8s.io", "priorityclasses", verb) for verb in ("get", "list", "watch")}
+    assert permissions(ours["rules"]) == permissions(theirs["rules"]) | added
+
+
+def test_the_webhooks_are_those_of_the_markers() -> None:
+    (configuration,) = read("webhook/manifests.yaml")
+    assert configuration["metadata"]["name"] == "validator.trainer.kubeflow.org"
+    found = {
+        (
+            hook["name"],
+            hook["clientConfig"]["service"]["path"],
+            hook["failurePolicy"].lower(),
+            hook["sideEffects"],
+            *rule["resources"],
+            *(operation.lower() for operation in rule["operations"]),
+        )
+        for hook in configuration["webhooks"]
+        for rule in hook["rules"]
+    }
+    asked = {
+        (*m["name"], *m["path"], *m["failurePolicy"], *m["sideEffects"], *m["resources"], *m["verbs"])
+        for m in markers("webhook")
+    }
+    assert len(found) == 3
+    assert found == asked
+
+
+def test_the_webhook_configuration_equals_the_reference() -> None:
+    (theirs,) = read("webhook/manifests.yaml", root=reference())
+    theirs["metadata"]["name"] = "validator.trainer.kubeflow.org"
+    for hook in theirs["webhooks"]:
+        hook["clientConfig"]["service"] |= {"name": NAME, "namespace": "kubeflow-system"}
+    (ours,) = read("webhook/manifests.yaml")
+    assert ours == theirs
+
+
+def test_the_configuration_file_equals_the_reference() -> None:
+    path = "manager/controller_manager_config.yaml"
+    assert read(path) == read(path, root=reference())
+
+
+def test_the_deployment_keeps_its_names_probes_and_mounts() -> None:
+    deployment, service = read("manager/manager.yaml")
+    theirs, their_service = read("manager/manager.yaml", root=reference())
+    (patch,) = read("manager/manager_config_patch.yaml", root=reference())
+    ours_pod, theirs_pod = (d["spec"]["template"]["spec"] for d in (deployment, theirs))
+    assert deployment["metadata"] == theirs["metadata"]
+    assert deployment["spec"]["selector"] == theirs["spec"]["selector"]
+    assert deployment["spec"]["template"]["metadata"] == theirs["spec"]["template"]["metadata"]
+    assert ours_pod["serviceAccountName"] == theirs_pod["serviceAccountName"]
+    (container,), (their_container,) = ours_pod["containers"], theirs_pod["containers"]
+    patched = patch["spec"]["template"]["spec"]
+    for key in ("securityContext", "livenessProbe", "readinessProbe", "name"):
+        assert container[key] == their_container[key]
+    assert container["args"] == patched["containers"][0]["args"]
+    assert (
+        container["volumeMounts"]
+        == their_container["volumeMounts"] + patched["containers"][0]["volumeMounts"]
+    )
+    assert ours_pod["volumes"] == theirs_pod["volumes"] + patched["volumes"]
+    assert service["metadata"] == their_service["metadata"]
+    assert service["spec"]["selector"] == their_service["spec"]["selector"]
+
+
+def test_the_service_offers_the_ports_that_are_served() -> None:
+    _, service = read("manager/manager.yaml")
+    (configuration,) = read("manager/controller_manager_config.yaml")
+    ports = {port["name"]: port["targetPort"] for port in service["spec"]["ports"]}
+    assert ports["monitoring-port"] == int(configuration["metrics"]["bindAddress"].lstrip(":"))
+    assert ports["webhook-server"] == configuration["webhook"]["port"]
+
+
+@pytest.mark.parametrize("path", ["torch_distributed.yaml", "data-cache/torch_distributed_with_cache.yaml"])
+def test_the_runtimes_equal_the_reference(path: str) -> None:
+    assert read(f"runtimes/{path}") == read(f"runtimes/{path}", root=reference())
+
+
+def test_every_kustomization_lists_what_lies_beside_it() -> None:
+    for file in CONFIG.rglob("kustomization.yaml"):
+        (kustomization,) = read(str(file.relative_to(CONFIG)))
+        named = set(kustomization["resources"]) | set(kustomization.get("configurations", ()))
+        for generator in kustomization.get("configMapGenerator", ()):
+            named |= set(generator.get("files", ()))
+        for name in named:
+            assert (file.parent / name).exists(), f"{file}: {name}"
+        if file.parent.name != "crd":
+            beside = {path.name for path in file.parent.glob("*.yaml")} - {"kustomization.yaml"}
+            assert beside <= named, file
