@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""etcd and kube-apiserver as processes on loopback, with their certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from pkg.ctrl.envtest.binaries import Binary
+from pkg.ctrl.envtest.files import private_directory, write_private
+from pkg.ctrl.envtest.kubeconfig import kubeconfig
+from pkg.ctrl.envtest.pki import Authority, service_account_key
+from pkg.ctrl.envtest.ports import HOST, free_ports
+from pkg.ctrl.envtest.probe import Probe
+from pkg.ctrl.envtest.process import Component, Supervisor
+
+SERVICE_RANGE: Final = "10.96.0.0/16"
+_NAMES: Final = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+
+
+class ControlPlane:
+    """An API server and its store.
+
+    ``directory`` takes the certificates; it must outlive the processes. Without ``service_accounts`` the admission
+    plugin of that name is off, so that pods can be made where no controller makes service accounts.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        binaries: Mapping[str, Binary],
+        supervisor: Supervisor,
+        *,
+        data: Path,
+        service_accounts: bool = True,
+        flags: Sequence[str] = (),
+    ) -> None:
+        self.pki = private_directory(directory / "pki")
+        self.supervisor = supervisor
+        self.authority = Authority.create("local-cluster-ca")
+        self._binaries = binaries
+        self._data = data
+        self._service_accounts = service_accounts
+        self._flags = flags
+        self._etcd, self._peer, self._port = free_ports(3)
+
+    @property
+    def url(self) -> str:
+        """Where the API server listens."""
+        return f"https://{HOST}:{self._port}"
+
+    @property
+    def authority_file(self) -> Path:
+        """The certificate that servers and clients of this cluster are signed by."""
+        return self.pki / "ca.crt"
+
+    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> dict[str, Any]:
+        """Return a kubeconfig with a new client certificate for ``user``."""
+        pair = self.authority.client(user, groups)
+        return kubeconfig(self.url, self.authority.certificate, user=user, client=pair)
+
+    async def start(self, *, timeout: float = 60) -> None:
+        """Start both at once and return when the API server is ready.
+
+        Raises:
+            ComponentError: one of them failed; whatever started keeps running.
+        """
+        await self._write_pki()
+        etcd, apiserver = self._etcd_component(), self._apiserver_component()
+        self.supervisor.start(etcd)
+        self.supervisor.start(apiserver)
+        try:
+            await self.supervisor.wait_ready(apiserver, timeout=timeout)
+        except Exception:
+            self._blame_etcd()
+            raise
+        self.supervisor.check()
+
+    def _blame_etcd(self) -> None:
+        """Raise etcd's own error if it is the one that failed: the API server only suffers from it."""
+        etcd = self.supervisor.processes["etcd"]
+        if etcd.poll() is not None:
+            raise etcd.death()
+
+    async def _write_pki(self) -> None:
+        private, public = await anyio.to_thread.run_sync(service_account_key)
+        write_private(self.pki / "sa.key", private)
+        write_private(self.pki / "sa.pub", public)
+        self.authority.pair.write(self.pki, "ca")
+        self.authority.server("kube-apiserver", _NAMES).write(self.pki, "server")
+        self.authority.client("admin", ["system:masters"]).write(self.pki, "admin")
+
+    def _etcd_component(self) -> Component:
+        client, peer = f"http://{HOST}:{self._etcd}", f"http://{HOST}:{self._peer}"
+        flags = {
+            "data-dir": self._data,
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": f"default={peer}",
+            "log-level": "warn",
+        }
+        return Component("etcd", [*_command(self._binaries["etcd"], flags), "--unsafe-no-fsync"])
+
+    def _apiserver_component(self) -> Component:
+        flags = {
+            "etcd-servers": f"http://{HOST}:{self._etcd}",
+            "bind-address": HOST,
+            "advertise-address": HOST,
+            "secure-port": self._port,
+            "tls-cert-file": self.pki / "server.crt",
+            "tls-private-key-file": self.pki / "server.key",
+            "client-ca-file": self.authority_file,
+            "authorization-mode": "RBAC",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-signing-key-file": self.pki / "sa.key",
+            "service-account-key-file": self.pki / "sa.pub",
+            "service-cluster-ip-range": SERVICE_RANGE,
+            "endpoint-reconciler-type": "none",
+        }
+        if not self._service_accounts:
+            flags["disable-admission-plugins"] = "ServiceAccount"
+        admin = (self.pki / "admin.crt", self.pki / "admin.key")
+        ready = Probe(f"{self.url}/readyz", self.authority_file, admin)
+        argv = [*_command(self._binaries["kube-apiserver"], flags), *self._flags]
+        return Component("kube-apiserver", argv, ready)
+
+
+def _command(binary: Binary, flags: Mapping[str, object]) -> list[str]:
+    return [str(binary.path), *(f"--{name}={value}" for name, value in flags.items())]

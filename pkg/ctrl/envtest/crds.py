@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""CustomResourceDefinitions: into the cluster, and served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Unstructured, unstructured
+from pkg.ctrl.client.interfaces import Reader, Writer
+from pkg.ctrl.envtest.eventually import eventually
+from pkg.ctrl.envtest.manifests import Manifest, apply_manifests
+
+CRD: Final = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
+
+
+async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[str]:
+    """Apply the CRDs among ``manifests`` and return their names (``jobsets.jobset.x-k8s.io``).
+
+    They are served by then only if one waits for it: `wait_established`.
+    """
+    crds = [manifest for manifest in manifests if manifest.get("kind") == "CustomResourceDefinition"]
+    await apply_manifests(writer, crds)
+    return [str(manifest["metadata"]["name"]) for manifest in crds]
+
+
+async def wait_established(reader: Reader, names: Iterable[str], *, timeout: float = 30) -> None:
+    """Return once each of the named CRDs is served.
+
+    Raises:
+        EventuallyError: one is not; names it and says what its conditions are.
+    """
+    for name in names:
+
+        async def served(name: str = name) -> bool:
+            conditions = _conditions(await reader.get(CRD, ("", name)))
+            assert conditions.get("Established") == "True", conditions  # noqa: S101 eventually reports it
+            return True
+
+        await eventually(served, timeout=timeout, reason=f"CRD {name} is established")
+
+
+def _conditions(crd: Unstructured) -> dict[str, Any]:
+    conditions = crd.nested("status", "conditions")
+    found = conditions if isinstance(conditions, list) else []
+    return {str(each["type"]): each["status"] for each in found if isinstance(each, dict)}

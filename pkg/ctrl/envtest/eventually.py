@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Waiting for what a control plane does in its own time."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, overload
+
+import anyio
+
+T = TypeVar("T")
+
+
+class EventuallyError(AssertionError):
+    """What was waited for did not come; says for what, for how long, and what was seen last."""
+
+
+@overload
+async def eventually(
+    check: Callable[[], Awaitable[T | None]], *, timeout: float = ..., interval: float = ..., reason: str
+) -> T: ...
+@overload
+async def eventually(
+    check: Callable[[], T | None], *, timeout: float = ..., interval: float = ..., reason: str
+) -> T: ...
+async def eventually(
+    check: Callable[[], object], *, timeout: float = 10, interval: float = 0.05, reason: str
+) -> object:
+    """Return the first true thing that ``check`` answers; it is asked every ``interval`` seconds.
+
+    ``check`` may be a coroutine function. An ``AssertionError`` or ``LookupError`` in it means "not yet", and so
+    does an object's absence (an error whose ``code`` is 404); every other error ends the wait.
+
+    Raises:
+        EventuallyError: ``timeout`` seconds have passed.
+    """
+    last: object = None
+    cause: Exception | None = None
+    with anyio.move_on_after(timeout):
+        while True:
+            try:
+                last, cause = check(), None
+                if inspect.isawaitable(last):
+                    last = await last
+                if last:
+                    return last
+            except (AssertionError, LookupError) as error:
+                cause = error
+            except Exception as error:
+                if getattr(error, "code", None) != 404:
+                    raise
+                cause = error
+            await anyio.sleep(interval)
+    seen = f"{type(cause).__name__}: {cause}" if cause is not None else repr(last)
+    raise EventuallyError(f"not within {timeout:g} s: {reason}; last seen: {seen[:500]}") from cause
+
+
+async def consistently(
+    check: Callable[[], object], *, duration: float = 1, interval: float = 0.05, reason: str
+) -> None:
+    """Return after ``duration`` seconds in which ``check`` was always true.
+
+    Raises:
+        EventuallyError: it was not, once.
+    """
+    deadline = anyio.current_time() + duration
+    while anyio.current_time() < deadline:
+        seen = check()
+        if inspect.isawaitable(seen):
+            seen = await seen
+        if not seen:
+            raise EventuallyError(f"not always for {duration:g} s: {reason}; seen: {seen!r}")
+        await anyio.sleep(interval)

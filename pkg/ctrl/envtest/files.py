@@ -1,0 +1,27 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Writing files that others must not read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def private_directory(path: Path) -> Path:
+    """Make ``path``, mode 0700, unless it is there; return it."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.chmod(0o700)
+    return path
+
+
+def write_private(path: Path, content: bytes | str) -> Path:
+    """Write ``path``, mode 0600 from its first moment, in one step; return it."""
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    temporary.replace(path)
+    return path

@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of every kind share: one real API server for the run, and a namespace for each test."""
+
+import dataclasses
+import re
+import secrets
+from collections.abc import AsyncIterator, Iterator
+
+import anyio
+import pytest
+
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import unstructured
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment
+from pkg.ctrl.rest import Config, RESTMapper, Transport
+
+NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[Environment]:
+    """One etcd and kube-apiserver for the whole run; no controllers. Belongs to no event loop."""
+    environment = Environment()
+    anyio.run(environment.start)
+    yield environment
+    anyio.run(environment.stop)
+
+
+@pytest.fixture
+def rest_config(control_plane: Environment) -> Config:
+    """How an administrator reaches the run's API server; a copy, for the test to change."""
+    return dataclasses.replace(control_plane.config)
+
+
+@pytest.fixture
+async def live_client(rest_config: Config) -> AsyncIterator[LiveClient]:
+    """A client that asks the run's API server, closed after the test."""
+    async with Transport(rest_config) as transport:
+        yield LiveClient(transport, RESTMapper(transport))
+
+
+@pytest.fixture
+async def namespace(live_client: LiveClient, request: pytest.FixtureRequest) -> str:
+    """A fresh namespace, named after the test."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    name = f"{words[:40].strip('-')}-{secrets.token_hex(4)}"
+    await live_client.create(NAMESPACE.from_dict({"metadata": {"name": name}}))
+    return name
