@@ -1,0 +1,344 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Strategic merge patch: maps merge, and lists of named items merge by their key.
+
+Which lists merge, and by which key, is part of Kubernetes' built-in types (``patchMergeKey``); :data:`SCHEMAS` holds it
+for the kinds we touch. A list that is not named there is replaced whole, a field that is not named there merges as plain JSON.
+Merged items that the patch names stand in the patch's order; the others keep their place among them as far as that allows.
+
+Directives: ``$patch: replace|delete`` in a map or an item, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>``,
+``$setElementOrder/<field>``; a null deletes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .base import JSON
+
+Document = dict[str, JSON]
+
+_DIRECTIVE: Final = "$patch"
+_RETAIN_KEYS: Final = "$retainKeys"
+_DELETE_PREFIX: Final = "$deleteFromPrimitiveList"
+_ORDER_PREFIX: Final = "$setElementOrder"
+
+
+class StrategicMergeError(ValueError):
+    """The patch and the object do not fit together; the text is the API server's."""
+
+
+@dataclass(frozen=True)
+class Schema:
+    """How one struct merges: what is special among its fields."""
+
+    fields: Mapping[str, Member] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A field that holds a struct, or a list that merges: by ``key``, or as a set when it has none."""
+
+    schema: Schema = Schema()
+    merge: bool = False
+    key: str = ""
+
+
+_PLAIN: Final = Schema()
+_REPLACED: Final = Member()
+
+
+def _by(key: str, schema: Schema = _PLAIN) -> Member:
+    return Member(schema, merge=True, key=key)
+
+
+_METADATA: Final = Schema({"finalizers": Member(merge=True), "ownerReferences": _by("uid")})
+_CONTAINER: Final = Schema(
+    {
+        "env": _by("name"),
+        "ports": _by("containerPort"),
+        "volumeDevices": _by("devicePath"),
+        "volumeMounts": _by("mountPath"),
+    }
+)
+_POD_SPEC: Final = Schema(
+    {
+        "containers": _by("name", _CONTAINER),
+        "ephemeralContainers": _by("name", _CONTAINER),
+        "hostAliases": _by("ip"),
+        "imagePullSecrets": _by("name"),
+        "initContainers": _by("name", _CONTAINER),
+        "resourceClaims": _by("name"),
+        "schedulingGates": _by("name"),
+        "topologySpreadConstraints": _by("topologyKey"),
+        "volumes": _by("name"),
+    }
+)
+_CONDITIONS: Final = Member(Schema({"conditions": _by("type")}))
+POD_TEMPLATE: Final = Schema({"metadata": Member(_METADATA), "spec": Member(_POD_SPEC)})
+"""A PodTemplateSpec."""
+
+_JOB_SPEC: Final = Schema({"template": Member(POD_TEMPLATE)})
+_JOB_TEMPLATE: Final = Schema({"metadata": Member(_METADATA), "spec": Member(_JOB_SPEC)})
+_POD_STATUS: Final = Schema({"conditions": _by("type"), "podIPs": _by("ip"), "hostIPs": _by("ip")})
+
+
+def _kind(**fields: Member) -> Schema:
+    return Schema({"metadata": Member(_METADATA), **fields})
+
+
+_WORKLOAD: Final = _kind(spec=Member(_JOB_SPEC), status=_CONDITIONS)
+
+SCHEMAS: Final[Mapping[str, Schema]] = {
+    "ConfigMap": _kind(),
+    "CronJob": _kind(spec=Member(Schema({"jobTemplate": Member(_JOB_TEMPLATE)}))),
+    "DaemonSet": _WORKLOAD,
+    "Deployment": _WORKLOAD,
+    "Event": _kind(),
+    "Job": _WORKLOAD,
+    "Lease": _kind(),
+    "LimitRange": _kind(),
+    "Namespace": _kind(status=_CONDITIONS),
+    "Node": _kind(
+        spec=Member(Schema({"podCIDRs": Member(merge=True)})),
+        status=Member(Schema({"conditions": _by("type"), "addresses": _by("type")})),
+    ),
+    "Pod": _kind(spec=Member(_POD_SPEC), status=Member(_POD_STATUS)),
+    "PodTemplate": _kind(template=Member(POD_TEMPLATE)),
+    "PriorityClass": _kind(),
+    "ReplicaSet": _WORKLOAD,
+    "RuntimeClass": _kind(),
+    "Secret": _kind(),
+    "Service": _kind(spec=Member(Schema({"ports": _by("port")})), status=_CONDITIONS),
+    "ServiceAccount": _kind(secrets=_by("name")),
+    "StatefulSet": _WORKLOAD,
+}
+"""By kind. A custom resource has none: the API server answers 415 to a strategic merge patch of one."""
+
+
+def strategic_merge_patch(original: Document, patch: Document, schema: Schema) -> Document:
+    """Return ``original`` with ``patch`` merged into it.
+
+    Both are used up: the result shares parts with them, and neither may be read afterwards.
+
+    Raises:
+        StrategicMergeError: an item of a merged list lacks its key, or a directive makes no sense.
+    """
+    return _merge_map(original, patch, schema)
+
+
+def _merge_map(original: Document, patch: Document, schema: Schema) -> Document:
+    if _DIRECTIVE in patch:
+        return _replaced_or_deleted(patch)
+    _retain_keys(original, patch)
+    for name in [name for name in patch if name.startswith(_ORDER_PREFIX)]:
+        _merge_ordered(original, patch, schema, name)
+    for name, new in patch.items():
+        if name.startswith(_DELETE_PREFIX):
+            _delete_from(original, _target(name, "primitive"), new)
+        elif new is None:
+            original.pop(name, None)
+        else:
+            _merge_field(original, name, new, schema.fields.get(name, _REPLACED))
+    return original
+
+
+def _merge_field(original: Document, name: str, new: JSON, member: Member) -> None:
+    old = original.get(name)
+    if isinstance(old, dict) and isinstance(new, dict):
+        original[name] = _merge_map(old, new, member.schema)
+    elif isinstance(old, list) and isinstance(new, list):
+        original[name] = _merge_list(old, new, member) if member.merge else new
+    elif isinstance(new, dict) and _DIRECTIVE in new:
+        original.pop(name, None)
+    else:
+        original[name] = _cleaned(new) if old is None or type(old) is not type(new) else new
+
+
+def _replaced_or_deleted(patch: Document) -> Document:
+    directive = patch[_DIRECTIVE]
+    if directive == "replace":
+        del patch[_DIRECTIVE]
+        return patch
+    if directive == "delete":
+        return {}
+    raise StrategicMergeError(f"unknown patch type: {directive} in map: {go_text(patch)}")
+
+
+def _retain_keys(original: Document, patch: Document) -> None:
+    if _RETAIN_KEYS not in patch:
+        return
+    retained = patch.pop(_RETAIN_KEYS)
+    if not isinstance(retained, list) or any(
+        name not in retained and value is not None and not name.startswith((_DELETE_PREFIX, _ORDER_PREFIX))
+        for name, value in patch.items()
+    ):
+        raise StrategicMergeError("invalid patch format of retainKeys")
+    for name in [name for name in original if name not in retained]:
+        del original[name]
+
+
+def _merge_ordered(original: Document, patch: Document, schema: Schema, directive: str) -> None:
+    order = patch.pop(directive)
+    name = _target(directive, "setElementOrder")
+    member = schema.fields.get(name, _REPLACED)
+    live, new = original.get(name), patch.pop(name, None)
+    if not isinstance(order, list) or any(
+        part is not None and not isinstance(part, list) for part in (live, new)
+    ):
+        raise StrategicMergeError("invalid patch format of setElementOrder list")
+    if live is None and new is None:
+        return
+    live_order = list(live or ())
+    _check_order(new or [], order, member.key)
+    if new is None:
+        merged = live_order
+    elif live is None:
+        merged = _cleaned(new)
+    else:
+        merged = _merge_list(live, new, member) if member.merge else new
+    original[name] = _in_order(merged, order, live_order, member.key)
+
+
+def _check_order(patch: list[JSON], order: list[JSON], key: str) -> None:
+    """Refuse a patch whose items are not all in the order list, or stand in it the other way round."""
+    if not order or not patch:
+        return
+    kept = [item for item in patch if not (isinstance(item, dict) and item.get(_DIRECTIVE) == "delete")]
+    places = [_index(order, item, key) for item in kept]
+    if None in places or places != sorted(place for place in places if place is not None):
+        raise StrategicMergeError(
+            f"The order in patch list:\n{go_text(patch)}\n doesn't match $setElementOrder list:\n{go_text(order)}\n"
+        )
+
+
+def _delete_from(original: Document, name: str, gone: JSON) -> None:
+    present = original.get(name)
+    if isinstance(present, list) and isinstance(gone, list):
+        original[name] = [item for item in present if item not in gone]
+
+
+def _target(directive: str, what: str) -> str:
+    name = directive.partition("/")[2]
+    if not name:
+        raise StrategicMergeError(f"invalid patch format of {what} list")
+    return name
+
+
+def _merge_list(original: list[JSON], patch: list[JSON], member: Member) -> list[JSON]:
+    if not original and not patch:
+        return original
+    items = [*original, *patch]
+    if not all(isinstance(item, dict) for item in items):
+        if any(isinstance(item, dict | list) for item in items):
+            raise StrategicMergeError("lists of lists are not supported")
+        return _in_order(_unique(items), patch, original, "")
+    original, patch = _list_directives(original, patch, member.key)
+    merged = list(original)
+    for item in patch:
+        place = _find(merged, member.key, _key_of(item, member.key))
+        if place is None:
+            merged.append(item)
+        else:
+            merged[place] = _merge_map(merged[place], item, member.schema)
+    return _in_order(merged, patch, original, member.key)
+
+
+def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple[list[JSON], list[JSON]]:
+    """Carry out the items that are directives; return the two lists without them."""
+    plain: list[JSON] = []
+    replace = False
+    for item in patch:
+        directive = item.get(_DIRECTIVE)
+        if directive is None:
+            plain.append(item)
+        elif directive == "delete":
+            gone = _key_of(item, key)
+            original = [present for present in original if key not in present or present[key] != gone]
+        elif directive == "replace":
+            replace = True
+        elif directive == "merge":
+            raise StrategicMergeError("merging lists cannot yet be specified in the patch")
+        else:
+            raise StrategicMergeError(f"unknown patch type: {directive} in map: {go_text(item)}")
+    return (plain, []) if replace else (original, plain)
+
+
+def _in_order(merged: list[JSON], order: list[JSON], live: list[JSON], key: str) -> list[JSON]:
+    """Sort what ``order`` names by it, the rest as ``live`` has it, and weave the rest in by ``live``'s order."""
+    if key:
+        for item in (*merged, *order, *live):
+            _key_of(item, key)
+    named: list[tuple[int, JSON]] = []
+    others: list[tuple[int, JSON]] = []
+    for item in merged:
+        place = _index(order, item, key)
+        if place is not None:
+            named.append((place, item))
+        else:
+            others.append((_index(live, item, key) or 0, item))
+    left = [item for _, item in sorted(others, key=lambda pair: pair[0])]
+    right = [item for _, item in sorted(named, key=lambda pair: pair[0])]
+    woven: list[JSON] = []
+    while left and right:
+        mine, theirs = _index(live, left[0], key), _index(live, right[0], key)
+        before = mine is not None and theirs is not None and mine < theirs
+        woven.append(left.pop(0) if before else right.pop(0))
+    return woven + left + right
+
+
+def _index(items: list[JSON], wanted: JSON, key: str) -> int | None:
+    if not key:
+        return items.index(wanted) if wanted in items else None
+    return _find(items, key, wanted.get(key) if isinstance(wanted, dict) else None)
+
+
+def _find(items: list[JSON], key: str, value: JSON) -> int | None:
+    for place, item in enumerate(items):
+        if isinstance(item, dict) and key in item and item[key] == value:
+            return place
+    return None
+
+
+def _key_of(item: JSON, key: str) -> JSON:
+    if not isinstance(item, dict) or key not in item:
+        raise StrategicMergeError(f"map: {go_text(item)} does not contain declared merge key: {key}")
+    return item[key]
+
+
+def _unique(items: list[JSON]) -> list[JSON]:
+    unique: list[JSON] = []
+    for item in items:
+        if item not in unique:
+            unique.append(item)
+    return unique
+
+
+def _cleaned(value: JSON) -> Any:
+    """Return a patch's value for a field the object lacks: without nulls and without directives."""
+    if isinstance(value, dict):
+        return {
+            name: _cleaned(held)
+            for name, held in value.items()
+            if held is not None
+            and not name.startswith((_RETAIN_KEYS, _DELETE_PREFIX, _ORDER_PREFIX))
+            and not (isinstance(held, dict) and _DIRECTIVE in held)
+        }
+    if isinstance(value, list):
+        return [_cleaned(item) for item in value if not (isinstance(item, dict) and _DIRECTIVE in item)]
+    return value
+
+
+def go_text(value: JSON) -> str:
+    """Return JSON as Go's ``%v`` prints it: ``map[a:1 b:[x y]]``."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{go_text(value[name])}' for name in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_text, value))}]"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)

@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Upserts: an item replaces, in its place, the first item of the list that has its key; else it goes last.
+
+Each helper takes the list or ``None`` and returns the list to store: the same one, changed, or a new one
+when there was none and something came. Nothing to add leaves ``None`` as it is, off the wire. Items are
+shared with the caller and never changed, only replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from pkg.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, Volume, VolumeMount
+
+T = TypeVar("T")
+
+
+def upsert_env_vars(env: list[EnvVar] | None, items: Iterable[EnvVar]) -> list[EnvVar] | None:
+    """Upsert by name."""
+    return _upsert(env, items, lambda a, b: a.name == b.name)
+
+
+def upsert_port(
+    ports: list[ContainerPort] | None, items: Iterable[ContainerPort]
+) -> list[ContainerPort] | None:
+    """Upsert by port number or name; ports without a name count as one, as upstream has it."""
+    return _upsert(ports, items, lambda a, b: a.container_port == b.container_port or a.name == b.name)
+
+
+def upsert_volumes(volumes: list[Volume] | None, items: Iterable[Volume]) -> list[Volume] | None:
+    """Upsert by name."""
+    return _upsert(volumes, items, lambda a, b: a.name == b.name)
+
+
+def upsert_volume_mounts(
+    mounts: list[VolumeMount] | None, items: Iterable[VolumeMount]
+) -> list[VolumeMount] | None:
+    """Upsert by mount path."""
+    return _upsert(mounts, items, lambda a, b: a.mount_path == b.mount_path)
+
+
+def env_vars(env: Iterable[EnvVar] | None) -> list[EnvVar]:
+    """Return :func:`env_var` of each; nothing for ``None``."""
+    return [env_var(item) for item in env or ()]
+
+
+def env_var(env: EnvVar) -> EnvVar:
+    """Return a TrainJob's variable as it is applied: either a reference or a value, be it the empty one.
+
+    References to a field are stored without their ``apiVersion``, references to a resource with container and
+    divisor, as upstream applies them. Sources we do not know are kept (upstream drops them).
+    """
+    source = env.value_from
+    if source is None:
+        return env.model_copy(update={"value": env.value or ""})
+    return env.model_copy(update={"value": None, "value_from": _env_var_source(source)})
+
+
+def _env_var_source(source: EnvVarSource) -> EnvVarSource:
+    update: dict[str, Any] = {}
+    if (by_field := source.field_ref) is not None:
+        update["field_ref"] = by_field.model_copy(update={"api_version": None})
+    if (by_resource := source.resource_field_ref) is not None:
+        update["resource_field_ref"] = by_resource.model_copy(
+            update={"container_name": by_resource.container_name or "", "divisor": by_resource.divisor or "0"}
+        )
+    if (by_config_map := source.config_map_key_ref) is not None:
+        update["config_map_key_ref"] = by_config_map.model_copy(update={"name": by_config_map.name or ""})
+    if (by_secret := source.secret_key_ref) is not None:
+        update["secret_key_ref"] = by_secret.model_copy(update={"name": by_secret.name or ""})
+    return source.model_copy(update=update)
+
+
+def _upsert(items: list[T] | None, new: Iterable[T], same: Callable[[T, T], bool]) -> list[T] | None:
+    for item in new:
+        if items is None:
+            items = [item]
+            continue
+        for index, present in enumerate(items):
+            if same(present, item):
+                items[index] = item
+                break
+        else:
+            items.append(item)
+    return items

@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a typed Go client would put on the wire for a template of jobs and pods.
+
+Upstream reads templates into Go structs and writes them again. That drops what Go cannot tell from unset (zero values of
+plain fields marked ``omitempty``, empty lists and maps) and adds the structs it embeds by value. The same body keeps
+the same fields owned when a cluster changes over from the Go manager. Fields not named here pass unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.machinery.base import JSON
+
+_ANYWHERE: Final[frozenset[str]] = frozenset()
+
+_PLAIN_FIELDS: Final[dict[str, frozenset[str]]] = dict.fromkeys(
+    (
+        *("apiVersion", "audience", "certificateChainPath", "credentialBundlePath", "directory", "dnsPolicy"),
+        *("effect", "failureThreshold", "group", "groupName", "host", "hostIP", "hostIPC", "hostNetwork"),
+        *("hostPID", "hostPort", "hostname", "imagePullPolicy", "initialDelaySeconds", "jobIndex", "keyPath"),
+        *("keyType", "level", "maxRestarts", "medium", "nodeName", "periodSeconds", "podIndex", "prefix"),
+        *(
+            "priorityClassName",
+            "protocol",
+            "pullPolicy",
+            "reference",
+            "replicas",
+            "request",
+            "restartStrategy",
+        ),
+        *("role", "schedulerName", "scheme", "serviceAccount", "serviceAccountName", "stdin", "stdinOnce"),
+        *("subPath", "subPathExpr", "subdomain", "successThreshold", "terminationMessagePath"),
+        *("terminationMessagePolicy", "timeoutSeconds", "tty", "user", "workingDir"),
+    ),
+    _ANYWHERE,
+) | {
+    # Plain only inside these; elsewhere a pointer, or required.
+    "action": frozenset({"restartPolicyRules"}),
+    "containerName": frozenset({"resourceFieldRef"}),
+    "fsType": frozenset(
+        {"awsElasticBlockStore", "fc", "gcePersistentDisk", "iscsi", "rbd", "flexVolume", "cinder"}
+    ),
+    "image": frozenset({"containers", "initContainers", "ephemeralContainers"}),
+    "key": frozenset({"tolerations"}),
+    "name": frozenset(
+        {
+            *("configMap", "configMapKeyRef", "configMapRef", "secret", "secretKeyRef", "secretRef"),
+            *("imagePullSecrets", "nodePublishSecretRef", "options", "ports"),
+        }
+    ),
+    "operator": frozenset({"tolerations", "exitCodes"}),
+    "path": frozenset({"httpGet", "cephfs"}),
+    "readOnly": frozenset(
+        {
+            *("volumeMounts", "persistentVolumeClaim", "nfs", "awsElasticBlockStore", "azureFile", "cephfs"),
+            *("cinder", "fc", "flexVolume", "gcePersistentDisk", "glusterfs", "iscsi", "rbd"),
+        }
+    ),
+    "restartPolicy": frozenset({"spec"}),
+    "secretName": frozenset({"secret"}),
+    "signerName": frozenset({"podCertificate"}),
+    "type": frozenset({"seLinuxOptions"}),
+    "value": frozenset({"env", "tolerations"}),
+    "volumeName": frozenset({"spec"}),
+}
+
+_STRING_MAPS: Final = frozenset(
+    {
+        *("labels", "annotations", "nodeSelector", "matchLabels", "limits", "requests", "volumeAttributes"),
+        *("userAnnotations",),
+    }
+)
+_CONTAINERS: Final = frozenset({"containers", "initContainers", "ephemeralContainers"})
+
+
+def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
+    """Return ``value``, changed in place, as a typed client sends it.
+
+    Args:
+        value: JSON of a JobSet's spec, or of a part of one.
+        inside: the field that holds ``value``, for a part.
+    """
+    for field in list(value):
+        held = value[field]
+        if field in _STRING_MAPS or isinstance(held, list):
+            if not held:
+                del value[field]
+            elif isinstance(held, list):
+                for item in held:
+                    if isinstance(item, dict):
+                        as_typed(item, inside=field)
+        elif isinstance(held, dict):
+            as_typed(held, inside=field)
+        elif not held and (held is None or _is_plain(field, inside)):
+            del value[field]
+    if inside in _CONTAINERS:
+        value.setdefault("resources", {})
+    elif inside in ("template", "volumeClaimTemplate"):
+        value.setdefault("metadata", {})
+        value.setdefault("spec", {})
+    elif inside == "resourceFieldRef":
+        value.setdefault("divisor", "0")
+    return value
+
+
+def _is_plain(field: str, inside: str) -> bool:
+    within = _PLAIN_FIELDS.get(field)
+    return within is not None and (within is _ANYWHERE or inside in within)

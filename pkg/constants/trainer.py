@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Labels, annotations, reasons, messages and environment names of Kubeflow Trainer; nothing else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+GROUP: Final = "trainer.kubeflow.org"
+
+DEFAULT_JOB_REPLICAS: Final = 1
+"""Replicas of a ReplicatedJob; more than one is not supported."""
+
+JOB_SET_KIND: Final = "JobSet"
+POD_GROUP_KIND: Final = "PodGroup"
+
+FIELD_OWNER: Final = "trainer"
+"""Field manager of applied objects."""
+
+RESOURCE_IN_USE_FINALIZER: Final = f"{GROUP}/resource-in-use"
+
+TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
+"""The value of a TrainJob's ``spec.managedBy`` that means this manager, as does none at all."""
+
+# --- labels ---
+
+LABEL_TRAIN_JOB_ANCESTOR: Final = f"{GROUP}/trainjob-ancestor-step"
+"""Says which part of a TrainJob a template's job carries out: an initializer, or the trainer."""
+
+LABEL_FRAMEWORK: Final = f"{GROUP}/framework"
+
+LABEL_SUPPORT: Final = f"{GROUP}/support"
+SUPPORT_DEPRECATED: Final = "deprecated"
+RUNTIME_DEPRECATION_POLICY_URL: Final = (
+    "https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime/#runtime-deprecation-policy"
+)
+
+# --- jobs, containers and values of the ancestor label ---
+
+DATASET_INITIALIZER: Final = "dataset-initializer"
+MODEL_INITIALIZER: Final = "model-initializer"
+ANCESTOR_TRAINER: Final = "trainer"
+NODE: Final = "node"
+LAUNCHER: Final = "launcher"
+
+DATASET_MOUNT_PATH: Final = "/workspace/dataset"
+MODEL_MOUNT_PATH: Final = "/workspace/model"
+
+CONTAINER_TRAINER_PORT: Final = 29500
+"""Port on which the trainer's nodes find each other."""
+
+JOB_COMPLETION_INDEX_FIELD_PATH: Final = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+# --- conditions and events ---
+
+TRAIN_JOB_SUSPENDED_MESSAGE: Final = "TrainJob is suspended"
+TRAIN_JOB_RESUMED_MESSAGE: Final = "TrainJob is resumed"
+
+# --- torchrun ---
+
+TORCH_ENV_NUM_NODES: Final = "PET_NNODES"
+TORCH_ENV_NUM_PROC_PER_NODE: Final = "PET_NPROC_PER_NODE"
+TORCH_ENV_NODE_RANK: Final = "PET_NODE_RANK"
+TORCH_ENV_MASTER_ADDR: Final = "PET_MASTER_ADDR"
+TORCH_ENV_MASTER_PORT: Final = "PET_MASTER_PORT"
+
+TORCH_RUN_RESERVED_ENV_NAMES: Final = frozenset(
+    {
+        TORCH_ENV_NUM_NODES,
+        TORCH_ENV_NUM_PROC_PER_NODE,
+        TORCH_ENV_NODE_RANK,
+        TORCH_ENV_MASTER_ADDR,
+        TORCH_ENV_MASTER_PORT,
+    }
+)
+"""What the Torch plugin sets itself; a TrainJob may not."""
