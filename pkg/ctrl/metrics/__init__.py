@@ -35,3 +35,5 @@ from .registry import Registry as Registry
 from .registry import exponential_buckets as exponential_buckets
 from .registry import register_rest_client_metrics as register_rest_client_metrics
 from .registry import render as render
+from .server import Filter as Filter
+from .server import MetricsServer as MetricsServer

@@ -1,0 +1,105 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Health endpoints: named checks, served together and one by one, in the text that Kubernetes' own servers use.
+
+A check fails by raising :class:`NotHealthyError`; anything else it raises is a bug, answered 500 and logged
+by the HTTP server. It may return a remark, for what an operator should know although nothing fails
+(a degraded kind, say): remarks are shown without being asked for, and do not make the endpoint fail.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+
+from . import log
+from .httpserver import Handler, HTTPRequest, HTTPResponse
+
+Checker = Callable[[], Awaitable[str | None] | str | None]
+
+_DEADLINE: Final = 5.0
+_log = log.logger_from("controller-runtime.healthz")
+
+
+class NotHealthyError(Exception):
+    """A check found something wrong; the message says what."""
+
+
+def ping() -> None:
+    """Find nothing wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    name: str
+    remark: str = ""
+    error: str = ""
+    excluded: bool = False
+
+    def __str__(self) -> str:
+        if self.error:
+            # Why is told on the check's own path only.
+            return f"[-]{self.name} failed: reason withheld\n"
+        status = f"[+]{self.name} {'excluded: ' if self.excluded else ''}ok"
+        return f"{status}: {self.remark}\n" if self.remark else f"{status}\n"
+
+
+class HealthHandler:
+    """Serves ``checks``: all at its endpoint, each on the path below; ``?verbose`` and ``?exclude=name``."""
+
+    def __init__(self, endpoint: str, checks: Mapping[str, Checker], *, deadline: float = _DEADLINE) -> None:
+        self._endpoint = "/" + endpoint.strip("/")
+        self._checks = checks
+        self._deadline = deadline
+
+    def routes(self) -> dict[str, Handler]:
+        """Return what an HTTP server needs to know."""
+        return {self._endpoint: self, f"{self._endpoint}/": self}
+
+    async def __call__(self, request: HTTPRequest) -> HTTPResponse:
+        """Answer 200 when nothing fails, else 500."""
+        name = request.path.removeprefix(self._endpoint).strip("/")
+        checks = self._checks or {"ping": ping}
+        if not name:
+            return await self._all(checks, request)
+        if name not in checks:
+            return HTTPResponse.text("404 page not found\n", status=404)
+        outcome = await self._run(name, checks[name])
+        if outcome.error:
+            return HTTPResponse.text(f"internal server error: {outcome.error}\n", status=500)
+        return HTTPResponse.text(f"ok: {outcome.remark}" if outcome.remark else "ok")
+
+    async def _all(self, checks: Mapping[str, Checker], request: HTTPRequest) -> HTTPResponse:
+        excluded = set(request.query.get("exclude", ()))
+        outcomes = [
+            _Outcome(name, excluded=True) if name in excluded else await self._run(name, checks[name])
+            for name in sorted(checks)
+        ]
+        failed = [outcome for outcome in outcomes if outcome.error]
+        remarks = any(outcome.remark for outcome in outcomes)
+        if not failed and not remarks and "verbose" not in request.query:
+            return HTTPResponse.text("ok")
+        text = "".join(map(str, outcomes))
+        if unknown := sorted(excluded - checks.keys()):
+            names = ",".join(f'"{name}"' for name in unknown)
+            text += f"warn: some health checks cannot be excluded: no matches for {names}\n"
+        endpoint = self._endpoint.strip("/")
+        if failed:
+            _log.info("Health check failed", endpoint=endpoint, failed={o.name: o.error for o in failed})
+        text += f"{endpoint} check {'failed' if failed else 'passed'}\n"
+        return HTTPResponse.text(text, status=500 if failed else 200)
+
+    async def _run(self, name: str, check: Checker) -> _Outcome:
+        try:
+            with anyio.fail_after(self._deadline):
+                result = check()
+                remark = await result if inspect.isawaitable(result) else result
+        except TimeoutError:
+            return _Outcome(name, error=f"no answer within {self._deadline:g} s")
+        except NotHealthyError as error:
+            return _Outcome(name, error=str(error))
+        return _Outcome(name, remark=remark or "")
