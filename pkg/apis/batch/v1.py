@@ -21,6 +21,7 @@ class PodFailurePolicyOnExitCodesRequirement(Struct):
     operator: str = ""
     values: list[int] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"operator", "values"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"container_name"})
 
 
 class PodFailurePolicyOnPodConditionsPattern(Struct):
@@ -52,6 +53,7 @@ class SuccessPolicyRule(Struct):
 
     succeeded_indexes: str | None = None
     succeeded_count: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"succeeded_indexes", "succeeded_count"})
 
 
 class SuccessPolicy(Struct):
@@ -81,6 +83,22 @@ class JobSpec(Struct):
     pod_replacement_policy: str | None = None
     managed_by: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"template"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {
+            "parallelism",
+            "completions",
+            "active_deadline_seconds",
+            "backoff_limit",
+            "backoff_limit_per_index",
+            "max_failed_indexes",
+            "manual_selector",
+            "ttl_seconds_after_finished",
+            "completion_mode",
+            "suspend",
+            "pod_replacement_policy",
+            "managed_by",
+        }
+    )
 
 
 class JobTemplateSpec(Struct):
@@ -126,6 +144,7 @@ class JobStatus(Struct):
     failed_indexes: str | None = None
     uncounted_terminated_pods: UncountedTerminatedPods | None = None
     ready: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"terminating", "failed_indexes", "ready"})
 
 
 class CronJobSpec(Struct):
@@ -140,6 +159,15 @@ class CronJobSpec(Struct):
     successful_jobs_history_limit: int | None = None
     failed_jobs_history_limit: int | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"schedule", "job_template"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {
+            "time_zone",
+            "starting_deadline_seconds",
+            "suspend",
+            "successful_jobs_history_limit",
+            "failed_jobs_history_limit",
+        }
+    )
 
 
 class CronJobStatus(Struct):

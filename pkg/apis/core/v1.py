@@ -35,6 +35,7 @@ class TypedLocalObjectReference(Struct):
     kind: str = ""
     name: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"api_group", "kind", "name"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"api_group"})
 
 
 class ObjectReference(Struct):
@@ -73,6 +74,7 @@ class ConfigMapKeySelector(Struct):
     key: str = ""
     optional: bool | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"key"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
 
 
 class SecretKeySelector(Struct):
@@ -82,6 +84,7 @@ class SecretKeySelector(Struct):
     key: str = ""
     optional: bool | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"key"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
 
 
 class FileKeySelector(Struct):
@@ -92,6 +95,7 @@ class FileKeySelector(Struct):
     key: str = ""
     optional: bool | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"volume_name", "path", "key"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
 
 
 class EnvVarSource(Struct):
@@ -118,6 +122,7 @@ class ConfigMapEnvSource(Struct):
 
     name: str | None = None
     optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
 
 
 class SecretEnvSource(Struct):
@@ -125,6 +130,7 @@ class SecretEnvSource(Struct):
 
     name: str | None = None
     optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
 
 
 class EnvFromSource(Struct):
@@ -195,6 +201,7 @@ class VolumeMount(Struct):
     mount_propagation: str | None = None
     sub_path_expr: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "mount_path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"recursive_read_only", "mount_propagation"})
 
 
 class VolumeDevice(Struct):
@@ -244,6 +251,7 @@ class GRPCAction(Struct):
     port: int | None = None
     service: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"port", "service"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"service"})
 
 
 class SleepAction(Struct):
@@ -275,6 +283,7 @@ class Probe(Struct):
     success_threshold: int | None = None
     failure_threshold: int | None = None
     termination_grace_period_seconds: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"termination_grace_period_seconds"})
 
 
 class LifecycleHandler(Struct):
@@ -292,6 +301,7 @@ class Lifecycle(Struct):
     post_start: LifecycleHandler | None = None
     pre_stop: LifecycleHandler | None = None
     stop_signal: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"stop_signal"})
 
 
 class Capabilities(Struct):
@@ -317,6 +327,9 @@ class WindowsSecurityContextOptions(Struct):
     gmsa_credential_spec: str | None = None
     run_as_user_name: str | None = None
     host_process: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {"gmsa_credential_spec_name", "gmsa_credential_spec", "run_as_user_name", "host_process"}
+    )
 
 
 class SeccompProfile(Struct):
@@ -325,6 +338,7 @@ class SeccompProfile(Struct):
     type: str = ""
     localhost_profile: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"type"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"localhost_profile"})
 
 
 class AppArmorProfile(Struct):
@@ -333,6 +347,7 @@ class AppArmorProfile(Struct):
     type: str = ""
     localhost_profile: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"type"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"localhost_profile"})
 
 
 class SecurityContext(Struct):
@@ -350,6 +365,17 @@ class SecurityContext(Struct):
     proc_mount: str | None = None
     seccomp_profile: SeccompProfile | None = None
     app_armor_profile: AppArmorProfile | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {
+            "privileged",
+            "run_as_user",
+            "run_as_group",
+            "run_as_non_root",
+            "read_only_root_filesystem",
+            "allow_privilege_escalation",
+            "proc_mount",
+        }
+    )
 
 
 class Sysctl(Struct):
@@ -376,6 +402,17 @@ class PodSecurityContext(Struct):
     seccomp_profile: SeccompProfile | None = None
     app_armor_profile: AppArmorProfile | None = None
     se_linux_change_policy: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {
+            "run_as_user",
+            "run_as_group",
+            "run_as_non_root",
+            "supplemental_groups_policy",
+            "fs_group",
+            "fs_group_change_policy",
+            "se_linux_change_policy",
+        }
+    )
 
 
 class Container(Struct):
@@ -407,6 +444,7 @@ class Container(Struct):
     stdin_once: bool | None = None
     tty: bool | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "resources"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"restart_policy"})
 
 
 class NodeSelectorRequirement(Struct):
@@ -497,6 +535,7 @@ class Toleration(Struct):
     value: str | None = None
     effect: str | None = None
     toleration_seconds: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"toleration_seconds"})
 
 
 class TopologySpreadConstraint(Struct):
@@ -511,6 +550,9 @@ class TopologySpreadConstraint(Struct):
     node_taints_policy: str | None = None
     match_label_keys: list[str] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"max_skew", "topology_key", "when_unsatisfiable"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {"min_domains", "node_affinity_policy", "node_taints_policy"}
+    )
 
 
 class KeyToPath(Struct):
@@ -520,6 +562,7 @@ class KeyToPath(Struct):
     path: str = ""
     mode: int | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"key", "path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"mode"})
 
 
 class ConfigMapVolumeSource(Struct):
@@ -529,6 +572,7 @@ class ConfigMapVolumeSource(Struct):
     items: list[KeyToPath] | None = None
     default_mode: int | None = None
     optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"default_mode", "optional"})
 
 
 class SecretVolumeSource(Struct):
@@ -538,6 +582,7 @@ class SecretVolumeSource(Struct):
     items: list[KeyToPath] | None = None
     default_mode: int | None = None
     optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"default_mode", "optional"})
 
 
 class EmptyDirVolumeSource(Struct):
@@ -553,6 +598,7 @@ class HostPathVolumeSource(Struct):
     path: str = ""
     type: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"type"})
 
 
 class PersistentVolumeClaimVolumeSource(Struct):
@@ -580,6 +626,7 @@ class DownwardAPIVolumeFile(Struct):
     resource_field_ref: ResourceFieldSelector | None = None
     mode: int | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"mode"})
 
 
 class DownwardAPIVolumeSource(Struct):
@@ -587,6 +634,7 @@ class DownwardAPIVolumeSource(Struct):
 
     items: list[DownwardAPIVolumeFile] | None = None
     default_mode: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"default_mode"})
 
 
 class SecretProjection(Struct):
@@ -595,6 +643,7 @@ class SecretProjection(Struct):
     name: str | None = None
     items: list[KeyToPath] | None = None
     optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
 
 
 class ConfigMapProjection(Struct):
@@ -603,6 +652,7 @@ class ConfigMapProjection(Struct):
     name: str | None = None
     items: list[KeyToPath] | None = None
     optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
 
 
 class DownwardAPIProjection(Struct):
@@ -618,6 +668,7 @@ class ServiceAccountTokenProjection(Struct):
     expiration_seconds: int | None = None
     path: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"expiration_seconds"})
 
 
 class VolumeProjection(Struct):
@@ -637,6 +688,7 @@ class ProjectedVolumeSource(Struct):
     sources: list[VolumeProjection] | None = None
     default_mode: int | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"sources"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"default_mode"})
 
 
 class CSIVolumeSource(Struct):
@@ -648,6 +700,7 @@ class CSIVolumeSource(Struct):
     volume_attributes: dict[str, str] | None = None
     node_publish_secret_ref: LocalObjectReference | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"driver"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"read_only", "fs_type"})
 
 
 class ImageVolumeSource(Struct):
@@ -707,6 +760,7 @@ class PodDNSConfigOption(Struct):
 
     name: str | None = None
     value: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"value"})
 
 
 class PodDNSConfig(Struct):
@@ -738,6 +792,7 @@ class PodResourceClaim(Struct):
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"name"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"resource_claim_name", "resource_claim_template_name"})
 
 
 class PodOS(Struct):
@@ -777,6 +832,7 @@ class EphemeralContainer(Struct):
     tty: bool | None = None
     target_container_name: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "resources"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"restart_policy"})
 
 
 class PodSpec(Struct):
@@ -824,6 +880,21 @@ class PodSpec(Struct):
     resources: ResourceRequirements | None = None
     hostname_override: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"containers"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {
+            "termination_grace_period_seconds",
+            "active_deadline_seconds",
+            "automount_service_account_token",
+            "share_process_namespace",
+            "priority",
+            "runtime_class_name",
+            "enable_service_links",
+            "preemption_policy",
+            "set_hostname_as_fqdn",
+            "host_users",
+            "hostname_override",
+        }
+    )
 
 
 class PodTemplateSpec(Struct):
@@ -905,6 +976,7 @@ class ContainerStatus(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset(
         {"name", "state", "last_state", "ready", "restart_count", "image", "image_id"}
     )
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"started", "stop_signal"})
 
 
 class PodIP(Struct):
@@ -1056,6 +1128,7 @@ class ServicePort(Struct):
     target_port: IntOrString | None = None
     node_port: int | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"port"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"app_protocol"})
 
 
 class ServiceSpec(Struct):
@@ -1081,6 +1154,15 @@ class ServiceSpec(Struct):
     load_balancer_class: str | None = None
     internal_traffic_policy: str | None = None
     traffic_distribution: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {
+            "ip_family_policy",
+            "allocate_load_balancer_node_ports",
+            "load_balancer_class",
+            "internal_traffic_policy",
+            "traffic_distribution",
+        }
+    )
 
 
 class Pod(Object, group="", version="v1", kind="Pod", plural="pods"):
@@ -1104,6 +1186,7 @@ class Secret(Object, group="", version="v1", kind="Secret", plural="secrets"):
     data: dict[str, str] | None = None
     string_data: dict[str, str] | None = None
     type: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"immutable"})
 
 
 class ConfigMap(Object, group="", version="v1", kind="ConfigMap", plural="configmaps"):
@@ -1112,6 +1195,7 @@ class ConfigMap(Object, group="", version="v1", kind="ConfigMap", plural="config
     immutable: bool | None = None
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"immutable"})
 
 
 class Event(Object, group="", version="v1", kind="Event", plural="events"):
@@ -1177,3 +1261,4 @@ class ServiceAccount(Object, group="", version="v1", kind="ServiceAccount", plur
     secrets: list[ObjectReference] | None = None
     image_pull_secrets: list[LocalObjectReference] | None = None
     automount_service_account_token: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"automount_service_account_token"})

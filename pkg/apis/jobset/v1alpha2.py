@@ -59,6 +59,7 @@ class Network(Struct):
     enable_dns_hostnames: bool | None = Field(default=None, alias="enableDNSHostnames")
     subdomain: str | None = None
     publish_not_ready_addresses: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"enable_dns_hostnames", "publish_not_ready_addresses"})
 
 
 class SuccessPolicy(Struct):
@@ -116,6 +117,7 @@ class JobSetSpec(Struct):
     coordinator: Coordinator | None = None
     managed_by: str | None = None
     ttl_seconds_after_finished: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by", "ttl_seconds_after_finished"})
 
 
 class ReplicatedJobStatus(Struct):

@@ -40,6 +40,8 @@ class Struct(BaseModel):
     )
     go_always: ClassVar[frozenset[str]] = frozenset()
     """Fields that Go writes even when they are unset; only texts that quote Go's JSON need to know."""
+    go_pointers: ClassVar[frozenset[str]] = frozenset()
+    """Scalars behind a pointer in Go, whose zero it writes; of the others it leaves the zero out."""
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:

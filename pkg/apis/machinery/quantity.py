@@ -206,7 +206,10 @@ def _decode(raw: Any) -> Any:
     return raw
 
 
-Quantity = Annotated[str, BeforeValidator(_decode)]
+CANONICAL: Final = BeforeValidator(_decode)
+"""By this mark a field is known to hold a quantity."""
+
+Quantity = Annotated[str, CANONICAL]
 """The canonical text of a quantity; JSON strings and numbers are accepted."""
 
 ResourceList = dict[str, Quantity]

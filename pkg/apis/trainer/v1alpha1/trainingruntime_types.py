@@ -26,6 +26,7 @@ class CoschedulingPodGroupPolicySource(Struct):
     """trainerv1alpha1.CoschedulingPodGroupPolicySource."""
 
     schedule_timeout_seconds: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"schedule_timeout_seconds"})
 
 
 class VolcanoPodGroupPolicySource(Struct):
@@ -48,6 +49,7 @@ class TorchElasticPolicy(Struct):
     min_nodes: int | None = None
     max_nodes: int | None = None
     metrics: list[dict[str, JSON]] | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"max_restarts", "min_nodes", "max_nodes"})
 
 
 class TorchMLPolicySource(Struct):
@@ -55,6 +57,7 @@ class TorchMLPolicySource(Struct):
 
     num_proc_per_node: IntOrString | None = None
     elastic_policy: TorchElasticPolicy | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"num_proc_per_node"})
 
 
 class MPIMLPolicySource(Struct):
@@ -64,6 +67,9 @@ class MPIMLPolicySource(Struct):
     mpi_implementation: str | None = None
     ssh_auth_mount_path: str | None = None
     run_launcher_as_node: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {"num_proc_per_node", "mpi_implementation", "ssh_auth_mount_path", "run_launcher_as_node"}
+    )
 
 
 class MLPolicy(Struct):
@@ -72,6 +78,7 @@ class MLPolicy(Struct):
     num_nodes: int | None = None
     torch: TorchMLPolicySource | None = None
     mpi: MPIMLPolicySource | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"num_nodes"})
 
 
 class JobSetTemplateSpec(Struct):

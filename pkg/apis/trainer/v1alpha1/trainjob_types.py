@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
 from pydantic import Field
 
@@ -42,6 +42,7 @@ class RuntimeRef(Struct):
     name: str = ""
     api_group: str | None = None
     kind: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"api_group", "kind"})
 
 
 class DatasetInitializer(Struct):
@@ -50,6 +51,7 @@ class DatasetInitializer(Struct):
     storage_uri: str | None = None
     env: list[EnvVar] | None = None
     secret_ref: LocalObjectReference | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"storage_uri"})
 
 
 class ModelInitializer(Struct):
@@ -58,6 +60,7 @@ class ModelInitializer(Struct):
     storage_uri: str | None = None
     env: list[EnvVar] | None = None
     secret_ref: LocalObjectReference | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"storage_uri"})
 
 
 class Initializer(Struct):
@@ -77,6 +80,7 @@ class Trainer(Struct):
     num_nodes: int | None = None
     resources_per_node: ResourceRequirements | None = None
     num_proc_per_node: IntOrString | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"image", "num_nodes", "num_proc_per_node"})
 
 
 class PodTemplateOverrideTargetJob(Struct):
@@ -105,6 +109,7 @@ class PodTemplateSpecOverride(Struct):
     containers: list[ContainerOverride] | None = None
     scheduling_gates: list[PodSchedulingGate] | None = None
     image_pull_secrets: list[LocalObjectReference] | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"service_account_name"})
 
 
 class PodTemplateOverride(Struct):
@@ -126,6 +131,7 @@ class TrainJobSpec(Struct):
     pod_template_overrides: list[PodTemplateOverride] | None = None
     suspend: bool | None = None
     managed_by: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by"})
 
 
 class JobStatus(Struct):
@@ -137,6 +143,7 @@ class JobStatus(Struct):
     failed: int | None = None
     active: int | None = None
     suspended: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"ready", "succeeded", "failed", "active", "suspended"})
 
 
 class TrainJobStatus(Struct):

@@ -1,0 +1,14 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""config.trainer.kubeflow.org/v1alpha1: the manager's Configuration."""
+
+from .configuration_types import CertManagement as CertManagement
+from .configuration_types import ClientConnection as ClientConnection
+from .configuration_types import Configuration as Configuration
+from .configuration_types import ControllerConfigurationSpec as ControllerConfigurationSpec
+from .configuration_types import ControllerHealth as ControllerHealth
+from .configuration_types import ControllerMetrics as ControllerMetrics
+from .configuration_types import ControllerWebhook as ControllerWebhook
+from .configuration_types import LeaderElection as LeaderElection
+from .configuration_types import PodGrouper as PodGrouper
+from .defaults import set_defaults as set_defaults

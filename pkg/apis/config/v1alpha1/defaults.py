@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the fields of a Configuration become that nobody set."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pkg.apis.machinery.base import Struct
+
+from .configuration_types import Configuration
+
+_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+    "webhook": {"port": 9443, "host": ""},
+    "metrics": {"bind_address": ":8443", "secure_serving": True},
+    "health": {
+        "health_probe_bind_address": ":8081",
+        "readiness_endpoint_name": "readyz",
+        "liveness_endpoint_name": "healthz",
+    },
+    "leader_election": {
+        "leader_elect": False,
+        "lease_duration": "15s",
+        "renew_deadline": "10s",
+        "retry_period": "2s",
+        "resource_lock": "leases",
+        "resource_name": "trainer.kubeflow.org",
+        "resource_namespace": "",
+    },
+    "cert_management": {
+        "enable": True,
+        "webhook_service_name": "kubeflow-trainer-controller-manager",
+        "webhook_secret_name": "kubeflow-trainer-webhook-cert",
+    },
+    "client_connection": {"qps": 50.0, "burst": 100},
+    "pod_grouper": {
+        "enable": False,
+        "node_pool_label_key": "kai.scheduler/node-pool",
+        "queue_label_key": "kai.scheduler/queue",
+        "scheduler_name": "kai-scheduler",
+        "max_concurrent_reconciles": 10,
+        "search_legacy_pod_groups": True,
+        "knative_gang_schedule": True,
+    },
+}
+_EMPTY_MEANS_UNSET: Final = frozenset(
+    {
+        "bind_address",
+        "readiness_endpoint_name",
+        "liveness_endpoint_name",
+        "resource_name",
+        "resource_lock",
+        "webhook_service_name",
+        "webhook_secret_name",
+    }
+)
+"""Not so ``health_probe_bind_address``: empty turns the probes off."""
+
+
+def set_defaults(cfg: Configuration) -> None:
+    """Fill in every field of ``cfg`` that is unset and has a default."""
+    for part, defaults in _DEFAULTS.items():
+        struct: Struct = getattr(cfg, part)
+        for name, value in defaults.items():
+            current = getattr(struct, name)
+            if current is None or (current == "" and name in _EMPTY_MEANS_UNSET):
+                setattr(struct, name, value)
+    if cfg.controller.group_kind_concurrency is None:
+        cfg.controller.group_kind_concurrency = {}

@@ -1,0 +1,215 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Errors about one field of an object, and the path to it; their text is the API server's, letter for letter.
+
+FieldError          one field: a type, the path, the bad value and a detail
+AggregateError      several at once, as a validator raises them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from .gojson import go_json, go_value, quote
+
+
+class ErrorType(StrEnum):
+    """What is wrong with a field; the value is the reason of a cause in a metav1.Status."""
+
+    NOT_FOUND = "FieldValueNotFound"
+    REQUIRED = "FieldValueRequired"
+    DUPLICATE = "FieldValueDuplicate"
+    INVALID = "FieldValueInvalid"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
+    INTERNAL = "InternalError"
+    TYPE_INVALID = "FieldValueTypeInvalid"
+
+
+_TEXT: Final = {
+    ErrorType.NOT_FOUND: "Not found",
+    ErrorType.REQUIRED: "Required value",
+    ErrorType.DUPLICATE: "Duplicate value",
+    ErrorType.INVALID: "Invalid value",
+    ErrorType.NOT_SUPPORTED: "Unsupported value",
+    ErrorType.FORBIDDEN: "Forbidden",
+    ErrorType.TOO_LONG: "Too long",
+    ErrorType.TOO_MANY: "Too many",
+    ErrorType.INTERNAL: "Internal error",
+    ErrorType.TYPE_INVALID: "Invalid value",
+}
+_WITHOUT_VALUE: Final = {ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL}
+_OMITTED: Final = object()
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Path:
+    """The way to a field: ``Path("spec").child("env").index(0)`` is ``spec.env[0]``."""
+
+    text: str
+
+    def __init__(self, name: str, *more: str) -> None:
+        object.__setattr__(self, "text", ".".join((name, *more)))
+
+    def child(self, name: str, *more: str) -> Path:
+        """Return the path to a field below this one."""
+        return Path(self.text, name, *more)
+
+    def index(self, index: int) -> Path:
+        """Return the path to a list's item."""
+        return Path(f"{self.text}[{index}]")
+
+    def key(self, key: str) -> Path:
+        """Return the path to a map's value."""
+        return Path(f"{self.text}[{key}]")
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A bad value that is to be shown as JSON even though it is a scalar: Go had a pointer or a named type."""
+
+    value: Any
+
+
+@dataclass(slots=True)
+class FieldError(Exception):
+    """One thing wrong with one field."""
+
+    type: ErrorType
+    field: str
+    bad_value: Any = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body}"
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.field, self.detail))
+
+    @property
+    def body(self) -> str:
+        """The text without the field's path; the message of a cause in a metav1.Status."""
+        text = _TEXT[self.type]
+        if self.type not in _WITHOUT_VALUE and self.bad_value is not _OMITTED:
+            text += f": {_shown(self.bad_value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+
+Error = FieldError
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case Quoted():
+            return go_json(value.value)
+        case str():
+            return quote(value)
+        case bool() | int() | float():
+            return go_value(value)
+        case _:
+            return go_json(value)
+
+
+class AggregateError(Exception):
+    """Several errors at once; the text of one alone, else ``[a, b]``, and the same text only once."""
+
+    def __init__(self, errors: Iterable[Exception]) -> None:
+        self.errors: list[Exception] = list(errors)
+        super().__init__(*self.errors)
+
+    def __str__(self) -> str:
+        texts = list(dict.fromkeys(_texts(self)))
+        return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+
+    @property
+    def causes(self) -> list[dict[str, str]]:
+        """The field errors as causes of a metav1.Status."""
+        return [
+            {"reason": error.type.value, "message": error.body, "field": error.field}
+            for error in self.errors
+            if isinstance(error, FieldError)
+        ]
+
+
+def _texts(aggregate: AggregateError) -> Iterable[str]:
+    for error in aggregate.errors:
+        if isinstance(error, AggregateError):
+            yield from _texts(error)
+        else:
+            yield str(error)
+
+
+class ErrorList(list[FieldError]):
+    """What a validator found, in the order it was found."""
+
+    def to_aggregate(self) -> AggregateError | None:
+        """Return the errors as one exception, each text once; None when there are none."""
+        if not self:
+            return None
+        once: dict[str, FieldError] = {}
+        for error in self:
+            once.setdefault(str(error), error)
+        return AggregateError(once.values())
+
+
+def type_invalid(path: Path, value: Any, detail: str) -> FieldError:
+    """Return the error for a value of another type than the schema's."""
+    return FieldError(ErrorType.TYPE_INVALID, str(path), value, detail)
+
+
+def not_found(path: Path, value: Any) -> FieldError:
+    """Return the error for a value that names nothing that exists."""
+    return FieldError(ErrorType.NOT_FOUND, str(path), value)
+
+
+def required(path: Path, detail: str) -> FieldError:
+    """Return the error for a value that is missing or empty."""
+    return FieldError(ErrorType.REQUIRED, str(path), "", detail)
+
+
+def duplicate(path: Path, value: Any) -> FieldError:
+    """Return the error for a value that has to be unique and is not."""
+    return FieldError(ErrorType.DUPLICATE, str(path), value)
+
+
+def invalid(path: Path, value: Any, detail: str) -> FieldError:
+    """Return the error for a malformed value."""
+    return FieldError(ErrorType.INVALID, str(path), value, detail)
+
+
+def not_supported(path: Path, value: Any, supported: Sequence[str]) -> FieldError:
+    """Return the error for a value outside an enumeration."""
+    detail = f"supported values: {', '.join(map(quote, supported))}" if supported else ""
+    return FieldError(ErrorType.NOT_SUPPORTED, str(path), value, detail)
+
+
+def forbidden(path: Path, detail: str) -> FieldError:
+    """Return the error for a value that is well formed and not allowed here."""
+    return FieldError(ErrorType.FORBIDDEN, str(path), "", detail)
+
+
+def too_long(path: Path, limit: int) -> FieldError:
+    """Return the error for a value of more than ``limit`` bytes; below zero the limit is not told."""
+    unit = "byte" if limit == 1 else "bytes"
+    detail = f"may not be more than {limit} {unit}" if limit >= 0 else "value is too long"
+    return FieldError(ErrorType.TOO_LONG, str(path), "<value omitted>", detail)
+
+
+def too_many(path: Path, actual: int, limit: int) -> FieldError:
+    """Return the error for a list of more than ``limit`` items; what is below zero is not told."""
+    unit = "item" if limit == 1 else "items"
+    detail = f"must have at most {limit} {unit}" if limit >= 0 else "has too many items"
+    return FieldError(ErrorType.TOO_MANY, str(path), actual if actual >= 0 else _OMITTED, detail)
+
+
+def internal(path: Path | None, error: Exception | str) -> FieldError:
+    """Return the error for a failure that is not the input's fault."""
+    return FieldError(ErrorType.INTERNAL, "<nil>" if path is None else str(path), None, str(error))

@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Text as Go prints it: JSON in struct order, quoted strings. Only messages that quote values need it."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from .base import Struct, is_unset
+
+_HTML: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+_HTML_TABLE: Final = str.maketrans(_HTML)
+_QUOTED: Final = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+
+
+def go_json(value: Any) -> str:
+    """Return ``value`` as Go's json.Marshal writes it.
+
+    Fields stand in the struct's order, with those that Go writes though they are unset; maps are sorted;
+    ``<``, ``>`` and ``&`` are escaped. Fields the model does not know are not there: Go's have none.
+    """
+    return _encode(value)
+
+
+def quote(text: str) -> str:
+    """Return ``text`` as Go's ``%q`` writes it."""
+    return '"' + "".join(_quoted(character) for character in text) + '"'
+
+
+def go_value(value: Any) -> str:
+    """Return a number, a boolean or a string as Go's ``%v`` writes it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _quoted(character: str) -> str:
+    if (escaped := _QUOTED.get(character)) is not None:
+        return escaped
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _encode(value: Any) -> str:
+    match value:
+        case Struct():
+            return "{" + ",".join(_fields(value)) + "}"
+        case dict():
+            return "{" + ",".join(f"{_string(k)}:{_encode(value[k])}" for k in sorted(value)) + "}"
+        case list() | tuple():
+            return "[" + ",".join(map(_encode, value)) + "]"
+        case str():
+            return _string(value)
+        case _:
+            return msgspec.json.encode(value).decode()
+
+
+def _string(text: str) -> str:
+    return msgspec.json.encode(text).decode().translate(_HTML_TABLE)
+
+
+def _fields(struct: Struct) -> Iterator[str]:
+    held = struct.__dict__
+    for field in _layout(type(struct)):
+        value = held[field.name]
+        if field.zero is not None:
+            shown = field.zero if value is None else _encode(value)
+        elif value is None or field.leaves_out(value):
+            continue
+        else:
+            shown = _encode(value)
+        yield f"{_string(field.wire)}:{shown}"
+
+
+class _Field(NamedTuple):
+    name: str
+    wire: str
+    zero: str | None
+    """What Go writes when it is unset; None where that is nothing."""
+    pointer: bool
+    by_value: bool
+
+    def leaves_out(self, value: Any) -> bool:
+        """Say whether Go's omitempty or omitzero leaves it out; a pointer to a zero is not empty."""
+        match value:
+            case Struct():
+                return self.by_value and is_unset(value)
+            case list() | dict():
+                return not value
+            case bool() | int() | float() | str():
+                return not self.pointer and not value
+            case _:
+                return False
+
+
+@cache
+def _layout(kind: type[Struct]) -> tuple[_Field, ...]:
+    return tuple(
+        _Field(
+            name,
+            info.alias or name,
+            _zero(name, info.annotation) if name in kind.go_always else None,
+            name in kind.go_pointers,
+            info.exclude_if is is_unset,
+        )
+        for name, info in kind.model_fields.items()
+    )
+
+
+def _zero(name: str, annotation: Any) -> str:
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        annotation = next(each for each in typing.get_args(annotation) if each is not type(None))
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return _encode(annotation())
+    if annotation is str:
+        return "null" if name.endswith(("_time", "_timestamp")) else '""'
+    if annotation is bool:
+        return "false"
+    return "0" if annotation in (int, float) else "null"

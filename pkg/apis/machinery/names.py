@@ -1,0 +1,174 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What may be a name, a label or a port: each check returns what is wrong, in the API server's words."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_ALNUM_WORD: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE: Final = f"({_ALNUM_WORD})?"
+_DNS1123_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS1123_SUBDOMAIN: Final = f"{_DNS1123_LABEL}(\\.{_DNS1123_LABEL})*"
+_DNS1035_LABEL: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_ENV_NAME: Final = "[-._a-zA-Z][-._a-zA-Z0-9]*"
+_CONFIG_KEY: Final = "[-._a-zA-Z0-9]+"
+
+DNS1123_LABEL_MAX_LENGTH: Final = 63
+DNS1035_LABEL_MAX_LENGTH: Final = 63
+DNS1123_SUBDOMAIN_MAX_LENGTH: Final = 253
+LABEL_VALUE_MAX_LENGTH: Final = 63
+
+
+def _matches(pattern: str, value: str) -> bool:
+    return re.fullmatch(pattern, value, re.ASCII) is not None
+
+
+def regex_error(message: str, pattern: str, *examples: str) -> str:
+    """Return ``message`` with examples and the regular expression behind it."""
+    if not examples:
+        return f"{message} (regex used for validation is '{pattern}')"
+    shown = " or ".join(f"'{example}', " for example in examples)
+    return f"{message} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+def max_length_error(length: int) -> str:
+    """Return the text for a value that is too long."""
+    return f"must be no more than {length} characters"
+
+
+def range_error(low: int, high: int) -> str:
+    """Return the text for a number outside a closed range."""
+    return f"must be between {low} and {high}, inclusive"
+
+
+def _too_long(value: str, limit: int) -> list[str]:
+    # The API server counts bytes.
+    return [max_length_error(limit)] if len(value.encode()) > limit else []
+
+
+def is_dns1123_label(value: str) -> list[str]:
+    """Check a name such as a namespace's."""
+    errors = _too_long(value, DNS1123_LABEL_MAX_LENGTH)
+    if not _matches(_DNS1123_LABEL, value):
+        if _matches(_DNS1123_SUBDOMAIN, value):
+            errors.append("must not contain dots")
+        else:
+            text = (
+                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+                "and must start and end with an alphanumeric character"
+            )
+            errors.append(regex_error(text, _DNS1123_LABEL, "my-name", "123-abc"))
+    return errors
+
+
+def is_dns1123_subdomain(value: str) -> list[str]:
+    """Check a name such as a TrainJob's."""
+    errors = _too_long(value, DNS1123_SUBDOMAIN_MAX_LENGTH)
+    if not _matches(_DNS1123_SUBDOMAIN, value):
+        text = (
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+            "and must start and end with an alphanumeric character"
+        )
+        errors.append(regex_error(text, _DNS1123_SUBDOMAIN, "example.com"))
+    return errors
+
+
+def is_dns1035_label(value: str) -> list[str]:
+    """Check a name such as a Service's, which may not start with a digit."""
+    errors = _too_long(value, DNS1035_LABEL_MAX_LENGTH)
+    if not _matches(_DNS1035_LABEL, value):
+        text = (
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+            "start with an alphabetic character, and end with an alphanumeric character"
+        )
+        errors.append(regex_error(text, _DNS1035_LABEL, "my-name", "abc-123"))
+    return errors
+
+
+def is_qualified_name(value: str) -> list[str]:
+    """Check a label's key: a name with an optional domain before a slash."""
+    text = (
+        "must consist of alphanumeric characters, '-', '_' or '.', "
+        "and must start and end with an alphanumeric character"
+    )
+    pattern = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+    wrong = regex_error(text, pattern, "MyName", "my.name", "123-abc")
+    prefix, slash, name = value.partition("/")
+    if "/" in name:
+        return [
+            f"a qualified name {wrong} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
+    errors: list[str] = []
+    if not slash:
+        name = prefix
+    elif not prefix:
+        errors.append("prefix part must be non-empty")
+    else:
+        errors.extend(f"prefix part {error}" for error in is_dns1123_subdomain(prefix))
+    if not name:
+        errors.append("name part must be non-empty")
+    else:
+        errors.extend(f"name part {error}" for error in _too_long(name, LABEL_VALUE_MAX_LENGTH))
+    if not _matches(pattern, name):
+        errors.append(f"name part {wrong}")
+    return errors
+
+
+def is_label_value(value: str) -> list[str]:
+    """Check a label's value."""
+    errors = _too_long(value, LABEL_VALUE_MAX_LENGTH)
+    if not _matches(_LABEL_VALUE, value):
+        text = (
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+            "and must start and end with an alphanumeric character"
+        )
+        errors.append(regex_error(text, _LABEL_VALUE, "MyValue", "my_value", "12345"))
+    return errors
+
+
+def is_env_var_name(value: str) -> list[str]:
+    """Check an environment variable's name."""
+    errors: list[str] = []
+    if not _matches(_ENV_NAME, value):
+        text = (
+            "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
+            "and must not start with a digit"
+        )
+        errors.append(regex_error(text, _ENV_NAME, "my.env-name", "MY_ENV.NAME", "MyEnvName1"))
+    return errors + _parent_directory(value)
+
+
+def is_config_map_key(value: str) -> list[str]:
+    """Check a key of a ConfigMap or Secret."""
+    errors = _too_long(value, DNS1123_SUBDOMAIN_MAX_LENGTH)
+    if not _matches(_CONFIG_KEY, value):
+        text = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+        errors.append(regex_error(text, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
+    return errors + _parent_directory(value)
+
+
+def is_port_number(port: int) -> list[str]:
+    """Check a port number."""
+    return [] if 1 <= port <= 65535 else [range_error(1, 65535)]
+
+
+def is_port_name(value: str) -> list[str]:
+    """Check a port's name."""
+    errors = _too_long(value, 15)
+    if not _matches("[-a-z0-9]+", value):
+        errors.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not re.search("[a-z]", value):
+        errors.append("must contain at least one letter (a-z)")
+    if "--" in value:
+        errors.append("must not contain consecutive hyphens")
+    if value.startswith("-") or value.endswith("-"):
+        errors.append("must not begin or end with a hyphen")
+    return errors
+
+
+def _parent_directory(value: str) -> list[str]:
+    if value in (".", ".."):
+        return [f"must not be '{value}'"]
+    return ["must not start with '..'"] if value.startswith("..") else []

@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Patches on JSON: merge patches (RFC 7386), made and applied, and JSON patches (RFC 6902), applied.
+
+Nothing here changes its arguments; what is returned may share parts with them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+from .base import JSON
+
+Document = dict[str, JSON]
+
+
+class PatchError(ValueError):
+    """A patch is malformed, or does not fit the document."""
+
+
+def merge_patch_diff(old: Document, new: Document) -> Document:
+    """Return the smallest merge patch that turns ``old`` into ``new``; empty when they are equal.
+
+    A map's key that is gone becomes null; a list that differs is sent whole.
+    """
+    patch: Document = dict.fromkeys(old.keys() - new.keys())
+    for key, value in new.items():
+        if key not in old:
+            patch[key] = value
+            continue
+        before = old[key]
+        if isinstance(before, dict) and isinstance(value, dict):
+            if below := merge_patch_diff(before, value):
+                patch[key] = below
+        elif not same(before, value):
+            patch[key] = value
+    return patch
+
+
+def apply_merge_patch(target: JSON, patch: JSON) -> JSON:
+    """Return ``target`` with a merge patch applied."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = apply_merge_patch(result.get(key), value)
+    return result
+
+
+def same(a: JSON, b: JSON) -> bool:
+    """Say whether two JSON values are equal; ``true`` is not ``1``, which Python's ``==`` holds."""
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    return bool(a == b)
+
+
+def apply_json_patch(target: JSON, patch: Sequence[Document]) -> JSON:
+    """Return ``target`` with all operations of a JSON patch applied.
+
+    Raises:
+        PatchError: an operation is malformed, names a place that is not there, or its test fails.
+    """
+    document = copy.deepcopy(target)
+    for number, operation in enumerate(patch):
+        try:
+            document = _operate(document, operation)
+        except PatchError as error:
+            raise PatchError(f"operation {number}: {error}") from error
+    return document
+
+
+def _operate(document: JSON, operation: Document) -> JSON:
+    path = _pointer(operation, "path")
+    match operation.get("op"):
+        case "add":
+            return _add(document, path, _value(operation))
+        case "replace":
+            _get(document, path)
+            return _add(_remove(document, path)[0], path, _value(operation))
+        case "remove":
+            return _remove(document, path)[0]
+        case "move":
+            source = _pointer(operation, "from")
+            if path[: len(source)] == source and path != source:
+                raise PatchError("a value cannot be moved into itself")
+            document, moved = _remove(document, source)
+            return _add(document, path, moved)
+        case "copy":
+            return _add(document, path, copy.deepcopy(_get(document, _pointer(operation, "from"))))
+        case "test":
+            if not same(_get(document, path), _value(operation)):
+                raise PatchError(f"test failed at {operation['path']!r}")
+            return document
+        case other:
+            raise PatchError(f"unknown op {other!r}")
+
+
+def _value(operation: Document) -> JSON:
+    if "value" not in operation:
+        raise PatchError("value is missing")
+    return copy.deepcopy(operation["value"])
+
+
+def _pointer(operation: Document, key: str) -> list[str]:
+    text = operation.get(key)
+    if not isinstance(text, str) or (text and not text.startswith("/")):
+        raise PatchError(f"{key} is no JSON pointer: {text!r}")
+    return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
+
+
+def _index(items: list[Any], step: str, *, end: int) -> int:
+    if not (step.isascii() and step.isdigit()) or (len(step) > 1 and step[0] == "0") or int(step) >= end:
+        raise PatchError(f"no such index: {step!r}")
+    return int(step)
+
+
+def _get(document: JSON, path: list[str]) -> JSON:
+    for step in path:
+        if isinstance(document, dict):
+            if step not in document:
+                raise PatchError(f"no such key: {step!r}")
+            document = document[step]
+        elif isinstance(document, list):
+            document = document[_index(document, step, end=len(document))]
+        else:
+            raise PatchError(f"nothing below a scalar: {step!r}")
+    return document
+
+
+def _add(document: JSON, path: list[str], value: JSON) -> JSON:
+    if not path:
+        return value
+    parent = _get(document, path[:-1])
+    step = path[-1]
+    if isinstance(parent, dict):
+        parent[step] = value
+    elif isinstance(parent, list):
+        parent.insert(len(parent) if step == "-" else _index(parent, step, end=len(parent) + 1), value)
+    else:
+        raise PatchError(f"nothing below a scalar: {step!r}")
+    return document
+
+
+def _remove(document: JSON, path: list[str]) -> tuple[JSON, JSON]:
+    if not path:
+        return None, document
+    removed = _get(document, path)
+    parent = _get(document, path[:-1])
+    if isinstance(parent, list):
+        del parent[_index(parent, path[-1], end=len(parent))]
+    else:
+        del parent[path[-1]]
+    return document, removed

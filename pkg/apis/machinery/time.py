@@ -1,0 +1,29 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Times on the wire: RFC 3339 in UTC."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def format_time(moment: datetime) -> str:
+    """Return a metav1.Time: whole seconds. ``moment`` must be aware."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(moment: datetime) -> str:
+    """Return a metav1.MicroTime: six digits of a second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_time(text: str) -> datetime:
+    """Return the moment, in UTC, that either form names.
+
+    Raises:
+        ValueError: it is no RFC 3339 time, or names no time zone.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"no RFC 3339 time: {text!r}")
+    return moment.astimezone(UTC)
