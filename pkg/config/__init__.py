@@ -1,3 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 """Loading the manager's Configuration."""
+
+from .config import ConfigurationError as ConfigurationError
+from .config import load as load
+from .duration import seconds as seconds

@@ -8,6 +8,7 @@ from typing import Final
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.runtime import indexer
+from pkg.util import trainjob
 
 from .runtime_reconciler import RuntimeReconciler
 
@@ -24,3 +25,4 @@ class ClusterTrainingRuntimeReconciler(RuntimeReconciler):
     kind = ClusterTrainingRuntime
     name = NAME
     index = indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY
+    refers = staticmethod(trainjob.runtime_ref_is_cluster_training_runtime)

@@ -8,13 +8,13 @@ off when a deleted runtime has none left.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from pkg import ctrl
 from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
 from pkg.ctrl import client, controller, handler, reconcile
 from pkg.ctrl.controller import controllerutil
@@ -32,6 +32,8 @@ class RuntimeReconciler:
     name: str
     index: str
     """The TrainJob index whose values are names of runtimes of this kind."""
+    refers: Callable[[RuntimeRef], bool]
+    """Whether a reference is to this kind."""
 
     def __init__(self, client: client.Client) -> None:
         self._client = client
@@ -71,8 +73,7 @@ class RuntimeReconciler:
 
     async def runtime_of(self, train_job: TrainJob) -> list[reconcile.Request]:
         """Return the runtime that ``train_job`` refers to, if it is of this kind."""
-        ref = train_job.spec.runtime_ref
-        if ref.kind != self.kind.gvk.kind or ref.api_group != self.kind.gvk.group:
+        if not self.refers(train_job.spec.runtime_ref):
             return []
         namespaced = self.kind.resource is not None and self.kind.resource.namespaced
-        return [reconcile.Request(NamespacedName(train_job.namespace if namespaced else "", ref.name))]
+        return [reconcile.Request(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)]

@@ -9,7 +9,7 @@ from typing import Final
 
 from pkg import ctrl
 from pkg.ctrl import controller
-from pkg.runtime.interface import Runtime
+from pkg.runtime import Runtime
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
 from .trainingruntime_controller import TrainingRuntimeReconciler

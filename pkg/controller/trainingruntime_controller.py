@@ -8,6 +8,7 @@ from typing import Final
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime
 from pkg.runtime import indexer
+from pkg.util import trainjob
 
 from .runtime_reconciler import RuntimeReconciler
 
@@ -24,3 +25,4 @@ class TrainingRuntimeReconciler(RuntimeReconciler):
     kind = TrainingRuntime
     name = NAME
     index = indexer.TRAIN_JOB_RUNTIME_REF_KEY
+    refers = staticmethod(trainjob.runtime_ref_is_training_runtime)

@@ -18,8 +18,8 @@ from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
 from pkg.ctrl import client, controller, log, reconcile
-from pkg.runtime import runtime_ref_to_registry_key
-from pkg.runtime.interface import Runtime
+from pkg.ctrl.rest import RestError
+from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 
 from .applier import Applier
 
@@ -91,7 +91,7 @@ class TrainJobReconciler:
 
         train_job = stored.deep_copy()
         errors: list[Exception] = []
-        key = runtime_ref_to_registry_key(train_job.spec.runtime_ref)
+        key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
         if _finished(train_job):
             self._applier.forget(request)
             if (runtime := self._runtimes.get(key)) is not None:
@@ -119,7 +119,7 @@ class TrainJobReconciler:
         """
         try:
             job_set = await self._client.get(JobSet, train_job.key)
-        except StatusError:
+        except (StatusError, RestError):
             return False  # whoever needs the JobSet meets the same error and reports it
         owner = _controller_of(job_set)
         if owner is None or owner.uid == train_job.metadata.uid:
@@ -205,7 +205,7 @@ def _set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
             trainer.TRAIN_JOB_SUSPENDED_REASON,
             constants.TRAIN_JOB_SUSPENDED_MESSAGE,
         )
-    elif conditions.is_true(train_job.status.conditions or [], trainer.TRAIN_JOB_SUSPENDED):
+    elif conditions.is_true(train_job.status.conditions, trainer.TRAIN_JOB_SUSPENDED):
         status, reason, message = (
             "False",
             trainer.TRAIN_JOB_RESUMED_REASON,

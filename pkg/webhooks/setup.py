@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pkg import ctrl
-from pkg.runtime.interface import Runtime
+from pkg.runtime import Runtime
 
 from .clustertrainingruntime_webhook import setup_webhook_for_cluster_training_runtime
 from .trainingruntime_webhook import setup_webhook_for_training_runtime

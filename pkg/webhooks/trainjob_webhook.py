@@ -10,8 +10,7 @@ from pkg import ctrl
 from pkg.apis.machinery.errors import ForbiddenError
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.ctrl.webhook.admission import CustomValidator
-from pkg.runtime import runtime_ref_to_registry_key
-from pkg.runtime.interface import Runtime
+from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
 
@@ -36,10 +35,10 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return []
 
     async def _validate(self, old: TrainJob | None, new: TrainJob) -> list[str]:
-        key = runtime_ref_to_registry_key(new.spec.runtime_ref)
-        runtime = self._runtimes.get(key)
-        if runtime is None:
-            raise ForbiddenError(f"unsupported runtime: {key}", code=403, reason="Forbidden")
+        try:
+            runtime = runtime_for(self._runtimes, new.spec.runtime_ref)
+        except UnsupportedRuntimeError as error:
+            raise ForbiddenError(str(error), code=403, reason="Forbidden") from error
         warnings, errors = await runtime.validate_objects(old, new)
         if (aggregate := errors.to_aggregate()) is not None:
             raise aggregate

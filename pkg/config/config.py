@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Loading the Configuration: read, decode strictly, default, validate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pydantic
+
+from pkg.apis.config import v1alpha1 as config
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.machinery.base import Struct
+
+from . import document, validation
+from .document import Document, PathSteps
+
+_TYPES: Final = {
+    "bool_type": "true or false is expected",
+    "int_type": "a whole number is expected",
+    "int_from_float": "a whole number is expected",
+    "float_type": "a number is expected",
+    "string_type": "a string is expected; put it in quotes",
+    "dict_type": "a map is expected",
+    "model_type": "a map is expected",
+    "list_type": "a list is expected",
+}
+
+
+class ConfigurationError(Exception):
+    """The Configuration cannot be used; one line that names the file, and line and key where there are."""
+
+
+def load(path: str | None = None) -> Configuration:
+    """Return the Configuration in the file ``path``, or the defaults without one.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or does not hold a valid Configuration.
+    """
+    if not path:
+        loaded = Configuration()
+        config.set_defaults(loaded)
+        return loaded
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror or error}") from error
+    try:
+        doc = document.read(text)
+    except document.DocumentError as error:
+        raise ConfigurationError(f"{path}: {error}") from error
+    loaded = _decode(path, doc)
+    config.set_defaults(loaded)
+    if errors := validation.validate(loaded):
+        raise ConfigurationError(f"{path}: invalid configuration: {'; '.join(map(str, errors))}")
+    return loaded
+
+
+def _decode(path: str, doc: Document) -> Configuration:
+    _check_kind(path, doc)
+    try:
+        loaded = Configuration.from_dict(_without_nulls(doc.data))
+    except pydantic.ValidationError as error:
+        problems = [(tuple(each["loc"]), _explain(each)) for each in error.errors(include_url=False)]
+        raise _error(path, doc, problems) from error
+    if unknown := [(steps, "unknown key") for steps in _unknown(loaded, ())]:
+        raise _error(path, doc, unknown)
+    return loaded
+
+
+def _check_kind(path: str, doc: Document) -> None:
+    for key, expected in (("apiVersion", Configuration.gvk.api_version), ("kind", Configuration.gvk.kind)):
+        found = doc.data.get(key)
+        if found is None:
+            raise ConfigurationError(f"{path}: {key} is missing; {expected} is expected")
+        if found != expected:
+            raise _error(path, doc, [((key,), f"{found!r} is not supported; {expected} is expected")])
+
+
+def _error(path: str, doc: Document, problems: list[tuple[PathSteps, str]]) -> ConfigurationError:
+    told = []
+    for steps, problem in problems:
+        line = doc.line(steps)
+        where = f"line {line}: " if line else ""
+        told.append(f"{where}{document.render_path(steps)}: {problem}")
+    return ConfigurationError(f"{path}: {'; '.join(dict.fromkeys(told))}")
+
+
+def _explain(error: Any) -> str:
+    if error["type"] in _TYPES:
+        return _TYPES[error["type"]]
+    if error["type"] == "extra_forbidden":
+        return "unknown key"
+    return str(error["msg"]).removeprefix("Value error, ")
+
+
+def _without_nulls(data: Any) -> Any:
+    """Drop what is null, as Go does: ``metrics:`` with nothing behind it says nothing."""
+    if isinstance(data, dict):
+        return {key: _without_nulls(value) for key, value in data.items() if value is not None}
+    return data
+
+
+def _unknown(struct: Struct, above: PathSteps) -> Iterator[PathSteps]:
+    """Yield the paths of all keys that no field answers to."""
+    for key in struct.__pydantic_extra__ or ():
+        yield (*above, key)
+    for name, info in type(struct).model_fields.items():
+        value = getattr(struct, name)
+        if isinstance(value, Struct):
+            yield from _unknown(value, (*above, info.alias or name))

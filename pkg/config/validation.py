@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a Configuration must fulfil beyond its types."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.machinery import field
+
+from .duration import seconds
+
+_MAX_PORT: Final = 65535
+_JITTER: Final = 1.2
+"""A retry may come that much later than asked; the renewal must still find the time for one."""
+
+
+def validate(cfg: Configuration) -> field.ErrorList:
+    """Return every rule that a defaulted Configuration breaks."""
+    errors = field.ErrorList()
+    port = cfg.webhook.port
+    if port is not None and not 1 <= port <= _MAX_PORT:
+        errors.append(field.invalid(field.Path("webhook", "port"), port, "must be between 1 and 65535"))
+    burst = cfg.client_connection.burst
+    if burst is not None and burst < 0:
+        errors.append(
+            field.invalid(
+                field.Path("clientConnection", "burst"), burst, "must be greater than or equal to 0"
+            )
+        )
+    concurrency = field.Path("controller", "groupKindConcurrency")
+    for group_kind, workers in (cfg.controller.group_kind_concurrency or {}).items():
+        if workers < 1:
+            errors.append(field.invalid(concurrency.key(group_kind), workers, "must be greater than 0"))
+    errors += _validate_leader_election(cfg)
+    return errors
+
+
+def _validate_leader_election(cfg: Configuration) -> field.ErrorList:
+    errors = field.ErrorList()
+    election, path = cfg.leader_election, field.Path("leaderElection")
+    lasting: dict[str, float] = {}
+    for name, text in (
+        ("leaseDuration", election.lease_duration),
+        ("renewDeadline", election.renew_deadline),
+        ("retryPeriod", election.retry_period),
+    ):
+        try:
+            lasting[name] = seconds(text)
+        except ValueError:
+            errors.append(
+                field.invalid(path.child(name), text or "", "must be a duration such as 15s or 1m30s")
+            )
+    if errors or not election.leader_elect:
+        return errors
+    if lasting["retryPeriod"] <= 0:
+        errors.append(
+            field.invalid(path.child("retryPeriod"), election.retry_period, "must be greater than 0")
+        )
+    elif lasting["renewDeadline"] <= lasting["retryPeriod"] * _JITTER:
+        detail = f"must be greater than retryPeriod times {_JITTER}"
+        errors.append(field.invalid(path.child("renewDeadline"), election.renew_deadline, detail))
+    if lasting["leaseDuration"] <= lasting["renewDeadline"]:
+        detail = "must be greater than renewDeadline"
+        errors.append(field.invalid(path.child("leaseDuration"), election.lease_duration, detail))
+    return errors

@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+import pytest
+
+from pkg import config
+
+HEAD = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"
+SHIPPED = Path(__file__).parents[3] / "config" / "manager" / "controller_manager_config.yaml"
+
+
+def write(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_without_a_file_the_defaults_apply() -> None:
+    cfg = config.load()
+    assert (cfg.webhook.port, cfg.webhook.host) == (9443, "")
+    assert (cfg.metrics.bind_address, cfg.metrics.secure_serving) == (":8443", True)
+    assert cfg.health.health_probe_bind_address == ":8081"
+    assert (cfg.health.readiness_endpoint_name, cfg.health.liveness_endpoint_name) == ("readyz", "healthz")
+    assert not cfg.leader_election.leader_elect
+    assert cfg.cert_management.enable
+    assert (cfg.client_connection.qps, cfg.client_connection.burst) == (50, 100)
+    assert not cfg.controller.group_kind_concurrency
+
+
+def test_a_file_that_says_nothing_means_the_defaults(tmp_path: Path) -> None:
+    said = config.load(write(tmp_path, HEAD + "webhook:\nmetrics: {}\n"))
+    assert said.to_dict() == config.load().to_dict()
+
+
+def test_the_shipped_file_is_valid() -> None:
+    cfg = config.load(str(SHIPPED))
+    assert cfg.leader_election.leader_elect
+    assert cfg.controller.group_kind_concurrency == {
+        "TrainJob.trainer.kubeflow.org": 5,
+        "TrainingRuntime.trainer.kubeflow.org": 1,
+        "ClusterTrainingRuntime.trainer.kubeflow.org": 1,
+    }
+
+
+def test_leader_election_alone_brings_its_defaults(tmp_path: Path) -> None:
+    cfg = config.load(write(tmp_path, HEAD + "leaderElection: {leaderElect: true}\n"))
+    election = cfg.leader_election
+    assert election.resource_name == "trainer.kubeflow.org"
+    seconds = [
+        config.seconds(d) for d in (election.lease_duration, election.renew_deadline, election.retry_period)
+    ]
+    assert seconds == [15, 10, 2]
+
+
+def test_a_negative_qps_is_allowed_and_durations_are_read_as_go_does(tmp_path: Path) -> None:
+    text = (
+        HEAD + "clientConnection: {qps: -1}\nleaderElection: {leaseDuration: 1m30s, renewDeadline: 500ms}\n"
+    )
+    cfg = config.load(write(tmp_path, text))
+    assert cfg.client_connection.qps == -1
+    assert config.seconds(cfg.leader_election.lease_duration) == 90
+    assert config.seconds(cfg.leader_election.renew_deadline) == 0.5
+
+
+@pytest.mark.parametrize(
+    "text", ["statusServer: {port: 1}\n", "featureGates: {A: true}\n", "tls: {minVersion: VersionTLS12}\n"]
+)
+def test_keys_of_newer_releases_are_accepted(tmp_path: Path, text: str) -> None:
+    config.load(write(tmp_path, HEAD + text))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (HEAD + "webhook:\n  prot: 1\n", "line 4: webhook.prot: unknown key"),
+        (HEAD + "webhok: {}\n", "line 3: webhok: unknown key"),
+        (HEAD + "Webhook: {}\n", "line 3: Webhook: unknown key"),
+        (HEAD + "webhook:\n  port: '9443'\n", "line 4: webhook.port: a whole number is expected"),
+        (HEAD + "webhook:\n  port: 1.5\n", "line 4: webhook.port: a whole number is expected"),
+        (HEAD + "metrics:\n  bindAddress: 0\n", "line 4: metrics.bindAddress: a string is expected; put it in quotes"),
+        (HEAD + "metrics: {secureServing: 'true'}\n", "line 3: metrics.secureServing: true or false is expected"),
+        (HEAD + "metrics: [1]\n", "line 3: metrics: a map is expected"),
+        (HEAD + "webhook: {port: 1}\nwebhook: {port: 2}\n", "line 4: webhook: key is given twice, before at line 3"),
+        (HEAD + "webhook: {port: 0}\n", "invalid configuration: webhook.port: Invalid value: 0: must be between 1 and 65535"),
+        (HEAD + "webhook: {port: 70000}\n", "invalid configuration: webhook.port: Invalid value: 70000: must be between 1 and 65535"),
+        (
+            HEAD + "controller: {groupKindConcurrency: {A.b: 0}}\n",
+            "invalid configuration: controller.groupKindConcurrency[A.b]: Invalid value: 0: must be greater than 0",
+        ),
+        (
+            HEAD + "controller: {groupKindConcurrency: {A.b: x}}\n",
+            'line 3: controller.groupKindConcurrency["A.b"]: a whole number is expected',
+        ),
+        ("kind: Configuration\n", "apiVersion is missing; config.trainer.kubeflow.org/v1alpha1 is expected"),
+        ("", "apiVersion is missing; config.trainer.kubeflow.org/v1alpha1 is expected"),
+        (HEAD.replace("kind: Configuration", "kind: Pod"), "line 2: kind: 'Pod' is not supported; Configuration is expected"),
+        (
+            HEAD.replace("v1alpha1", "v9"),
+            "line 1: apiVersion: 'config.trainer.kubeflow.org/v9' is not supported; config.trainer.kubeflow.org/v1alpha1 is expected",
+        ),
+        (HEAD + "health: [\n", "line "),
+    ],
+)  # fmt: skip
+def test_a_bad_file_is_one_line_that_names_file_line_and_key(tmp_path: Path, text: str, message: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(config.ConfigurationError) as caught:
+        config.load(path)
+    told = str(caught.value)
+    assert told.startswith(f"{path}: {message}")
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize("duration", ["15", "fifteen", "", "15 s", "1d", "15ss"])
+def test_a_duration_that_go_would_not_read_is_refused(tmp_path: Path, duration: str) -> None:
+    path = write(tmp_path, HEAD + f"leaderElection:\n  leaseDuration: '{duration}'\n")
+    with pytest.raises(config.ConfigurationError, match=r"leaderElection\.leaseDuration"):
+        config.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("leaseDuration: 10s, renewDeadline: 10s", "leaderElection.leaseDuration"),
+        ("renewDeadline: 2s, retryPeriod: 2s", "leaderElection.renewDeadline"),
+        ("retryPeriod: 0s", "leaderElection.retryPeriod"),
+    ],
+)
+def test_a_lease_that_cannot_be_held_is_refused_if_it_is_asked_for(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    with pytest.raises(config.ConfigurationError, match=complaint):
+        config.load(write(tmp_path, HEAD + f"leaderElection: {{leaderElect: true, {text}}}\n"))
+    config.load(write(tmp_path, HEAD + f"leaderElection: {{leaderElect: false, {text}}}\n"))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(config.ConfigurationError, match=r"missing.yaml: cannot be read: No such file"):
+        config.load(str(tmp_path / "missing.yaml"))
+    with pytest.raises(config.ConfigurationError, match="cannot be read: Is a directory"):
+        config.load(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("15s", 15),
+        ("1h2m3.5s", 3723.5),
+        ("-2s", -2),
+        ("0", 0),
+        ("100ms", 0.1),
+        ("5us", 5e-6),
+        (".5s", 0.5),
+        ("+1m", 60),
+    ],
+)
+def test_seconds_reads_go_durations(text: str, expected: float) -> None:
+    assert config.seconds(text) == pytest.approx(expected)
