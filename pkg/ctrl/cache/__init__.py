@@ -1,0 +1,23 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds in memory, kept by watches: read them, index them, hear of changes.
+
+Owns lists, watches and what is stored of them; knows nothing of queues and controllers.
+"""
+
+from .cache import Cache as Cache
+from .codec import Owner as Owner
+from .codec import Transform as Transform
+from .delivery import EventHandlerFuncs as EventHandlerFuncs
+from .delivery import Registration as Registration
+from .errors import BadObjectError as BadObjectError
+from .errors import CacheDegradedError as CacheDegradedError
+from .errors import CacheError as CacheError
+from .errors import CacheNotStartedError as CacheNotStartedError
+from .errors import CacheSyncTimeoutError as CacheSyncTimeoutError
+from .errors import IndexMissingError as IndexMissingError
+from .errors import UndecodableObjectError as UndecodableObjectError
+from .informer import Informer as Informer
+from .options import ALL_NAMESPACES as ALL_NAMESPACES
+from .options import ByObject as ByObject
+from .options import Options as Options

@@ -1,0 +1,225 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Cache: reads kinds from memory that watches keep; a kind is watched once somebody asks for it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup, TaskStatus
+
+from pkg.apis.machinery import errors as api
+from pkg.apis.machinery import labels as selectors
+from pkg.apis.machinery.gvk import GVK, NamespacedName
+from pkg.apis.machinery.object import Object, PartialObjectMetadata
+from pkg.ctrl import client, rest
+
+from . import errors
+from .informer import Engine, Informer
+from .options import Options
+
+T = TypeVar("T", bound=Object)
+DECODE_STEP: Final = 64
+"""Objects a list decodes in a row before other tasks get a turn."""
+
+
+class Cache:
+    """A Reader over informers, and a FieldIndexer; a runnable that owns their tasks.
+
+    Reads return fresh objects that belong to the caller. They see the caller's own writes, once
+    ``remember_write`` was told of them. A kind that is missing or denied fails its own reads alone.
+    """
+
+    def __init__(
+        self,
+        transport: rest.RoundTripper,
+        *,
+        mapper: rest.RESTMapper | None = None,
+        options: Options | None = None,
+    ) -> None:
+        self.options = options or Options()
+        self._transport = transport
+        self._mapper = mapper or rest.RESTMapper(transport)
+        self._engines: dict[tuple[GVK, bool], Engine] = {}
+        self._tasks: TaskGroup | None = None
+        self._stopped = False
+
+    # Life.
+
+    async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep the informers running until cancelled; reads work from ``started()`` on."""
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                for engine in self._engines.values():
+                    self._launch(engine)
+                task_status.started()
+                await anyio.sleep_forever()
+            finally:
+                self._tasks, self._stopped = None, True
+
+    def _launch(self, engine: Engine) -> None:
+        if self._tasks is not None:
+            resource = functools.partial(self._mapper.resource_for, engine.kind)
+            self._tasks.start_soon(engine.run, self._transport, resource)
+
+    async def ready(self) -> None:
+        """Return when every kind asked for so far is synced or known to be refused."""
+        await self.wait_for_sync()
+
+    async def wait_for_sync(self, timeout: float | None = None) -> None:
+        """As :meth:`ready`.
+
+        Raises:
+            CacheSyncTimeoutError: that took too long.
+        """
+        deadline = None if timeout is None else anyio.current_time() + timeout
+        for engine in tuple(self._engines.values()):
+            left = None if deadline is None else max(0.0, deadline - anyio.current_time())
+            await engine.wait_for_sync(left, or_problem=True)
+
+    def degraded(self) -> dict[GVK, str]:
+        """Return the kinds that are missing or denied, and why."""
+        return {engine.gvk: engine.problem for engine in self._engines.values() if engine.problem is not None}
+
+    # Informers.
+
+    async def get_informer(self, kind: type[T]) -> Informer[T]:
+        """Return the informer of ``kind``; it starts now if the cache runs, else with it."""
+        return Informer(kind, self._engine(kind))
+
+    def remove_informer(self, kind: type[Object]) -> None:
+        """Stop watching ``kind`` and drop what is cached of it, until somebody asks again."""
+        engine = self._engines.pop(_identity(kind), None)
+        if engine is not None:
+            engine.scope.cancel()
+
+    async def index_field(self, kind: type[T], field: str, extract: client.IndexerFunc[T]) -> None:
+        """Index ``kind`` by what ``extract`` returns, so that a list by ``fields`` is a look-up.
+
+        Raises:
+            ValueError: there is an index of that name, or objects are cached already.
+        """
+        self._engine(kind).add_index(kind, field, extract)
+
+    def _engine(self, kind: type[Object]) -> Engine:
+        if self._stopped:
+            raise errors.CacheNotStartedError("the cache has stopped")
+        identity = _identity(kind)
+        engine = self._engines.get(identity)
+        if engine is None:
+            engine = self._engines[identity] = Engine(kind, self.options)
+            self._launch(engine)
+        return engine
+
+    # Reading.
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object at (namespace, name) as last seen or written.
+
+        Raises:
+            NotFoundError: there is none.
+            CacheError: the kind cannot be read, see ``errors``.
+        """
+        engine = await self._readable(kind)
+        key = NamespacedName(*key)
+        entry = engine.store.get(key, anyio.current_time())
+        if entry is None:
+            raise _not_found(kind, key)
+        return entry.decode(kind)
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        labels: client.LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        continue_token: str = "",
+    ) -> client.ObjectList[T]:
+        """Return the objects that meet every condition, in the order they were first seen.
+
+        ``fields`` name registered indices, or ``metadata.name`` and ``metadata.namespace``. With ``limit`` the
+        rest is cut off: there are no further pages. An object of another shape than ``kind`` is left out.
+
+        Raises:
+            IndexMissingError: a field has no index.
+            CacheError: the kind cannot be read, see ``errors``.
+        """
+        if continue_token:
+            raise ValueError("a cache has no pages to continue")
+        engine = await self._readable(kind)
+        for field in fields or ():
+            if field not in _KEY_FIELDS and not engine.store.has_index(field):
+                raise errors.IndexMissingError(kind.gvk, field)
+        matches = selectors.selector(labels).matches if labels else None
+        entries = engine.store.select(
+            anyio.current_time(), namespace=namespace, matches=matches, fields=fields
+        )
+        listed: client.ObjectList[T] = client.ObjectList()
+        for number, entry in enumerate(entries[:limit], 1):
+            try:
+                listed.append(entry.decode(kind))
+            except errors.UndecodableObjectError as error:
+                engine.skip(error)
+            if number % DECODE_STEP == 0:
+                await anyio.lowlevel.checkpoint()
+        return listed
+
+    async def _readable(self, kind: type[Object]) -> Engine:
+        if self._tasks is None:
+            raise errors.CacheNotStartedError(
+                f"{kind.gvk.group_kind}: the cache {'has stopped' if self._stopped else 'is not started'}"
+            )
+        engine = self._engine(kind)
+        if not engine.has_synced and engine.problem is None:
+            await engine.wait_for_sync(self.options.read_timeout, or_problem=True)
+        if engine.problem is not None:
+            raise errors.CacheDegradedError(kind.gvk, engine.problem)
+        return engine
+
+    # Own writes.
+
+    def remember_write(self, obj: Object) -> None:
+        """Make reads see ``obj``, which the server returned for a write, before the watch tells of it."""
+        if obj.metadata.resource_version:
+            self._remember(obj)
+
+    def remember_delete(self, obj: Object) -> None:
+        """Make reads miss ``obj``, which the server removed at once, before the watch tells of it."""
+        for metadata in (False, True):
+            if (engine := self._engines.get((type(obj).gvk, metadata))) is not None and engine.has_synced:
+                engine.store.forget(obj.key, obj.metadata.uid or "", anyio.current_time())
+
+    def _remember(self, obj: Object) -> None:
+        partial = isinstance(obj, PartialObjectMetadata)
+        for metadata in (False, True):
+            # Of a full object its metadata is known, but not the other way round.
+            if (partial and not metadata) or (engine := self._engines.get((type(obj).gvk, metadata))) is None:
+                continue
+            engine.remember(obj, anyio.current_time())
+
+
+_KEY_FIELDS: Final = frozenset({"metadata.name", "metadata.namespace"})
+
+
+def _identity(kind: type[Object]) -> tuple[GVK, bool]:
+    return kind.gvk, issubclass(kind, PartialObjectMetadata)
+
+
+def _not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
+    resource: Any = kind.resource
+    group_resource = resource.group_resource if resource is not None else str(kind.gvk.group_kind)
+    details = {
+        "name": key.name,
+        "group": kind.gvk.group,
+        "kind": resource.plural if resource else kind.gvk.kind,
+    }
+    return api.NotFoundError(
+        f'{group_resource} "{key.name}" not found', code=404, reason="NotFound", details=details
+    )

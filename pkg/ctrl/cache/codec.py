@@ -1,0 +1,233 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Taking lists and watches apart without decoding the objects in them.
+
+An object is kept as compact JSON without ``apiVersion``, ``kind`` and ``managedFields``: its class knows the
+first two, and nobody reads the third. Beside it stand the few fields that indices, selectors and queues need.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+import pydantic
+
+from pkg.apis.machinery import errors as api
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object
+
+from . import errors
+
+T = TypeVar("T", bound=Object)
+Transform = Callable[[dict[str, Any]], dict[str, Any]]
+"""Changes an object's decoded JSON before it is stored, e.g. drops what nobody reads."""
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """An owner reference."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A stored object: its text, and the metadata that is needed without decoding it."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    labels: dict[str, str]
+    owners: tuple[Owner, ...]
+    gone: bool
+    """Marked for deletion with nothing left that holds it: the server has removed it."""
+    data: bytes
+
+    @property
+    def key(self) -> NamespacedName:
+        """Namespace and name."""
+        return NamespacedName(self.namespace, self.name)
+
+    def decode(self, kind: type[T]) -> T:
+        """Return a fresh object.
+
+        Raises:
+            UndecodableObjectError: it has another shape than ``kind``.
+        """
+        try:
+            return kind.from_json(self.data)
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(step) for step in first["loc"])
+            raise errors.UndecodableObjectError(kind.gvk, self.key, f"{where}: {first['msg']}") from error
+
+
+class Line(msgspec.Struct):
+    """A line of a watch, its object still text."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Bookmark(msgspec.Struct, rename="camel"):
+    """What a bookmark says."""
+
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+    @property
+    def ends_initial_events(self) -> bool:
+        """Tell whether everything that existed has been streamed."""
+        return (self.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+
+
+class PageMeta(msgspec.Struct, rename="camel"):
+    """A list's own metadata."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct):
+    """One page of a list, its items still text."""
+
+    metadata: PageMeta = msgspec.field(default_factory=PageMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    owner_references: tuple[Owner, ...] | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
+
+
+class _Key(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Key
+
+
+class _Marked(msgspec.Struct):
+    metadata: Bookmark = msgspec.field(default_factory=Bookmark)
+
+
+_decode_line = msgspec.json.Decoder(Line).decode
+_decode_page = msgspec.json.Decoder(Page).decode
+_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_meta = msgspec.json.Decoder(_Meta).decode
+_decode_name = msgspec.json.Decoder(_Named).decode
+_decode_marked = msgspec.json.Decoder(_Marked).decode
+_encode = msgspec.json.encode
+_no_labels: Final[dict[str, str]] = {}
+
+
+def split_line(line: bytes) -> Line:
+    """Return a watch line in its two parts; BadObjectError when it is no such thing."""
+    try:
+        return _decode_line(line)
+    except msgspec.DecodeError as error:
+        raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
+
+
+def split_page(body: bytes) -> Page:
+    """Return a list in its parts; BadObjectError when it is none."""
+    try:
+        return _decode_page(body)
+    except msgspec.DecodeError as error:
+        raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
+
+
+def bookmark_of(raw: msgspec.Raw) -> Bookmark:
+    """Return what a BOOKMARK's object says; BadObjectError when it is none."""
+    try:
+        return _decode_marked(raw).metadata
+    except msgspec.DecodeError as error:
+        raise errors.BadObjectError(f"a bookmark is unreadable: {error}") from error
+
+
+def error_of(raw: msgspec.Raw) -> api.StatusError:
+    """Return the refusal that an ERROR line carries."""
+    try:
+        status: Any = msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        status = {}
+    return api.from_status(status if isinstance(status, dict) else {}, http_code=500)
+
+
+def entry_of(raw: msgspec.Raw | bytes, transform: Transform | None = None) -> Entry:
+    """Return the entry to store for an object's text.
+
+    Raises:
+        BadObjectError: it is no object with a name, or its metadata has the wrong types.
+    """
+    try:
+        parts = _decode_parts(raw)
+        meta_parts = _decode_parts(parts["metadata"])
+        meta = _decode_meta(parts["metadata"])
+    except (msgspec.DecodeError, KeyError) as error:
+        reason = "metadata is missing" if isinstance(error, KeyError) else str(error)
+        raise errors.BadObjectError(reason, _key_in(raw)) from error
+    parts.pop("apiVersion", None)
+    parts.pop("kind", None)
+    if meta_parts.pop("managedFields", None) is not None:
+        parts["metadata"] = msgspec.Raw(_encode(meta_parts))
+    data = _encode(parts)
+    if transform is not None:
+        data = _encode(transform(msgspec.json.decode(data)))
+    return _entry(meta, data)
+
+
+def entry_from(obj: Object, transform: Transform | None = None) -> Entry:
+    """Return the entry for an object in hand."""
+    return entry_of(obj.to_json(), transform)
+
+
+def as_metadata(obj: Object) -> bytes:
+    """Return the text of an object's metadata alone, in an object."""
+    return b'{"metadata":' + obj.metadata.to_json() + b"}"
+
+
+def older(version: str, than: str) -> bool:
+    """Tell whether one resourceVersion precedes another; they are numbers, or else only compared for equality."""
+    if version.isdecimal() and than.isdecimal():
+        return (len(version), version) < (len(than), than)
+    return False
+
+
+def _entry(meta: _Meta, data: bytes) -> Entry:
+    labels = meta.labels
+    return Entry(
+        namespace=sys.intern(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        labels={sys.intern(key): value for key, value in labels.items()} if labels else _no_labels,
+        owners=meta.owner_references or (),
+        gone=bool(meta.deletion_timestamp) and not meta.finalizers and not meta.deletion_grace_period_seconds,
+        data=data,
+    )
+
+
+def _key_in(raw: msgspec.Raw | bytes) -> NamespacedName | None:
+    try:
+        named = _decode_name(raw).metadata
+    except msgspec.DecodeError:
+        return None
+    return NamespacedName(named.namespace, named.name)

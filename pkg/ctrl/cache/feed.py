@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Feed: turns what one reflector tells into changes of a store, and knows whether that works."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pkg.apis.machinery.gvk import GVK, NamespacedName
+from pkg.ctrl import log
+
+from . import codec, errors
+from .store import Store
+
+_log = log.logger_from("cache")
+
+
+class Listener(Protocol):
+    """Who keeps the store and tells the handlers."""
+
+    gvk: GVK
+    store: Store
+
+    def put(self, entry: codec.Entry, *, initial: bool) -> None:
+        """Store an object and tell."""
+
+    def remove(self, key: NamespacedName, final: codec.Entry | None) -> None:
+        """Drop an object and tell; without its final state where that was missed."""
+
+    def skip(self, error: errors.CacheError) -> None:
+        """Count and report what cannot be read."""
+
+    def changed(self) -> None:
+        """Look again at ``synced`` and ``problem``."""
+
+
+class Feed:
+    """What one reflector, of one namespace or all, tells an engine: a ``reflector.Sink``."""
+
+    def __init__(self, engine: Listener, namespace: str) -> None:
+        self.synced = False
+        self.problem: str | None = None
+        self.last_error: Exception | None = None
+        self._engine = engine
+        self._namespace = namespace
+        self._absent: dict[NamespacedName, None] = {}
+
+    def begin(self) -> None:
+        """What is not told from here to :meth:`finish` is gone."""
+        self._absent = dict.fromkeys(self._engine.store.keys_told(self._namespace))
+
+    def apply(self, entry: codec.Entry) -> None:
+        """Store an object."""
+        self._absent.pop(entry.key, None)
+        self._engine.put(entry, initial=not self.synced)
+
+    def seen(self, key: NamespacedName) -> None:
+        """Keep what we have of an object that exists."""
+        self._absent.pop(key, None)
+
+    def finish(self, resource_version: str) -> None:
+        """Drop what was not told of: its end was missed."""
+        for key in self._absent:
+            self._engine.remove(key, None)
+        self._absent = {}
+        self._engine.store.settle(resource_version, self._namespace)
+        recovered, self.problem, self.last_error = self.problem is not None, None, None
+        self.synced = True
+        self._engine.changed()
+        if recovered:
+            _log.info("Kind is served again", kind=str(self._engine.gvk.group_kind))
+
+    def delete(self, entry: codec.Entry) -> None:
+        """Drop an object."""
+        self._absent.pop(entry.key, None)
+        self._engine.remove(entry.key, entry)
+
+    def reached(self, resource_version: str) -> None:
+        """Writes up to here have been told of."""
+        self._engine.store.settle(resource_version, self._namespace)
+
+    def skip(self, error: errors.BadObjectError) -> None:
+        """Count and report what cannot be read."""
+        self._engine.skip(error)
+
+    def failed(self, error: Exception, *, denied: bool) -> None:
+        """Report a failure; a denial degrades the kind until it is served again."""
+        self.last_error = error
+        kind = str(self._engine.gvk.group_kind)
+        if not denied:
+            _log.debug("List or watch failed", kind=kind, namespace=self._namespace, error=error)
+            return
+        if self.problem is None:
+            _log.warning("Kind is missing or denied", kind=kind, namespace=self._namespace, reason=str(error))
+        self.problem = str(error)
+        self._engine.changed()

@@ -1,0 +1,269 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Informer: one kind's store, kept by reflectors, with handlers that hear of each change."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
+
+import anyio
+import anyio.lowlevel
+
+from pkg.apis.machinery import labels as selectors
+from pkg.apis.machinery.gvk import GVK, NamespacedName, Resource
+from pkg.apis.machinery.object import Object, PartialObjectMetadata
+from pkg.ctrl import log, metrics, rest
+
+from . import codec, errors
+from .delivery import EventHandlerFuncs, Lazy, Registration
+from .feed import Feed
+from .options import ByObject, Options
+from .reflector import STEP, Reflector, Target
+from .store import Store
+
+T = TypeVar("T", bound=Object)
+Args = TypeVarTuple("Args")
+_log = log.logger_from("cache")
+
+
+class Engine:
+    """The store of a kind, full or metadata only, shared by every class that names the kind."""
+
+    def __init__(self, kind: type[Object], options: Options) -> None:
+        self.kind = kind
+        self.gvk: GVK = kind.gvk
+        self.metadata_only = issubclass(kind, PartialObjectMetadata)
+        self.selection: ByObject = options.for_kind(kind)
+        self.store = Store()
+        self.skipped = 0
+        self.scope = anyio.CancelScope()
+        self._options = options
+        self._indexers: dict[str, tuple[type[Any], Callable[[Any], Iterable[str]]]] = {}
+        self._registrations: list[Registration] = []
+        self._feeds = [Feed(self, namespace) for namespace in self.selection.namespaces or ("",)]
+        self._changed = anyio.Event()
+        self._backlog = anyio.Event()
+
+    # Life.
+
+    async def run(self, transport: rest.RoundTripper, resource: Callable[[], Awaitable[Resource]]) -> None:
+        """List, watch and tell until cancelled or :attr:`scope` is."""
+        options, selection = self._options, self.selection
+        with self.scope:
+            async with anyio.create_task_group() as tasks:
+                for namespace, feed in zip(selection.namespaces or ("",), self._feeds, strict=True):
+                    target = Target(
+                        namespace=namespace,
+                        labels=selection.labels,
+                        fields=selection.fields,
+                        metadata_only=self.metadata_only,
+                        transform=selection.transform,
+                        page_size=options.page_size,
+                    )
+                    reflector = Reflector(
+                        transport,
+                        resource,
+                        target,
+                        feed,
+                        stream_lists=options.stream_lists,
+                        random=options.random,
+                    )
+                    tasks.start_soon(reflector.run)
+                tasks.start_soon(self._tell_backlog)
+                if options.resync_period > 0:
+                    tasks.start_soon(self._resync)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether everything that exists was told once."""
+        return all(feed.synced for feed in self._feeds)
+
+    @property
+    def problem(self) -> str | None:
+        """Why the server refuses this kind, while it does."""
+        return next((feed.problem for feed in self._feeds if feed.problem is not None), None)
+
+    def changed(self) -> None:
+        """Wake who waits for ``has_synced`` or ``problem``."""
+        metrics.CACHE_DEGRADED.labels(*self.gvk).set(0 if self.problem is None else 1)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
+        """Return when everything that exists was told once (or, if asked, when the kind is refused).
+
+        Raises:
+            CacheSyncTimeoutError: that took too long.
+        """
+        with anyio.move_on_after(timeout):
+            while not (self.has_synced or (or_problem and self.problem is not None)):
+                await self._changed.wait()
+            return
+        why = next((feed.problem or str(feed.last_error) for feed in self._feeds if feed.last_error), "")
+        reason = f": {why}" if why else ""
+        raise errors.CacheSyncTimeoutError(f"{self.gvk.group_kind}: no list within {timeout:g} s{reason}")
+
+    # Changes.
+
+    def put(self, entry: codec.Entry, *, initial: bool) -> None:
+        """Store an object and tell the handlers, unless it is what we have."""
+        told = self.store.told(entry.key)
+        if told is not None and told.resource_version == entry.resource_version and told.uid == entry.uid:
+            return
+        if told is not None and told.uid != entry.uid:
+            # Deleted and made anew while we did not look: nobody may mistake it for the old one.
+            self.remove(entry.key, None)
+        new = Lazy(entry)
+        before = self.store.put(entry, self._index(new))
+        if self._registrations:
+            old = Lazy(before) if before is not None else None
+            for registration in tuple(self._registrations):
+                self._guard(registration.on_put, new, old, initial)
+
+    def remove(self, key: NamespacedName, final: codec.Entry | None) -> None:
+        """Drop an object and tell the handlers; without its final state, with the last one known."""
+        before = self.store.remove(key, final.resource_version if final is not None else "")
+        if before is None:
+            return
+        last = Lazy(final or before)
+        for registration in tuple(self._registrations):
+            self._guard(registration.on_gone, last, final is None)
+
+    def skip(self, error: errors.CacheError) -> None:
+        """Count and report an object that cannot be read; the others go on."""
+        self.skipped += 1
+        metrics.CACHE_SKIPPED_OBJECTS.labels(*self.gvk).inc()
+        _log.error("Object skipped", kind=str(self.gvk.group_kind), error=error)
+
+    def _guard(self, tell: Callable[[Unpack[Args]], None], *args: *Args) -> None:
+        try:
+            tell(*args)
+        except errors.UndecodableObjectError as error:
+            self.skip(error)
+
+    # Indices.
+
+    def add_index(self, kind: type[T], field: str, extract: Callable[[T], Iterable[str]]) -> None:
+        """Index by what ``extract`` returns for each object, of class ``kind``."""
+        if field in self._indexers:
+            raise ValueError(f"{self.gvk.group_kind}: an index with name {field!r} is registered already")
+        if len(self.store) or self.has_synced:
+            raise ValueError(
+                f"{self.gvk.group_kind}: index {field!r} is too late: objects are cached already"
+            )
+        self._indexers[field] = (kind, extract)
+        self.store.add_index(field)
+
+    def _index(self, lazy: Lazy) -> Mapping[str, tuple[str, ...]]:
+        values = {}
+        for field, (kind, extract) in self._indexers.items():
+            try:
+                values[field] = tuple(dict.fromkeys(extract(lazy.as_(kind))))
+            except errors.UndecodableObjectError as error:
+                self.skip(error)
+            except (AttributeError, LookupError, TypeError, ValueError) as error:
+                # An extractor that stumbles over one odd object must not end the watch of its kind.
+                reason = f"index {field!r}: {type(error).__name__}: {error}"
+                self.skip(errors.UndecodableObjectError(self.gvk, lazy.entry.key, reason))
+        return values
+
+    # Own writes.
+
+    def remember(self, obj: Object, now: float) -> None:
+        """Read ``obj``, as the server returned it, until the watch has caught up."""
+        if not self.has_synced or not self._selects(obj):
+            return
+        data = codec.as_metadata(obj) if self.metadata_only else obj.to_json()
+        entry = codec.entry_of(data, self.selection.transform)
+        self.store.remember(entry, self._index(Lazy(entry)), now)
+
+    def _selects(self, obj: Object) -> bool:
+        namespaces = self.selection.namespaces or ("",)
+        if "" not in namespaces and obj.namespace not in namespaces:
+            return False
+        if self.selection.labels and not selectors.selector(self.selection.labels).matches(obj.labels):
+            return False
+        # Whether a field selector picks it only the server knows, unless it did before.
+        return not self.selection.fields or self.store.told(obj.key) is not None
+
+    # Handlers.
+
+    def register(self, kind: type[T], handler: EventHandlerFuncs[T]) -> Registration:
+        """Tell ``handler`` of what exists and of every change."""
+        registration = Registration(kind, handler, self._unregister)
+        registration.bind(lambda: self.has_synced)
+        registration.backlog = dict.fromkeys(self.store.keys_told(), True)
+        self._registrations.append(registration)
+        self._backlog.set()
+        return registration
+
+    def _unregister(self, registration: Registration) -> None:
+        if registration in self._registrations:
+            self._registrations.remove(registration)
+        registration.backlog.clear()
+
+    async def _tell_backlog(self) -> None:
+        while True:
+            await self._backlog.wait()
+            self._backlog = anyio.Event()
+            for registration in tuple(self._registrations):
+                await self._work_off(registration)
+
+    async def _work_off(self, registration: Registration) -> None:
+        number = 0
+        while registration.backlog:
+            key = next(iter(registration.backlog))
+            entry, adding = self.store.told(key), registration.backlog[key]
+            if entry is not None:
+                lazy = Lazy(entry)
+                before = None if adding else lazy
+                self._guard(registration.on_put, lazy, before, True)
+            registration.backlog.pop(key, None)
+            number += 1
+            if number % STEP == 0:
+                await anyio.lowlevel.checkpoint()
+
+    async def _resync(self) -> None:
+        period = self._options.resync_period
+        while True:
+            await anyio.sleep(period * (0.9 + 0.2 * self._options.random()))
+            for registration in self._registrations:
+                for key in self.store.keys_told():
+                    registration.backlog.setdefault(key, False)
+            self._backlog.set()
+
+
+class Informer(Generic[T]):
+    """One kind in a cache, seen as one class."""
+
+    def __init__(self, kind: type[T], engine: Engine) -> None:
+        self.kind = kind
+        self.engine = engine
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether everything that exists has been listed, and handlers told."""
+        return self.engine.has_synced
+
+    @property
+    def problem(self) -> str | None:
+        """Why the server refuses this kind, while it does; it is asked again meanwhile."""
+        return self.engine.problem
+
+    @property
+    def skipped(self) -> int:
+        """How many objects could not be read."""
+        return self.engine.skipped
+
+    def add_event_handler(self, handler: EventHandlerFuncs[T]) -> Registration:
+        """Tell ``handler`` of every object there is, then of changes, in order."""
+        return self.engine.register(self.kind, handler)
+
+    async def wait_for_sync(self, timeout: float | None = None) -> None:
+        """Return when everything that exists has been listed.
+
+        Raises:
+            CacheSyncTimeoutError: that took too long; a refused kind is waited for, too.
+        """
+        await self.engine.wait_for_sync(timeout)

@@ -1,0 +1,242 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The objects of one kind as bytes, found by namespace, name, labels and indices.
+
+Two layers: what the watch has told, and above it our own writes that the watch has not confirmed yet, so
+that whoever wrote an object never reads an older one. Nothing here waits or decodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from pkg.apis.machinery.gvk import NamespacedName
+
+from .codec import Entry, older
+
+MAX_WRITES: Final = 4096
+"""Unconfirmed writes kept of one kind; beyond, the oldest is forgotten."""
+WRITE_TTL: Final = 120.0
+"""Seconds after which a write that no watch confirms is forgotten."""
+
+LabelMatcher = Callable[[Mapping[str, str]], bool]
+IndexValues = Mapping[str, tuple[str, ...]]
+"""Of one object: for each index, the values under which it is found."""
+_NOTHING: Final[IndexValues] = {}
+
+
+class _Write(msgspec.Struct, frozen=True):
+    """An unconfirmed write; without an entry, a deletion."""
+
+    entry: Entry | None
+    uid: str
+    values: IndexValues
+    expires: float
+
+
+class _Index:
+    """Keys by value, and the values of each key."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, dict[NamespacedName, None]] = {}
+        self.values: dict[NamespacedName, tuple[str, ...]] = {}
+
+    def put(self, key: NamespacedName, values: tuple[str, ...]) -> None:
+        before = self.values.get(key, ())
+        if before == values:
+            return
+        for value in before:
+            keys = self.keys[value]
+            keys.pop(key, None)
+            if not keys:
+                del self.keys[value]
+        for value in values:
+            self.keys.setdefault(value, {})[key] = None
+        if values:
+            self.values[key] = values
+        else:
+            del self.values[key]
+
+
+class Store:
+    """Entries of one kind."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[str, Entry]] = {}
+        self._indices: dict[str, _Index] = {}
+        self._writes: dict[NamespacedName, _Write] = {}
+
+    def __len__(self) -> int:
+        """How many objects the watch has told of."""
+        return sum(map(len, self._objects.values()))
+
+    # What the watch tells.
+
+    def add_index(self, name: str) -> None:
+        """Open an index; the store must still be empty."""
+        self._indices[name] = _Index()
+
+    def has_index(self, name: str) -> bool:
+        """Tell whether an index is open."""
+        return name in self._indices
+
+    def put(self, entry: Entry, values: IndexValues = _NOTHING) -> Entry | None:
+        """Store what the watch told; return what was there."""
+        within = self._objects.setdefault(entry.namespace, {})
+        before = within.get(entry.name)
+        within[entry.name] = entry
+        key = entry.key
+        for name, index in self._indices.items():
+            index.put(key, values.get(name, ()))
+        if (write := self._writes.get(key)) is not None and _confirms(entry, write):
+            del self._writes[key]
+        return before
+
+    def remove(self, key: NamespacedName, version: str = "") -> Entry | None:
+        """Drop an object that the watch told is gone, at ``version``; return it."""
+        within = self._objects.get(key.namespace, {})
+        before = within.pop(key.name, None)
+        if not within:
+            self._objects.pop(key.namespace, None)
+        for index in self._indices.values():
+            index.put(key, ())
+        write = self._writes.get(key)
+        if write is not None and (
+            write.entry is None or not version or not older(version, write.entry.resource_version)
+        ):
+            del self._writes[key]
+        return before
+
+    def settle(self, version: str, namespace: str = "") -> None:
+        """Forget writes up to ``version``, which the watch has reached: it told all there was to tell of them."""
+        reached = [
+            key
+            for key, write in self._writes.items()
+            if (not namespace or key.namespace == namespace)
+            and write.entry is not None
+            and not older(version, write.entry.resource_version)
+        ]
+        for key in reached:
+            del self._writes[key]
+
+    def told(self, key: NamespacedName) -> Entry | None:
+        """Return what the watch told last, writes aside."""
+        return self._objects.get(key.namespace, {}).get(key.name)
+
+    def keys_told(self, namespace: str = "") -> list[NamespacedName]:
+        """Return the keys that the watch told of, in one namespace or all."""
+        if namespace:
+            return [NamespacedName(namespace, name) for name in self._objects.get(namespace, ())]
+        return [NamespacedName(space, name) for space, within in self._objects.items() for name in within]
+
+    # What we wrote ourselves.
+
+    def remember(self, entry: Entry, values: IndexValues, now: float) -> None:
+        """Read ``entry``, which the server returned for our write, until the watch has caught up with it."""
+        key = entry.key
+        told = self.told(key)
+        if told is not None and not older(told.resource_version, entry.resource_version):
+            return
+        pending = self._writes.get(key)
+        if (
+            pending is not None
+            and pending.entry is not None
+            and older(entry.resource_version, pending.entry.resource_version)
+        ):
+            return
+        if entry.gone:
+            self.forget(key, entry.uid, now)
+        else:
+            self._write(key, _Write(entry, entry.uid, values, now + WRITE_TTL), now)
+
+    def forget(self, key: NamespacedName, uid: str, now: float) -> None:
+        """Read nothing at ``key``, which we deleted, until the watch says so too or tells of another object."""
+        told, pending = self.told(key), self._writes.get(key)
+        if told is None and pending is None:
+            return
+        uid = uid or (told.uid if told is not None else pending.uid if pending is not None else "")
+        if told is None or told.uid == uid:
+            self._write(key, _Write(None, uid, _NOTHING, now + WRITE_TTL), now)
+
+    def _write(self, key: NamespacedName, write: _Write, now: float) -> None:
+        self._writes.pop(key, None)
+        self._writes[key] = write
+        while len(self._writes) > MAX_WRITES or next(iter(self._writes.values())).expires <= now:
+            del self._writes[next(iter(self._writes))]
+
+    def _expire(self, now: float) -> None:
+        while self._writes and next(iter(self._writes.values())).expires <= now:
+            del self._writes[next(iter(self._writes))]
+
+    # Reading.
+
+    def get(self, key: NamespacedName, now: float) -> Entry | None:
+        """Return the newest entry known."""
+        if self._writes:
+            self._expire(now)
+            if (write := self._writes.get(key)) is not None:
+                return write.entry
+        return self.told(key)
+
+    def select(
+        self,
+        now: float,
+        *,
+        namespace: str = "",
+        matches: LabelMatcher | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> list[Entry]:
+        """Return the newest entries that meet every condition; ``fields`` name open indices or the key's parts."""
+        self._expire(now)
+        fields = dict(fields or {})
+        namespace = fields.pop("metadata.namespace", namespace)
+        name = fields.pop("metadata.name", None)
+        chosen = [
+            entry
+            for entry in self._candidates(namespace, fields)
+            if (name is None or entry.name == name) and (matches is None or matches(entry.labels))
+        ]
+        if not self._writes:
+            return chosen
+        chosen = [entry for entry in chosen if entry.key not in self._writes]
+        for write in self._writes.values():
+            entry = write.entry
+            if (
+                entry is not None
+                and (not namespace or entry.namespace == namespace)
+                and (name is None or entry.name == name)
+                and all(value in write.values.get(field, ()) for field, value in fields.items())
+                and (matches is None or matches(entry.labels))
+            ):
+                chosen.append(entry)
+        return chosen
+
+    def _candidates(self, namespace: str, fields: Mapping[str, str]) -> Iterable[Entry]:
+        """What the watch told, by namespace and indices."""
+        if not fields:
+            return self._within(namespace)
+        found = [self._indices[field].keys.get(value, {}) for field, value in fields.items()]
+        found.sort(key=len)
+        fewest, *others = found
+        return [
+            self._objects[key.namespace][key.name]
+            for key in fewest
+            if (not namespace or key.namespace == namespace) and all(key in keys for keys in others)
+        ]
+
+    def _within(self, namespace: str) -> Iterator[Entry]:
+        if namespace:
+            yield from self._objects.get(namespace, {}).values()
+            return
+        for within in self._objects.values():
+            yield from within.values()
+
+
+def _confirms(entry: Entry, write: _Write) -> bool:
+    """Tell whether the watch, by telling ``entry``, has caught up with ``write``."""
+    if write.entry is None:
+        return entry.uid != write.uid
+    return not older(entry.resource_version, write.entry.resource_version)
