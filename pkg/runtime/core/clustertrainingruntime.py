@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""ClusterTrainingRuntime: the runtime that all namespaces share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pkg.apis.machinery import field
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object
+from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.constants import trainer as constants
+from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.ctrl.rest import RestError
+from pkg.runtime import interface, runtime
+from pkg.util import trainingruntime
+
+from .trainingruntime import TRAINING_RUNTIME_GROUP_KIND, RuntimeNotFoundError, TrainingRuntime
+
+CLUSTER_TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.ClusterTrainingRuntime.gvk.group_kind)
+
+
+async def new_cluster_training_runtime(
+    client: Reader, _indexer: FieldIndexer, built: Mapping[str, interface.Runtime]
+) -> ClusterTrainingRuntime:
+    """Return the runtime; it works with the plugins of the namespaced kind, which must be built."""
+    namespaced = built[TRAINING_RUNTIME_GROUP_KIND]
+    if not isinstance(namespaced, TrainingRuntime):
+        raise TypeError(f"{TRAINING_RUNTIME_GROUP_KIND} is served by a {type(namespaced).__name__}")
+    return ClusterTrainingRuntime(namespaced, client)
+
+
+class ClusterTrainingRuntime(interface.Runtime):
+    """Serves TrainJobs that refer to a ClusterTrainingRuntime; the default."""
+
+    def __init__(self, namespaced: TrainingRuntime, client: Reader) -> None:
+        self._namespaced = namespaced
+        self._client = client
+
+    async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
+        """Return the objects to apply."""
+        key = NamespacedName("", train_job.spec.runtime_ref.name)
+        try:
+            found = await self._client.get(trainer.ClusterTrainingRuntime, key)
+        except (StatusError, RestError) as error:
+            raise RuntimeNotFoundError(
+                f"not found ClusterTrainingRuntime specified in TrainJob: {error}"
+            ) from error
+        return await self._namespaced.objects_from(found.spec, train_job)
+
+    def runtime_info(
+        self,
+        train_job: trainer.TrainJob,
+        runtime_template_spec: Any,
+        ml_policy: trainer.MLPolicy | None,
+        pod_group_policy: trainer.PodGroupPolicy | None,
+    ) -> runtime.Info:
+        """Do as the namespaced kind does."""
+        return self._namespaced.runtime_info(train_job, runtime_template_spec, ml_policy, pod_group_policy)
+
+    async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:
+        """Do as the namespaced kind does."""
+        return await self._namespaced.train_job_status(train_job)
+
+    def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
+        """Return nothing: the namespaced kind brings the plugins' watches."""
+        return []
+
+    async def validate_objects(
+        self, old: trainer.TrainJob | None, new: trainer.TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Refuse a TrainJob whose runtime cannot be read, warn of a deprecated one, then ask the plugins."""
+        try:
+            found = await self._client.get(
+                trainer.ClusterTrainingRuntime, NamespacedName("", new.spec.runtime_ref.name)
+            )
+        except (StatusError, RestError) as error:
+            detail = (
+                f"{error}: specified clusterTrainingRuntime must be created before the TrainJob is created"
+            )
+            path = field.Path("spec", "RuntimeRef")
+            return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
+        warnings: list[str] = []
+        if trainingruntime.is_support_deprecated(found.labels):
+            warnings.append(
+                f'Referenced ClusterTrainingRuntime "{found.name}" is deprecated and will be removed in a future '
+                "release of Kubeflow Trainer. See runtime deprecation policy: "
+                f"{constants.RUNTIME_DEPRECATION_POLICY_URL}"
+            )
+        more, errors = await self._namespaced.validate_against(found.spec, old, new)
+        return warnings + more, errors

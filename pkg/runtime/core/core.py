@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Makes the runtimes of a registry, each after those it depends on."""
+
+from __future__ import annotations
+
+from graphlib import CycleError, TopologicalSorter
+
+from pkg.ctrl.client import FieldIndexer, Reader, read_only
+from pkg.runtime.interface import Runtime
+
+from .registry import Registry, new_runtime_registry
+
+
+class RuntimeRegistryError(Exception):
+    """The registry's runtimes cannot be made: a dependency is missing, or they depend on each other."""
+
+
+# +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainingruntimes,verbs=get;list;watch
+# +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=clustertrainingruntimes,verbs=get;list;watch
+async def new(client: Reader, indexer: FieldIndexer, registry: Registry | None = None) -> dict[str, Runtime]:
+    """Return the runtimes by group and kind; they, and their plugins, can only read through ``client``.
+
+    Raises:
+        RuntimeRegistryError: the registry's dependencies do not work out.
+    """
+    registry = new_runtime_registry() if registry is None else registry
+    runtimes: dict[str, Runtime] = {}
+    reader = read_only(client)
+    for key in _in_order(registry):
+        runtimes[key] = await registry[key].factory(reader, indexer, runtimes)
+    return {key: runtimes[key] for key in registry}
+
+
+def _in_order(registry: Registry) -> list[str]:
+    for key, registrar in registry.items():
+        for dependency in registrar.dependencies:
+            if dependency not in registry:
+                raise RuntimeRegistryError(f"runtime {key} depends on {dependency}, which is not registered")
+    try:
+        return list(
+            TopologicalSorter({key: made.dependencies for key, made in registry.items()}).static_order()
+        )
+    except CycleError as error:
+        raise RuntimeRegistryError(f"runtimes depend on each other: {' → '.join(error.args[1])}") from error

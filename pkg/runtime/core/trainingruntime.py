@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""TrainingRuntime: the runtime of a TrainJob's own namespace, and the pipeline that serves both kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pkg import apply
+from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
+from pkg.apis.machinery import field
+from pkg.apis.machinery.base import JSON
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.strategicpatch import POD_TEMPLATE, StrategicMergeError, strategic_merge_patch
+from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.constants import trainer as constants
+from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.ctrl.rest import RestError
+from pkg.runtime import indexer as index
+from pkg.runtime import interface, runtime
+from pkg.runtime.framework import core as framework
+from pkg.runtime.framework.plugins import registry as plugins
+
+TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
+
+
+class RuntimeNotFoundError(Exception):
+    """The runtime that a TrainJob refers to could not be read; the cause says why."""
+
+
+async def new_training_runtime(
+    client: Reader, indexer: FieldIndexer, _built: Mapping[str, interface.Runtime]
+) -> TrainingRuntime:
+    """Return the runtime, its plugins made and its cache indices registered."""
+    await index_runtime_references(indexer)
+    return TrainingRuntime(await framework.new(client, plugins.new_registry(), indexer), client)
+
+
+async def index_runtime_references(indexer: FieldIndexer) -> None:
+    """Index TrainJobs by the runtime of either kind that they refer to."""
+    await indexer.index_field(
+        trainer.TrainJob, index.TRAIN_JOB_RUNTIME_REF_KEY, index.index_train_job_training_runtime
+    )
+    await indexer.index_field(
+        trainer.TrainJob,
+        index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY,
+        index.index_train_job_cluster_training_runtime,
+    )
+
+
+class TrainingRuntime(interface.Runtime):
+    """Serves TrainJobs that refer to a TrainingRuntime; what it does with a spec serves the cluster-wide kind too."""
+
+    def __init__(self, fwk: framework.Framework, client: Reader) -> None:
+        self.framework = fwk
+        self.client = client
+
+    async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
+        """Return the objects to apply."""
+        key = NamespacedName(train_job.namespace, train_job.spec.runtime_ref.name)
+        try:
+            found = await self.client.get(trainer.TrainingRuntime, key)
+        except (StatusError, RestError) as error:
+            raise RuntimeNotFoundError(
+                f"TrainingRuntime specified in TrainJob is not found: {error}"
+            ) from error
+        return await self.objects_from(found.spec, train_job)
+
+    async def objects_from(
+        self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
+    ) -> list[Object]:
+        """Return what a TrainJob becomes under a runtime's spec; neither is changed."""
+        info = self.runtime_info(train_job, spec.template, spec.ml_policy, spec.pod_group_policy)
+        return await self.framework.run_component_builder_plugins(info, train_job)
+
+    def runtime_info(
+        self,
+        train_job: trainer.TrainJob,
+        runtime_template_spec: Any,
+        ml_policy: trainer.MLPolicy | None,
+        pod_group_policy: trainer.PodGroupPolicy | None,
+    ) -> runtime.Info:
+        """Run the stages up to the one that builds the objects."""
+        if not isinstance(runtime_template_spec, trainer.JobSetTemplateSpec):
+            raise TypeError("unsupported runtimeTemplateSpec")
+        info = new_runtime_info(train_job, runtime_template_spec, ml_policy, pod_group_policy)
+        self.framework.run_enforce_ml_policy_plugins(info, train_job)
+        self.framework.run_enforce_pod_group_policy_plugins(info, train_job)
+        self.framework.run_pod_network_plugins(info, train_job)
+        return info
+
+    async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:
+        """Return the status its objects call for."""
+        return await self.framework.run_train_job_status_plugin(train_job)
+
+    def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
+        """Return the plugins' watches."""
+        return self.framework.reconciler_builders()
+
+    async def validate_objects(
+        self, old: trainer.TrainJob | None, new: trainer.TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Refuse a TrainJob whose runtime cannot be read, else ask the plugins."""
+        key = NamespacedName(new.namespace, new.spec.runtime_ref.name)
+        try:
+            found = await self.client.get(trainer.TrainingRuntime, key)
+        except (StatusError, RestError) as error:
+            detail = f"{error}: specified trainingRuntime must be created before the TrainJob is created"
+            path = field.Path("spec", "runtimeRef")
+            return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
+        return await self.validate_against(found.spec, old, new)
+
+    async def validate_against(
+        self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Return the plugins' verdict; overrides that do not fit the template are an error of their own."""
+        try:
+            info = new_runtime_info(new, spec.template, spec.ml_policy, spec.pod_group_policy)
+        except StrategicMergeError as error:
+            path = field.Path("spec", "podTemplateOverrides")
+            return [], field.ErrorList([field.invalid(path, new.spec.pod_template_overrides, str(error))])
+        return await self.framework.run_custom_validation_plugins(info, old, new)
+
+
+def new_runtime_info(
+    train_job: trainer.TrainJob,
+    template: trainer.JobSetTemplateSpec,
+    ml_policy: trainer.MLPolicy | None,
+    pod_group_policy: trainer.PodGroupPolicy | None,
+) -> runtime.Info:
+    """Return the Info the stages start from: the template with overrides, its pod sets, the labels of both.
+
+    Raises:
+        StrategicMergeError: an override does not fit the template.
+    """
+    metadata = template.metadata
+    spec = _with_overrides(template.spec, train_job.spec.pod_template_overrides or [])
+    return runtime.new_info(
+        labels={**((metadata and metadata.labels) or {}), **(train_job.spec.labels or {})},
+        annotations={**((metadata and metadata.annotations) or {}), **(train_job.spec.annotations or {})},
+        ml_policy=ml_policy,
+        pod_group_policy=pod_group_policy,
+        template_spec_obj_apply=spec,
+        pod_sets=[_pod_set(job, ml_policy) for job in spec.replicated_jobs or ()],
+    )
+
+
+def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.PodSet:
+    """Return a job's pods: as many as its parallelism; the trainer's as many as the mlPolicy has nodes."""
+    labels = (job.template.metadata.labels if job.template.metadata is not None else None) or {}
+    ancestor = labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR)
+    count = job.template.spec.parallelism
+    if ancestor == constants.ANCESTOR_TRAINER and ml_policy is not None:
+        count = ml_policy.num_nodes
+    return runtime.new_pod_set(
+        job.name, ancestor, 1 if count is None else count, job.template.spec.template.spec
+    )
+
+
+def _with_overrides(spec: JobSetSpec, overrides: list[trainer.PodTemplateOverride]) -> JobSetSpec:
+    """Return the spec as it will be applied, a decoded copy, with the overrides merged in, later ones last."""
+    data = apply.as_typed(spec.to_dict())
+    for override in overrides:
+        targets = {target.name for target in override.target_jobs or ()}
+        for job in data.get("replicatedJobs", ()):
+            if job.get("name") in targets:
+                job_spec = job.setdefault("template", {}).setdefault("spec", {})
+                merged = strategic_merge_patch(job_spec.get("template", {}), _patch(override), POD_TEMPLATE)
+                job_spec["template"] = apply.as_typed(merged, inside="template")
+    return JobSetSpec.from_dict(data)
+
+
+def _patch(override: trainer.PodTemplateOverride) -> dict[str, JSON]:
+    """Return the patch of a pod template that an override stands for; of its metadata, labels and annotations."""
+    patch: dict[str, JSON] = {}
+    if override.metadata is not None:
+        metadata = {"labels": override.metadata.labels, "annotations": override.metadata.annotations}
+        if present := {name: dict(held) for name, held in metadata.items() if held is not None}:
+            patch["metadata"] = present
+    if override.spec is not None:
+        account = override.spec.service_account_name
+        patch["spec"] = apply.as_typed(override.spec.to_dict(), inside="spec")
+        if account is not None:
+            # Empty, it takes the template's account away.
+            patch["spec"]["serviceAccountName"] = account
+    return patch

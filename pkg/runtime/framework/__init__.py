@@ -1,0 +1,13 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The plugin framework: extension points (here), the plugins, and what runs them."""
+
+from .interface import ComponentBuilderPlugin as ComponentBuilderPlugin
+from .interface import CustomValidationPlugin as CustomValidationPlugin
+from .interface import EnforceMLPolicyPlugin as EnforceMLPolicyPlugin
+from .interface import EnforcePodGroupPolicyPlugin as EnforcePodGroupPolicyPlugin
+from .interface import Plugin as Plugin
+from .interface import PluginFactory as PluginFactory
+from .interface import PodNetworkPlugin as PodNetworkPlugin
+from .interface import TrainJobStatusPlugin as TrainJobStatusPlugin
+from .interface import WatchExtensionPlugin as WatchExtensionPlugin

@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Framework: makes the registry's plugins and runs them stage by stage, in the registry's order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pkg.apis.machinery import field
+from pkg.apis.machinery.object import Object
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
+from pkg.ctrl import client
+from pkg.runtime import indexer as index
+from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.runtime import Info
+
+from .interface import (
+    ComponentBuilderPlugin,
+    CustomValidationPlugin,
+    EnforceMLPolicyPlugin,
+    EnforcePodGroupPolicyPlugin,
+    Plugin,
+    PluginFactory,
+    PodNetworkPlugin,
+    TrainJobStatusPlugin,
+    WatchExtensionPlugin,
+)
+
+
+class TooManyTrainJobStatusPluginsError(Exception):
+    """Two plugins claim to know a TrainJob's status."""
+
+
+async def new(
+    reader: client.Reader, registry: Mapping[str, PluginFactory], indexer: client.FieldIndexer
+) -> Framework:
+    """Return a framework of the registry's plugins, their cache indices registered.
+
+    Raises:
+        TooManyTrainJobStatusPluginsError: more than one plugin reports the status.
+    """
+    await indexer.index_field(
+        TrainingRuntime,
+        index.TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY,
+        index.index_training_runtime_container_runtime_class,
+    )
+    await indexer.index_field(
+        ClusterTrainingRuntime,
+        index.CLUSTER_TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY,
+        index.index_cluster_training_runtime_container_runtime_class,
+    )
+    return Framework([await factory(reader, indexer) for factory in registry.values()])
+
+
+class Framework:
+    """The plugins, sorted into their stages."""
+
+    def __init__(self, plugins: Iterable[Plugin]) -> None:
+        self.plugins = {plugin.name: plugin for plugin in plugins}
+        every = list(self.plugins.values())
+        self._enforce_ml_policy = [p for p in every if isinstance(p, EnforceMLPolicyPlugin)]
+        self._enforce_pod_group_policy = [p for p in every if isinstance(p, EnforcePodGroupPolicyPlugin)]
+        self._custom_validation = [p for p in every if isinstance(p, CustomValidationPlugin)]
+        self._watch_extension = [p for p in every if isinstance(p, WatchExtensionPlugin)]
+        self._pod_network = [p for p in every if isinstance(p, PodNetworkPlugin)]
+        self._component_builder = [p for p in every if isinstance(p, ComponentBuilderPlugin)]
+        reporters = [p for p in every if isinstance(p, TrainJobStatusPlugin)]
+        if len(reporters) > 1:
+            names = ", ".join(plugin.name for plugin in reporters)
+            raise TooManyTrainJobStatusPluginsError(
+                f"too many TrainJobStatus plugins are registered: {names}"
+            )
+        self._train_job_status = reporters[0] if reporters else None
+
+    def run_enforce_ml_policy_plugins(self, info: Info, train_job: TrainJob) -> None:
+        """Carry out the mlPolicy."""
+        for plugin in self._enforce_ml_policy:
+            plugin.enforce_ml_policy(info, train_job)
+
+    def run_enforce_pod_group_policy_plugins(self, info: Info, train_job: TrainJob) -> None:
+        """Carry out the podGroupPolicy."""
+        for plugin in self._enforce_pod_group_policy:
+            plugin.enforce_pod_group_policy(info, train_job)
+
+    def run_pod_network_plugins(self, info: Info, train_job: TrainJob) -> None:
+        """Set the endpoints."""
+        for plugin in self._pod_network:
+            plugin.identify_pod_network(info, train_job)
+
+    async def run_component_builder_plugins(self, info: Info, train_job: TrainJob) -> list[Object]:
+        """Return all plugins' objects."""
+        objects: list[Object] = []
+        for plugin in self._component_builder:
+            objects += await plugin.build(info, train_job)
+        return objects
+
+    async def run_custom_validation_plugins(
+        self, info: Info, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Return all plugins' warnings and errors."""
+        warnings: list[str] = []
+        errors = field.ErrorList()
+        for plugin in self._custom_validation:
+            more_warnings, more_errors = await plugin.validate(info, old, new)
+            warnings += more_warnings
+            errors += more_errors
+        return warnings, errors
+
+    async def run_train_job_status_plugin(self, train_job: TrainJob) -> TrainJobStatus | None:
+        """Return the status, or None without a plugin for it."""
+        return await self._train_job_status.status(train_job) if self._train_job_status is not None else None
+
+    def reconciler_builders(self) -> list[ReconcilerBuilder]:
+        """Return all plugins' watches."""
+        return [builder for plugin in self._watch_extension for builder in plugin.reconciler_builders()]

@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The extension points; a plugin inherits those it serves.
+
+The framework runs each stage in turn: EnforceMLPolicy → EnforcePodGroupPolicy → PodNetwork → ComponentBuilder for the objects; CustomValidation for
+admission; TrainJobStatus for the status; WatchExtension when the controller is set up. Within a stage the order of
+plugins must not matter. A plugin that a runtime's policies do not concern does nothing. Plugins cannot write to the
+cluster: their client only reads.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from pkg.apis.machinery import field
+from pkg.apis.machinery.object import Object
+from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
+from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.runtime import Info
+
+
+class Plugin(ABC):
+    """A plugin, known by its name."""
+
+    name: ClassVar[str]
+
+
+PluginFactory = Callable[[Reader, FieldIndexer], Awaitable[Plugin]]
+"""Makes a plugin; may register the cache indices it needs."""
+
+
+class CustomValidationPlugin(Plugin):
+    """Has a say in the admission of a TrainJob."""
+
+    @abstractmethod
+    async def validate(
+        self, info: Info, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Return warnings and errors; ``old`` is None on creation."""
+
+
+class WatchExtensionPlugin(Plugin):
+    """Has the TrainJob controller watch more kinds."""
+
+    @abstractmethod
+    def reconciler_builders(self) -> list[ReconcilerBuilder]:
+        """Return what adds the watches."""
+
+
+class EnforceMLPolicyPlugin(Plugin):
+    """Carries out the runtime's mlPolicy."""
+
+    @abstractmethod
+    def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
+        """Change ``info`` as the policy and the TrainJob's trainer call for."""
+
+
+class EnforcePodGroupPolicyPlugin(Plugin):
+    """Carries out the runtime's podGroupPolicy."""
+
+    @abstractmethod
+    def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
+        """Change ``info`` as the policy calls for."""
+
+
+class PodNetworkPlugin(Plugin):
+    """Knows the pods' host names."""
+
+    @abstractmethod
+    def identify_pod_network(self, info: Info, train_job: TrainJob) -> None:
+        """Set the pod sets' endpoints."""
+
+
+class ComponentBuilderPlugin(Plugin):
+    """Builds objects."""
+
+    @abstractmethod
+    async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
+        """Return the objects to apply, none that must be left alone.
+
+        Raises:
+            StatusError: a read failed for a reason other than absence.
+        """
+
+
+class TrainJobStatusPlugin(Plugin):
+    """Knows how a TrainJob fares. At most one plugin does."""
+
+    @abstractmethod
+    async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
+        """Return the new status; the TrainJob is not changed."""

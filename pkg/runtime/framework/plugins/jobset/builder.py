@@ -1,0 +1,138 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Builder: writes what a TrainJob says about initializers and trainer into the JobSet made from the template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Self
+
+from pkg import apply
+from pkg.apis.core.v1 import Container, EnvFromSource, EnvVar, ResourceRequirements, SecretEnvSource
+from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
+from pkg.apis.meta.v1 import ObjectMeta
+from pkg.apis.trainer.v1alpha1 import DatasetInitializer, ModelInitializer, Trainer, TrainJob
+from pkg.constants import trainer as constants
+from pkg.runtime.runtime import Info
+
+from .constants import INITIALIZER_ENV_STORAGE_URI
+
+
+class Builder:
+    """Changes the JobSet it was given, and its spec, step by step."""
+
+    def __init__(self, job_set: JobSet) -> None:
+        self._job_set = job_set
+        self._jobs = job_set.spec.replicated_jobs or []
+
+    def initializer(self, train_job: TrainJob) -> Self:
+        """Give initializer jobs one replica, and their containers what the TrainJob's initializer says."""
+        wanted = train_job.spec.initializer
+        for job in self._jobs:
+            ancestor = _ancestor(job)
+            if ancestor not in (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER):
+                continue
+            job.replicas = constants.DEFAULT_JOB_REPLICAS
+            if wanted is None:
+                continue
+            source = wanted.dataset if ancestor == constants.DATASET_INITIALIZER else wanted.model
+            if source is not None:
+                for container in _containers(job, ancestor):
+                    _initialize(container, source)
+        return self
+
+    def trainer(self, info: Info, train_job: TrainJob) -> Self:
+        """Give the trainer's job one replica, and the container ``node`` what the TrainJob's trainer says.
+
+        When the launcher trains too (MPI), the job ``node`` gets resources and environment as well.
+        """
+        wanted = train_job.spec.trainer
+        launcher_trains = _runs_launcher_as_node(info)
+        for job in self._jobs:
+            is_trainer = _ancestor(job) == constants.ANCESTOR_TRAINER
+            if is_trainer:
+                job.replicas = constants.DEFAULT_JOB_REPLICAS
+            if wanted is None:
+                continue
+            for container in _containers(job, constants.NODE):
+                if is_trainer:
+                    _set_program(container, wanted)
+                if is_trainer or (launcher_trains and job.name == constants.NODE):
+                    _set_resources(container, wanted.resources_per_node)
+                    container.env = apply.upsert_env_vars(container.env, apply.env_vars(wanted.env))
+        return self
+
+    def pod_labels(self, labels: Mapping[str, str]) -> Self:
+        """Add labels to every pod template."""
+        for job in self._jobs:
+            if labels:
+                metadata = _pod_metadata(job)
+                metadata.labels = {**(metadata.labels or {}), **labels}
+        return self
+
+    def pod_annotations(self, annotations: Mapping[str, str]) -> Self:
+        """Add annotations to every pod template."""
+        for job in self._jobs:
+            if annotations:
+                metadata = _pod_metadata(job)
+                metadata.annotations = {**(metadata.annotations or {}), **annotations}
+        return self
+
+    def suspend(self, suspend: bool | None) -> Self:
+        """Suspend the JobSet as the TrainJob is."""
+        self._job_set.spec.suspend = suspend
+        return self
+
+    def build(self) -> JobSet:
+        """Return the JobSet."""
+        return self._job_set
+
+
+def _ancestor(job: ReplicatedJob) -> str | None:
+    metadata = job.template.metadata
+    return (metadata.labels or {}).get(constants.LABEL_TRAIN_JOB_ANCESTOR) if metadata is not None else None
+
+
+def _containers(job: ReplicatedJob, name: str) -> list[Container]:
+    return [
+        container for container in job.template.spec.template.spec.containers or () if container.name == name
+    ]
+
+
+def _pod_metadata(job: ReplicatedJob) -> ObjectMeta:
+    template = job.template.spec.template
+    if template.metadata is None:
+        template.metadata = ObjectMeta()
+    return template.metadata
+
+
+def _initialize(container: Container, source: DatasetInitializer | ModelInitializer) -> None:
+    if source.storage_uri is not None:
+        uri = EnvVar(name=INITIALIZER_ENV_STORAGE_URI, value=source.storage_uri)
+        container.env = apply.upsert_env_vars(container.env, [uri])
+    container.env = apply.upsert_env_vars(container.env, apply.env_vars(source.env))
+    if source.secret_ref is not None:
+        secret = EnvFromSource(secret_ref=SecretEnvSource(name=source.secret_ref.name or ""))
+        container.env_from = [*(container.env_from or ()), secret]
+
+
+def _runs_launcher_as_node(info: Info) -> bool:
+    policy = info.runtime_policy.ml_policy_source
+    return policy is not None and policy.mpi is not None and policy.mpi.run_launcher_as_node is True
+
+
+def _set_program(container: Container, trainer: Trainer) -> None:
+    """Take over image, command and args; an empty list takes the runtime's own away."""
+    if trainer.image is not None:
+        container.image = trainer.image
+    if trainer.command is not None:
+        container.command = trainer.command or None
+    if trainer.args is not None:
+        container.args = trainer.args or None
+
+
+def _set_resources(container: Container, wanted: ResourceRequirements | None) -> None:
+    if wanted is not None and (wanted.limits is not None or wanted.requests is not None):
+        container.resources = ResourceRequirements(
+            limits=wanted.limits or None, requests=wanted.requests or None
+        )

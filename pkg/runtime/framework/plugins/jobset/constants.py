@@ -1,0 +1,12 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Names only this plugin uses."""
+
+from __future__ import annotations
+
+from typing import Final
+
+VOLUME_NAME_INITIALIZER: Final = "initializer"
+"""Volume, and its mount, that initializers fill and the trainer reads."""
+
+INITIALIZER_ENV_STORAGE_URI: Final = "STORAGE_URI"

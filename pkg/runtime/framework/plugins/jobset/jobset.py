@@ -1,0 +1,206 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""JobSet: builds the JobSet that runs a TrainJob, names its pods, reads its status, validates against its template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from pkg import apply
+from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
+from pkg.apis.machinery import conditions
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.field import ErrorList
+from pkg.apis.machinery.object import Object
+from pkg.apis.meta.v1 import ObjectMeta, OwnerReference
+from pkg.apis.trainer.v1alpha1 import (
+    TRAIN_JOB_COMPLETE,
+    TRAIN_JOB_FAILED,
+    JobStatus,
+    TrainJob,
+    TrainJobStatus,
+)
+from pkg.constants import trainer as constants
+from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.runtime.framework.interface import (
+    ComponentBuilderPlugin,
+    CustomValidationPlugin,
+    PodNetworkPlugin,
+    TrainJobStatusPlugin,
+    WatchExtensionPlugin,
+)
+from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.runtime import Info, PodSet, template_spec_apply
+
+from . import validation
+from .builder import Builder
+
+if TYPE_CHECKING:
+    from pkg.ctrl.builder import Builder as ControllerBuilder
+    from pkg.ctrl.cache import Cache
+    from pkg.ctrl.client import Client
+
+NAME: Final = constants.JOB_SET_KIND
+
+_COMPLETED: Final = "Completed"
+_FAILED: Final = "Failed"
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+# +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=create;get;list;watch;update;patch
+async def new(client: Reader, _indexer: FieldIndexer) -> JobSetPlugin:
+    """Return the plugin."""
+    return JobSetPlugin(client)
+
+
+class JobSetPlugin(
+    WatchExtensionPlugin,
+    PodNetworkPlugin,
+    ComponentBuilderPlugin,
+    TrainJobStatusPlugin,
+    CustomValidationPlugin,
+):
+    """Serves every runtime: its template is a JobSet's."""
+
+    name = NAME
+
+    def __init__(self, client: Reader, now: Callable[[], datetime] = _utc_now) -> None:
+        self._client = client
+        self._now = now
+
+    def reconciler_builders(self) -> list[ReconcilerBuilder]:
+        """Watch the JobSets that TrainJobs control."""
+        return [_watch_job_sets]
+
+    async def validate(self, info: Info, old: TrainJob | None, new: TrainJob) -> tuple[list[str], ErrorList]:
+        """Check the TrainJob against the jobs and containers of the template."""
+        spec = template_spec_apply(info, JobSetSpec)
+        if spec is None:
+            return [], ErrorList()
+        containers = validation.containers_by_job(spec)
+        errors = ErrorList(validation.validate_initializers(containers, new))
+        errors += await validation.validate_overrides_unchanged(self._client, old, new)
+        errors += validation.validate_overrides(containers, new)
+        return [], errors
+
+    def identify_pod_network(self, info: Info, train_job: TrainJob) -> None:
+        """Name the pods as the JobSet controller will."""
+        spec = template_spec_apply(info, JobSetSpec)
+        if spec is None:
+            return
+        subdomain = spec.network.subdomain if spec.network is not None else None
+        for pod_set in info.template_spec.pod_sets:
+            pod_set.endpoints = _Endpoints(
+                train_job.name, pod_set, train_job.name if subdomain is None else subdomain
+            )
+
+    async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
+        """Return the JobSet; nothing while both TrainJob and JobSet run."""
+        if not train_job.spec.suspend and await self._runs(train_job):
+            return []
+        spec = template_spec_apply(info, JobSetSpec)
+        if spec is None:
+            return []
+        _sync_pod_sets(spec, info.template_spec.pod_sets)
+        metadata = ObjectMeta(
+            name=train_job.name,
+            namespace=train_job.namespace,
+            labels=info.labels or None,
+            annotations=info.annotations or None,
+            owner_references=[_owned_by(train_job)],
+        )
+        job_set = (
+            Builder(JobSet(metadata=metadata, spec=spec))
+            .initializer(train_job)
+            .trainer(info, train_job)
+            .pod_labels(info.scheduler.pod_labels)
+            .pod_annotations(info.scheduler.pod_annotations)
+            .suspend(train_job.spec.suspend)
+            .build()
+        )
+        return [job_set]
+
+    async def _runs(self, train_job: TrainJob) -> bool:
+        try:
+            present = await self._client.get(JobSet, train_job.key)
+        except NotFoundError:
+            return False
+        return not present.spec.suspend
+
+    async def status(self, train_job: TrainJob) -> TrainJobStatus:
+        """Return the status as the JobSet's conditions and job counts have it.
+
+        Raises:
+            NotFoundError: the TrainJob has no JobSet.
+        """
+        job_set = await self._client.get(JobSet, train_job.key)
+        status = train_job.status.deep_copy()
+        current = list(status.conditions or ())
+        for source, target in ((_COMPLETED, TRAIN_JOB_COMPLETE), (_FAILED, TRAIN_JOB_FAILED)):
+            found = conditions.find(job_set.status.conditions or [], source)
+            if found is not None and found.status == "True":
+                conditions.set_status_condition(current, found.model_copy(update={"type": target}), self._now)
+        status.conditions = current or None
+        status.jobs_status = [
+            JobStatus(
+                name=job.name,
+                ready=job.ready,
+                succeeded=job.succeeded,
+                failed=job.failed,
+                active=job.active,
+                suspended=job.suspended,
+            )
+            for job in job_set.status.replicated_jobs_status or ()
+        ] or None
+        return status
+
+
+@dataclass(frozen=True, slots=True)
+class _Endpoints:
+    """The host names of a pod set's pods; counts anew each time, for other plugins may change the count."""
+
+    job: str
+    pod_set: PodSet
+    subdomain: str
+
+    def __iter__(self) -> Iterator[str]:
+        replica = constants.DEFAULT_JOB_REPLICAS - 1
+        for pod in range(self.pod_set.count):
+            yield f"{self.job}-{self.pod_set.name}-{replica}-{pod}.{self.subdomain}"
+
+
+def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) -> ControllerBuilder:
+    from pkg.ctrl import handler  # rendering without a cluster loads no controllers
+
+    return builder.watches(JobSet, handler.enqueue_request_for_owner(TrainJob, only_controller=True))
+
+
+def _owned_by(train_job: TrainJob) -> OwnerReference:
+    return OwnerReference(
+        api_version=TrainJob.gvk.api_version,
+        kind=TrainJob.gvk.kind,
+        name=train_job.name,
+        uid=train_job.metadata.uid or "",
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:
+    """Write what plugins changed in the pod sets back to the template."""
+    for job, pod_set in zip(spec.replicated_jobs or (), pod_sets, strict=True):
+        job.template.spec.parallelism = job.template.spec.completions = pod_set.count
+        pod_spec = job.template.spec.template.spec
+        pod_spec.volumes = apply.upsert_volumes(pod_spec.volumes, pod_set.volumes or ())
+        for container, changed in zip(pod_spec.containers or (), pod_set.containers, strict=True):
+            container.env = apply.upsert_env_vars(container.env, changed.env or ())
+            container.ports = apply.upsert_port(container.ports, changed.ports or ())
+            container.volume_mounts = apply.upsert_volume_mounts(
+                container.volume_mounts, changed.volume_mounts or ()
+            )

@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a TrainJob may ask of its runtime's template, and when it may ask for something else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
+from pkg.apis.machinery import equality, field
+from pkg.apis.machinery.errors import NotFoundError, StatusError
+from pkg.apis.trainer.v1alpha1 import ContainerOverride, TrainJob
+from pkg.constants import trainer as constants
+from pkg.ctrl.client import Reader
+from pkg.ctrl.rest import RestError
+
+_RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
+_OVERRIDES: Final = field.Path("spec").child("podTemplateOverrides")
+_RESERVED: Final = (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER, constants.NODE)
+
+Containers = dict[str, set[str]]
+"""By job, the names of its containers, init containers among them."""
+
+
+def containers_by_job(spec: JobSetSpec) -> Containers:
+    """Return the names of the template's jobs and their containers."""
+    names: Containers = {}
+    for job in spec.replicated_jobs or ():
+        pod = job.template.spec.template.spec
+        names[job.name] = {
+            container.name for container in (*(pod.init_containers or ()), *(pod.containers or ()))
+        }
+    return names
+
+
+def validate_initializers(containers: Containers, job: TrainJob) -> field.ErrorList:
+    """Check that the template has the jobs and containers that the TrainJob's initializers run in."""
+    errors = field.ErrorList()
+    initializer = job.spec.initializer
+    if initializer is None:
+        return errors
+    for name, wanted, config in (
+        (constants.DATASET_INITIALIZER, initializer.dataset, "datasetConfig"),
+        (constants.MODEL_INITIALIZER, initializer.model, "modelConfig"),
+    ):
+        if wanted is None:
+            continue
+        if name not in containers:
+            detail = f"must have {name} job when trainJob is configured with input {config}"
+        elif name not in containers[name]:
+            detail = f"must have container with name - {name} in the {name} job"
+        else:
+            continue
+        errors.append(field.invalid(_RUNTIME_REF, job.spec.runtime_ref, detail))
+    return errors
+
+
+def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList:
+    """Check that overrides name jobs and containers of the template, and leave reserved environments alone."""
+    details: list[str] = []
+    for override in job.spec.pod_template_overrides or ():
+        for target in override.target_jobs or ():
+            if target.name not in containers:
+                details.append("must not have targetJob that doesn't exist in the runtime job template")
+            if override.spec is None:
+                continue
+            known = containers.get(target.name, set())
+            details += [
+                f"must not have initContainer that doesn't exist in the runtime job {target.name}"
+                for container in override.spec.init_containers or ()
+                if container.name not in known
+            ]
+            for container in override.spec.containers or ():
+                details += _container_override(container, known, target.name)
+    return field.ErrorList(
+        field.invalid(_OVERRIDES, job.spec.pod_template_overrides, detail) for detail in details
+    )
+
+
+def _container_override(container: ContainerOverride, known: set[str], job: str) -> list[str]:
+    if container.name not in known:
+        return [f"must not have container that doesn't exist in the runtime job {job}"]
+    if container.env and container.name in _RESERVED:
+        return [f"must not have envs for the {', '.join(_RESERVED)} containers"]
+    return []
+
+
+async def validate_overrides_unchanged(
+    client: Reader, old: TrainJob | None, new: TrainJob
+) -> field.ErrorList:
+    """Check that overrides change only while the TrainJob is suspended and none of its jobs is active."""
+    errors = field.ErrorList()
+    if old is None or equality.deep_equal(old.spec.pod_template_overrides, new.spec.pod_template_overrides):
+        return errors
+    if not new.spec.suspend:
+        detail = "PodTemplateOverrides can only be modified when the TrainJob is suspended"
+        errors.append(field.forbidden(_OVERRIDES, detail))
+        return errors
+    try:
+        job_set = await client.get(JobSet, new.key)
+    except NotFoundError:
+        return errors
+    except (StatusError, RestError) as error:
+        errors.append(field.internal(_OVERRIDES, error))
+        return errors
+    for job in job_set.status.replicated_jobs_status or ():
+        if job.active > 0:
+            detail = (
+                "PodTemplateOverrides cannot be modified when the JobSet's "
+                f"ReplicatedJob {job.name} is still active"
+            )
+            errors.append(field.forbidden(_OVERRIDES, detail))
+    return errors

@@ -1,0 +1,44 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""PlainML: runtimes without a framework of their own; numNodes and env of the trainer, nothing else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg import apply
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import trainer as constants
+from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.runtime.framework.interface import EnforceMLPolicyPlugin
+from pkg.runtime.runtime import Info
+
+NAME: Final = "PlainML"
+
+
+async def new(_client: Reader, _indexer: FieldIndexer) -> PlainML:
+    """Return the plugin."""
+    return PlainML()
+
+
+class PlainML(EnforceMLPolicyPlugin):
+    """Serves runtimes whose mlPolicy names no framework."""
+
+    name = NAME
+
+    def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
+        """Set the trainer's count and environment from the TrainJob."""
+        policy = info.runtime_policy.ml_policy_source
+        if policy is not None and (policy.torch is not None or policy.mpi is not None):
+            return
+        trainer = train_job.spec.trainer
+        if trainer is None:
+            return
+        pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
+        if pod_set is not None and trainer.num_nodes is not None:
+            pod_set.count = trainer.num_nodes
+        container = info.find_container_by_pod_set_ancestor_container_name(
+            constants.ANCESTOR_TRAINER, constants.NODE
+        )
+        if container is not None:
+            container.env = apply.upsert_env_vars(container.env, apply.env_vars(trainer.env))

@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Torch: how many processes torchrun starts on every node, and where they meet.
+
+A TrainJob without ``trainer`` keeps the runtime's environment as it is, as upstream has it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg import apply
+from pkg.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector, ResourceRequirements
+from pkg.apis.machinery import field, quantity
+from pkg.apis.machinery.intstr import IntOrString
+from pkg.apis.trainer.v1alpha1 import TorchMLPolicySource, Trainer, TrainJob
+from pkg.constants import trainer as constants
+from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.runtime import runtime
+from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
+
+NAME: Final = "Torch"
+
+_AUTO: Final = "auto"
+_CPU: Final = "cpu"
+_WORDS: Final = (_AUTO, _CPU, "gpu")
+_TRAINER: Final = field.Path("spec").child("trainer")
+
+
+async def new(_client: Reader, _indexer: FieldIndexer) -> Torch:
+    """Return the plugin."""
+    return Torch()
+
+
+class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
+    """Serves runtimes with a torch policy."""
+
+    name = NAME
+
+    async def validate(
+        self, info: runtime.Info, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Check the number of processes and that no variable of torchrun is set by hand."""
+        errors = field.ErrorList()
+        trainer = new.spec.trainer
+        if _policy(info) is None or trainer is None or trainer.num_proc_per_node is None:
+            return [], errors
+        wanted = trainer.num_proc_per_node
+        if isinstance(wanted, str) and wanted not in _WORDS:
+            path = _TRAINER.child("numProcPerNode")
+            errors.append(field.invalid(path, wanted, f"must have an int value or [{' '.join(_WORDS)}]"))
+        reserved = {env.name for env in trainer.env or ()} & constants.TORCH_RUN_RESERVED_ENV_NAMES
+        if reserved:
+            detail = f"must not have reserved envs, invalid envs configured: [{' '.join(sorted(reserved))}]"
+            errors.append(field.invalid(_TRAINER.child("env"), trainer.env, detail))
+        return [], errors
+
+    def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
+        """Set the trainer's count, torchrun's environment and the port of its rendezvous."""
+        policy = _policy(info)
+        if policy is None:
+            return
+        trainer = train_job.spec.trainer
+        pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
+        if pod_set is not None and trainer is not None and trainer.num_nodes is not None:
+            pod_set.count = trainer.num_nodes
+        container = info.find_container_by_pod_set_ancestor_container_name(
+            constants.ANCESTOR_TRAINER, constants.NODE
+        )
+        if trainer is None or pod_set is None or container is None:
+            return
+        processes = _num_proc_per_node(policy, trainer, _resources_per_node(info, trainer))
+        env = apply.upsert_env_vars(container.env, apply.env_vars(trainer.env))
+        container.env = apply.upsert_env_vars(env, _torchrun_env(train_job.name, pod_set.count, processes))
+        container.ports = apply.upsert_port(
+            container.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
+        )
+
+
+def _policy(info: runtime.Info) -> TorchMLPolicySource | None:
+    policy = info.runtime_policy.ml_policy_source
+    return policy.torch if policy is not None else None
+
+
+def _resources_per_node(info: runtime.Info, trainer: Trainer) -> ResourceRequirements | None:
+    if trainer.resources_per_node is not None:
+        return trainer.resources_per_node
+    return runtime.extract_resource_per_node_from_runtime(info)
+
+
+def _num_proc_per_node(
+    policy: TorchMLPolicySource, trainer: Trainer, resources: ResourceRequirements | None
+) -> IntOrString:
+    """Return the number of processes, or the word that torchrun resolves on the node itself."""
+    wanted = trainer.num_proc_per_node
+    if wanted is None:
+        wanted = policy.num_proc_per_node if policy.num_proc_per_node is not None else _AUTO
+    if wanted == _CPU or (wanted == _AUTO and runtime.get_num_gpu_per_node(resources) == 0):
+        return max(1, _num_cpu_per_node(resources))
+    return wanted
+
+
+def _num_cpu_per_node(resources: ResourceRequirements | None) -> int:
+    """Return the CPUs requested, else the limit, rounded up."""
+    if resources is None:
+        return 0
+    requested = quantity.value((resources.requests or {}).get("cpu", "0"))
+    return requested or quantity.value((resources.limits or {}).get("cpu", "0"))
+
+
+def _torchrun_env(job: str, nodes: int, processes: IntOrString) -> list[EnvVar]:
+    rank = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
+    return [
+        EnvVar(name=constants.TORCH_ENV_NUM_NODES, value=str(nodes)),
+        EnvVar(name=constants.TORCH_ENV_NUM_PROC_PER_NODE, value=str(processes)),
+        EnvVar(name=constants.TORCH_ENV_NODE_RANK, value_from=EnvVarSource(field_ref=rank)),
+        EnvVar(name=constants.TORCH_ENV_MASTER_ADDR, value=f"{job}-{constants.NODE}-0-0.{job}"),
+        EnvVar(name=constants.TORCH_ENV_MASTER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),
+    ]

@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The cache indices that runtimes and their plugins look things up by."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainingRuntimeSpec, TrainJob
+from pkg.util import trainjob
+
+TRAIN_JOB_RUNTIME_REF_KEY: Final = ".spec.runtimeRef.kind=trainingRuntime"
+TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY: Final = ".spec.runtimeRef.kind=clusterTrainingRuntime"
+TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY: Final = (
+    ".trainingRuntimeSpec.jobSetTemplateSpec.replicatedJobs.podTemplateSpec.runtimeClassName"
+)
+CLUSTER_TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY: Final = (
+    ".clusterTrainingRuntimeSpec.jobSetTemplateSpec.replicatedJobs.podTemplateSpec.runtimeClassName"
+)
+
+
+def index_train_job_training_runtime(job: TrainJob) -> list[str]:
+    """Return the name of the TrainingRuntime the job refers to, if it refers to one."""
+    ref = job.spec.runtime_ref
+    return [ref.name] if trainjob.runtime_ref_is_training_runtime(ref) else []
+
+
+def index_train_job_cluster_training_runtime(job: TrainJob) -> list[str]:
+    """Return the name of the ClusterTrainingRuntime the job refers to, if it refers to one."""
+    ref = job.spec.runtime_ref
+    return [ref.name] if trainjob.runtime_ref_is_cluster_training_runtime(ref) else []
+
+
+def index_training_runtime_container_runtime_class(runtime: TrainingRuntime) -> list[str]:
+    """Return the RuntimeClasses that the template's pods name."""
+    return _runtime_classes(runtime.spec)
+
+
+def index_cluster_training_runtime_container_runtime_class(runtime: ClusterTrainingRuntime) -> list[str]:
+    """Return the RuntimeClasses that the template's pods name."""
+    return _runtime_classes(runtime.spec)
+
+
+def _runtime_classes(spec: TrainingRuntimeSpec) -> list[str]:
+    names = (
+        job.template.spec.template.spec.runtime_class_name for job in spec.template.spec.replicated_jobs or ()
+    )
+    return [name for name in names if name is not None]

@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runtime: what a kind of training runtime does for the TrainJobs that refer to it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pkg.apis.machinery import field
+from pkg.apis.machinery.object import Object
+from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef, TrainJob, TrainJobStatus
+
+from .runtime import Info, runtime_ref_to_runtime_registry_key
+
+if TYPE_CHECKING:
+    from pkg.ctrl.builder import Builder
+    from pkg.ctrl.cache import Cache
+    from pkg.ctrl.client import Client
+
+    ReconcilerBuilder = Callable[[Builder, Client, Cache], Builder]
+    """Adds a plugin's watches to the TrainJob controller."""
+else:
+    ReconcilerBuilder = Callable[..., Any]
+
+
+class UnsupportedRuntimeError(Exception):
+    """A TrainJob refers to a kind of runtime that nobody registered."""
+
+
+class Runtime(ABC):
+    """A kind of training runtime. Implementations keep nothing about single TrainJobs."""
+
+    @abstractmethod
+    async def new_objects(self, train_job: TrainJob) -> list[Object]:
+        """Return the objects to apply for ``train_job``; none that must be left alone.
+
+        Raises:
+            RuntimeNotFoundError: the runtime it names could not be read.
+            StatusError: another read failed.
+        """
+
+    @abstractmethod
+    def runtime_info(
+        self,
+        train_job: TrainJob,
+        runtime_template_spec: Any,
+        ml_policy: MLPolicy | None,
+        pod_group_policy: PodGroupPolicy | None,
+    ) -> Info:
+        """Return what the plugins make of a template, short of building the objects. Changes no argument.
+
+        Raises:
+            TypeError: the template is of a kind this runtime does not know.
+            StrategicMergeError: an override does not fit the template.
+        """
+
+    @abstractmethod
+    async def train_job_status(self, train_job: TrainJob) -> TrainJobStatus | None:
+        """Return the status that the TrainJob's objects call for, or None when nobody knows.
+
+        Raises:
+            NotFoundError: its objects do not exist (yet).
+        """
+
+    @abstractmethod
+    def event_handler_registrars(self) -> list[ReconcilerBuilder]:
+        """Return what adds the plugins' watches to the controller."""
+
+    @abstractmethod
+    async def validate_objects(
+        self, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Return the warnings and errors of admitting ``new``; ``old`` is None on creation."""
+
+
+def runtime_for(runtimes: Mapping[str, Runtime], ref: RuntimeRef) -> Runtime:
+    """Return the runtime for ``ref``.
+
+    Raises:
+        UnsupportedRuntimeError: none is registered for its kind.
+    """
+    key = runtime_ref_to_runtime_registry_key(ref)
+    try:
+        return runtimes[key]
+    except KeyError:
+        raise UnsupportedRuntimeError(f"unsupported runtime: {key}") from None

@@ -1,0 +1,185 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Info: one TrainJob's runtime on its way through the plugins, and the questions plugins ask of it.
+
+An Info belongs to one pass. Plugins change it in place: counts, environment, volumes, labels. Lists in it are
+its own; the items in them (an EnvVar, a Volume) may be shared and are replaced, never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pkg.apis.core.v1 import Container as CoreContainer
+from pkg.apis.core.v1 import ContainerPort, EnvVar, PodSpec, ResourceRequirements, Volume, VolumeMount
+from pkg.apis.jobset.v1alpha2 import JobSetSpec
+from pkg.apis.machinery import quantity
+from pkg.apis.machinery.gvk import GroupKind
+from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef
+from pkg.constants import trainer as constants
+from pkg.util import resources
+
+A = TypeVar("A")
+
+
+@dataclass(slots=True)
+class Container:
+    """The part of a container that plugins work on."""
+
+    name: str
+    env: list[EnvVar] | None = None
+    ports: list[ContainerPort] | None = None
+    volume_mounts: list[VolumeMount] | None = None
+
+
+@dataclass(slots=True)
+class PodSet:
+    """Pods made from one PodSpec of the template: their number and what plugins change in them."""
+
+    name: str
+    ancestor: str | None = None
+    """The value of the ancestor-step label, or None."""
+    count: int = 1
+    init_containers: list[Container] = field(default_factory=list)
+    containers: list[Container] = field(default_factory=list)
+    volumes: list[Volume] | None = None
+    endpoints: Iterable[str] = ()
+    """Host names of the pods; may be iterated again, and follows ``count``."""
+    single_pod_requests: dict[str, str] = field(default_factory=dict)
+    """What one pod asks for; the set asks for ``count`` times as much."""
+
+
+@dataclass(slots=True)
+class RuntimePolicy:
+    """The policies as the runtime states them; replace them to change them, the runtime owns them."""
+
+    ml_policy_source: MLPolicy | None = None
+    pod_group_policy: PodGroupPolicy | None = None
+
+
+@dataclass(slots=True)
+class Scheduler:
+    """What gang scheduling adds to every pod."""
+
+    pod_labels: dict[str, str] = field(default_factory=dict)
+    pod_annotations: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TemplateSpec:
+    """The runtime's template as it will be applied, and the pod sets in it, in the same order."""
+
+    obj_apply: Any = None
+    pod_sets: list[PodSet] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Info:
+    """What a runtime makes of a TrainJob, before the objects are built."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    """Labels of the object built from the template."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    runtime_policy: RuntimePolicy = field(default_factory=RuntimePolicy)
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    template_spec: TemplateSpec = field(default_factory=TemplateSpec)
+
+    def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
+        """Return the first pod set with this ancestor-step label."""
+        return next((ps for ps in self.template_spec.pod_sets if ps.ancestor == ancestor), None)
+
+    def find_pod_set_by_name(self, name: str) -> PodSet | None:
+        """Return the pod set of this name."""
+        return next((ps for ps in self.template_spec.pod_sets if ps.name == name), None)
+
+    def find_container_by_pod_set_ancestor_container_name(self, ancestor: str, name: str) -> Container | None:
+        """Return the container of this name in the first pod set with this ancestor-step label."""
+        pod_set = self.find_pod_set_by_ancestor(ancestor)
+        if pod_set is None:
+            return None
+        return next((container for container in pod_set.containers if container.name == name), None)
+
+
+def new_info(
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    ml_policy: MLPolicy | None = None,
+    pod_group_policy: PodGroupPolicy | None = None,
+    template_spec_obj_apply: Any = None,
+    pod_sets: Sequence[PodSet] = (),
+) -> Info:
+    """Return an Info of its own maps and lists."""
+    return Info(
+        labels=dict(labels or {}),
+        annotations=dict(annotations or {}),
+        runtime_policy=RuntimePolicy(ml_policy, pod_group_policy),
+        template_spec=TemplateSpec(template_spec_obj_apply, list(pod_sets)),
+    )
+
+
+def new_pod_set(name: str, ancestor: str | None, count: int, spec: PodSpec) -> PodSet:
+    """Return the pod set of a PodSpec of the template; at least one pod."""
+    return PodSet(
+        name=name,
+        ancestor=ancestor,
+        count=max(count, 1),
+        init_containers=[_container(item) for item in spec.init_containers or ()],
+        containers=[_container(item) for item in spec.containers or ()],
+        volumes=_own(spec.volumes),
+        single_pod_requests=resources.pod_requests(spec),
+    )
+
+
+def _container(container: CoreContainer) -> Container:
+    return Container(
+        container.name, _own(container.env), _own(container.ports), _own(container.volume_mounts)
+    )
+
+
+def _own(items: list[A] | None) -> list[A] | None:
+    return None if items is None else list(items)
+
+
+def template_spec_apply(info: Info | None, kind: type[A]) -> A | None:
+    """Return the template if it is of this kind."""
+    spec = info.template_spec.obj_apply if info is not None else None
+    return spec if isinstance(spec, kind) else None
+
+
+def runtime_ref_to_runtime_registry_key(ref: RuntimeRef) -> str:
+    """Return the key under which the runtime for ``ref`` is registered: ``Kind.group``."""
+    return str(GroupKind(ref.api_group or "", ref.kind or ""))
+
+
+def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements | None:
+    """Return the resources of the container ``node`` in the trainer's job, or None when there is no such one."""
+    spec = template_spec_apply(info, JobSetSpec)
+    for job in (spec.replicated_jobs if spec is not None else None) or ():
+        metadata = job.template.metadata
+        labels = (metadata.labels if metadata is not None else None) or {}
+        if (
+            job.name != constants.NODE
+            and labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) != constants.ANCESTOR_TRAINER
+        ):
+            continue
+        for container in job.template.spec.template.spec.containers or ():
+            if container.name == constants.NODE and container.resources is not None:
+                return container.resources
+    return None
+
+
+def get_num_gpu_per_node(requirements: ResourceRequirements | None) -> int:
+    """Return the number of GPUs asked for, of whatever vendor: the requests, else the limits."""
+    if requirements is None:
+        return 0
+    return _num_gpu(requirements.requests) or max(_num_gpu(requirements.limits), 0)
+
+
+def _num_gpu(amounts: Mapping[str, str] | None) -> int:
+    for name, amount in (amounts or {}).items():
+        if "gpu" in name.lower():
+            return quantity.value(amount)
+    return 0

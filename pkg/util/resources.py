@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""How much a pod asks for, as the scheduler counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pkg.apis.core.v1 import Container, PodSpec
+from pkg.apis.machinery import quantity
+
+Requests = dict[str, str]
+
+_POD_LEVEL: Final = ("cpu", "memory")
+_HUGE_PAGES: Final = "hugepages-"
+
+
+def pod_requests(spec: PodSpec) -> Requests:
+    """Return a pod's requests: its containers' sum, or an init container's if that is more, plus the overhead.
+
+    Init containers that restart always count as containers and stay beside the later init containers.
+    Requests of the pod itself take the place of what its containers sum up to.
+    """
+    total: Requests = {}
+    for container in spec.containers or ():
+        _add(total, _requests(container))
+    sidecars: Requests = {}
+    peak: Requests = {}
+    for container in spec.init_containers or ():
+        if container.restart_policy == "Always":
+            _add(total, _requests(container))
+            _add(sidecars, _requests(container))
+            _raise_to(peak, sidecars)
+        else:
+            together = dict(sidecars)
+            _add(together, _requests(container))
+            _raise_to(peak, together)
+    _raise_to(total, peak)
+    if spec.resources is not None:
+        for name, amount in (spec.resources.requests or {}).items():
+            if name in _POD_LEVEL or name.startswith(_HUGE_PAGES):
+                total[name] = amount
+    if spec.overhead:
+        _add(total, spec.overhead)
+    return total
+
+
+def _requests(container: Container) -> Mapping[str, str]:
+    return (container.resources.requests if container.resources is not None else None) or {}
+
+
+def _add(total: Requests, more: Mapping[str, str]) -> None:
+    for name, amount in more.items():
+        total[name] = quantity.add(total[name], amount) if name in total else amount
+
+
+def _raise_to(total: Requests, floor: Mapping[str, str]) -> None:
+    for name, amount in floor.items():
+        if name not in total or quantity.cmp(amount, total[name]) > 0:
+            total[name] = amount
