@@ -193,7 +193,7 @@ class Cache:
     def remember_delete(self, obj: Object) -> None:
         """Make reads miss ``obj``, which the server removed at once, before the watch tells of it."""
         for metadata in (False, True):
-            if (engine := self._engines.get((type(obj).gvk, metadata))) is not None and engine.has_synced:
+            if (engine := self._engines.get((type(obj).gvk, metadata))) is not None:
                 engine.store.forget(obj.key, obj.metadata.uid or "", anyio.current_time())
 
     def _remember(self, obj: Object) -> None:

@@ -47,8 +47,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     labels: dict[str, str]
     owners: tuple[Owner, ...]
-    gone: bool
-    """Marked for deletion with nothing left that holds it: the server has removed it."""
+    deleting: bool
+    """Marked for deletion."""
+    held: bool
+    """Something, a finalizer or a grace period, keeps it after it was marked."""
     data: bytes
 
     @property
@@ -220,7 +222,8 @@ def _entry(meta: _Meta, data: bytes) -> Entry:
         resource_version=meta.resource_version,
         labels={sys.intern(key): value for key, value in labels.items()} if labels else _no_labels,
         owners=meta.owner_references or (),
-        gone=bool(meta.deletion_timestamp) and not meta.finalizers and not meta.deletion_grace_period_seconds,
+        deleting=bool(meta.deletion_timestamp),
+        held=bool(meta.finalizers or meta.deletion_grace_period_seconds),
         data=data,
     )
 

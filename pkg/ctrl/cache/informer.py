@@ -134,7 +134,7 @@ class Engine:
         """Count and report an object that cannot be read; the others go on."""
         self.skipped += 1
         metrics.CACHE_SKIPPED_OBJECTS.labels(*self.gvk).inc()
-        _log.error("Object skipped", kind=str(self.gvk.group_kind), error=error)
+        _log.warning("Object skipped", kind=str(self.gvk.group_kind), reason=str(error))
 
     def _guard(self, tell: Callable[[Unpack[Args]], None], *args: *Args) -> None:
         try:
@@ -172,7 +172,7 @@ class Engine:
 
     def remember(self, obj: Object, now: float) -> None:
         """Read ``obj``, as the server returned it, until the watch has caught up."""
-        if not self.has_synced or not self._selects(obj):
+        if not self._selects(obj):
             return
         data = codec.as_metadata(obj) if self.metadata_only else obj.to_json()
         entry = codec.entry_of(data, self.selection.transform)

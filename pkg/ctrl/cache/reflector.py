@@ -151,7 +151,8 @@ class Reflector:
     def _fail(self, state: Streaming | Listing | Watching, error: Exception) -> State:
         then = after_failure(state, error, self._known)
         if then is None:
-            self._stream_lists = False
+            # Silence may be the network's: it is listed this time only.
+            self._stream_lists = isinstance(error, Silence)
             return Listing(self._known or "0", paged=not self._known)
         denied = is_denied(error)
         self._sink.failed(error, denied=denied)

@@ -33,6 +33,8 @@ class _Write(msgspec.Struct, frozen=True):
 
     entry: Entry | None
     uid: str
+    version: str
+    """The resourceVersion it has in the cluster, where known."""
     values: IndexValues
     expires: float
 
@@ -104,9 +106,7 @@ class Store:
         for index in self._indices.values():
             index.put(key, ())
         write = self._writes.get(key)
-        if write is not None and (
-            write.entry is None or not version or not older(version, write.entry.resource_version)
-        ):
+        if write is not None and (write.entry is None or not version or not older(version, write.version)):
             del self._writes[key]
         return before
 
@@ -117,7 +117,7 @@ class Store:
             for key, write in self._writes.items()
             if (not namespace or key.namespace == namespace)
             and write.entry is not None
-            and not older(version, write.entry.resource_version)
+            and not older(version, write.version)
         ]
         for key in reached:
             del self._writes[key]
@@ -137,29 +137,25 @@ class Store:
     def remember(self, entry: Entry, values: IndexValues, now: float) -> None:
         """Read ``entry``, which the server returned for our write, until the watch has caught up with it."""
         key = entry.key
-        told = self.told(key)
+        if entry.deleting and not entry.held:
+            # Our write took away what held it: the server has removed it, without another version.
+            self.forget(key, entry.uid, now, version=entry.resource_version)
+            return
+        told, pending = self.told(key), self._writes.get(key)
         if told is not None and not older(told.resource_version, entry.resource_version):
             return
-        pending = self._writes.get(key)
-        if (
-            pending is not None
-            and pending.entry is not None
-            and older(entry.resource_version, pending.entry.resource_version)
-        ):
+        if pending is not None and older(entry.resource_version, pending.version):
             return
-        if entry.gone:
-            self.forget(key, entry.uid, now)
-        else:
-            self._write(key, _Write(entry, entry.uid, values, now + WRITE_TTL), now)
+        self._write(key, _Write(entry, entry.uid, entry.resource_version, values, now + WRITE_TTL), now)
 
-    def forget(self, key: NamespacedName, uid: str, now: float) -> None:
+    def forget(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
         """Read nothing at ``key``, which we deleted, until the watch says so too or tells of another object."""
         told, pending = self.told(key), self._writes.get(key)
         if told is None and pending is None:
             return
         uid = uid or (told.uid if told is not None else pending.uid if pending is not None else "")
         if told is None or told.uid == uid:
-            self._write(key, _Write(None, uid, _NOTHING, now + WRITE_TTL), now)
+            self._write(key, _Write(None, uid, version, _NOTHING, now + WRITE_TTL), now)
 
     def _write(self, key: NamespacedName, write: _Write, now: float) -> None:
         self._writes.pop(key, None)
@@ -238,5 +234,8 @@ class Store:
 def _confirms(entry: Entry, write: _Write) -> bool:
     """Tell whether the watch, by telling ``entry``, has caught up with ``write``."""
     if write.entry is None:
-        return entry.uid != write.uid
-    return not older(entry.resource_version, write.entry.resource_version)
+        if entry.uid != write.uid:
+            return True
+        # Of an object that was to go at once, but is told to be on its way still, we knew too little.
+        return older(write.version, entry.resource_version) if write.version else entry.deleting
+    return not older(entry.resource_version, write.version)
