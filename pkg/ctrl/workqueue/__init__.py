@@ -1,0 +1,19 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Work that waits: deduplicated, delayed, limited and ordered by priority. Knows nothing of Kubernetes."""
+
+from .metrics import MetricsProvider as MetricsProvider
+from .metrics import PrometheusProvider as PrometheusProvider
+from .metrics import QueueSeries as QueueSeries
+from .priorityqueue import PriorityQueue as PriorityQueue
+from .queue import LOW_PRIORITY as LOW_PRIORITY
+from .queue import Adder as Adder
+from .queue import DefaultPriority as DefaultPriority
+from .queue import QueueShutDownError as QueueShutDownError
+from .ratelimiters import BucketRateLimiter as BucketRateLimiter
+from .ratelimiters import ItemExponentialFailureRateLimiter as ItemExponentialFailureRateLimiter
+from .ratelimiters import ItemFastSlowRateLimiter as ItemFastSlowRateLimiter
+from .ratelimiters import MaxOfRateLimiter as MaxOfRateLimiter
+from .ratelimiters import RateLimiter as RateLimiter
+from .ratelimiters import WithMaxWaitRateLimiter as WithMaxWaitRateLimiter
+from .ratelimiters import default_controller_rate_limiter as default_controller_rate_limiter

@@ -1,0 +1,298 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A work queue: each item is in it once, is in one pair of hands at a time, and waits its delay out.
+
+An item is waiting (for its time), ready, or in work; and while it is in work it may be waiting or ready
+again, but is not handed out before the work is done. Adding an item that is in the queue already keeps
+the higher of the priorities and the earlier of the times. Ready items leave by priority, and first come
+first served within one; what is raised to a higher priority queues up at that one's end.
+
+Everything happens on one event loop; no method but the waits yields to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+import anyio
+
+from .metrics import MetricsProvider, PrometheusProvider, Stopwatch
+from .queue import QueueShutDownError
+from .ratelimiters import ItemExponentialFailureRateLimiter, LoopClock, RateLimiter
+
+T = TypeVar("T", bound=Hashable)
+
+_GONE: Final = -1
+_SLACK: Final = 64
+
+
+class _Entry(Generic[T]):
+    """An item in the queue. What a heap says of it holds only while ``turn`` and ``ready_at`` agree."""
+
+    __slots__ = ("key", "priority", "ready_at", "turn")
+
+    def __init__(self, key: T, priority: int, turn: int, ready_at: float | None) -> None:
+        self.key = key
+        self.priority = priority
+        self.turn = turn
+        self.ready_at = ready_at
+        """When it becomes ready; None when it is."""
+
+
+class PriorityQueue(Generic[T]):
+    """A deduplicating, delaying, rate limiting priority queue."""
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        rate_limiter: RateLimiter[T] | None = None,
+        metrics: MetricsProvider | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """Make an empty queue. Without a name it has no metrics."""
+        self.name = name
+        self._limiter = rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
+        self._clock = clock if clock is not None else LoopClock()
+        provider = metrics if metrics is not None else PrometheusProvider()
+        self._watch: Stopwatch[T] = Stopwatch(provider(name) if name else None, self._clock)
+        self._entries: dict[T, _Entry[T]] = {}
+        self._ready: list[tuple[int, int, _Entry[T]]] = []
+        self._waiting: list[tuple[float, int, int, _Entry[T]]] = []
+        self._working: set[T] = set()
+        self._ready_count = 0
+        self._turns = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._getters: deque[anyio.Event] = deque()
+        self._shutting_down = False
+        self._draining = False
+        self._idle = anyio.Event()
+
+    def __len__(self) -> int:
+        """Return the number of ready items, those included that are also in work."""
+        return self._ready_count
+
+    @property
+    def shutting_down(self) -> bool:
+        """Whether the queue was shut down, with or without draining."""
+        return self._shutting_down
+
+    def add(
+        self, item: T, *, priority: int | None = None, after: float = 0.0, rate_limited: bool = False
+    ) -> None:
+        """Add ``item``, ready after ``after`` seconds; ignored once the queue is shut down.
+
+        ``rate_limited`` counts a failure and waits as long as the limiter says, or ``after`` when that is
+        shorter and not zero. Without a ``priority`` it is 0.
+        """
+        if self._shutting_down:
+            return
+        if rate_limited:
+            limit = self._limiter.when(item)
+            after = limit if after <= 0 else min(after, limit)
+        ready_at = self._clock() + after if after > 0 else None
+        if ready_at is not None:
+            self._watch.retried()
+        entry = self._entries.get(item)
+        if entry is None:
+            entry = self._entries[item] = _Entry(item, priority or 0, self._next_turn(), ready_at)
+            if ready_at is None:
+                self._became_ready(entry)
+            else:
+                self._wait(entry, ready_at)
+        else:
+            self._merge(entry, priority or 0, ready_at)
+
+    def _merge(self, entry: _Entry[T], priority: int, ready_at: float | None) -> None:
+        """Let an item that is here already gain by being added again."""
+        raised = priority > entry.priority
+        if raised:
+            if entry.ready_at is None:
+                self._watch.moved(entry.priority, priority)
+            entry.priority = priority
+            entry.turn = self._next_turn()
+        if entry.ready_at is None:
+            if raised:
+                self._line_up(entry)
+        elif ready_at is None:
+            self._time_is_up(entry)
+        elif ready_at < entry.ready_at or raised:
+            self._wait(entry, min(ready_at, entry.ready_at))
+
+    async def get(self) -> T:
+        """Return the next item, waiting for one; call :meth:`done` when its work has ended.
+
+        Raises:
+            QueueShutDownError: there will be no more.
+        """
+        return (await self.get_with_priority())[0]
+
+    async def get_with_priority(self) -> tuple[T, int]:
+        """Return the next item and its priority; as :meth:`get`."""
+        while True:
+            if self._shutting_down and not (self._draining and self._ready_count):
+                raise QueueShutDownError(f"work queue {self.name or '(unnamed)'} is shut down")
+            if (entry := self._take()) is not None:
+                return entry.key, entry.priority
+            await self._until_woken()
+
+    def done(self, item: T) -> None:
+        """End the work on ``item``; if it was added meanwhile, it may be handed out again."""
+        self._working.discard(item)
+        self._watch.done(item)
+        entry = self._entries.get(item)
+        if entry is not None and entry.ready_at is None:
+            self._line_up(entry)
+        self._check_idle()
+
+    def forget(self, item: T) -> None:
+        """Forget the failures of ``item``. It stays in the queue if it is there."""
+        self._limiter.forget(item)
+
+    def num_requeues(self, item: T) -> int:
+        """Return how often ``item`` failed since it was last forgotten."""
+        return self._limiter.num_requeues(item)
+
+    def shut_down(self) -> None:
+        """Take and hand out nothing more; whoever waits in :meth:`get` is told. Work in hand goes on."""
+        self._shutting_down = True
+        self._draining = False
+        for entry in self._entries.values():
+            entry.turn = _GONE
+            if entry.ready_at is None:
+                self._watch.dropped(entry.key, entry.priority)
+        self._entries.clear()
+        self._ready.clear()
+        self._ready_count = 0
+        self._drop_waiting()
+        self._wake_all()
+        self._check_idle()
+
+    async def shut_down_with_drain(self) -> None:
+        """Take nothing more, and return when what was ready has been handed out and is done.
+
+        Delayed items are dropped. :meth:`shut_down` meanwhile ends the draining: what is ready is
+        dropped too, and this returns when the work in hand is done.
+        """
+        self._shutting_down = True
+        self._draining = self._draining or bool(self._ready_count)
+        for entry in [entry for entry in self._entries.values() if entry.ready_at is not None]:
+            entry.turn = _GONE
+            del self._entries[entry.key]
+        self._drop_waiting()
+        self._wake_all()
+        while self._working or self._ready_count:
+            await self._idle.wait()
+
+    def _next_turn(self) -> int:
+        self._turns += 1
+        return self._turns
+
+    def _time_is_up(self, entry: _Entry[T]) -> None:
+        # First come, first served goes by who became ready first, not by who was added first.
+        entry.ready_at = None
+        entry.turn = self._next_turn()
+        self._became_ready(entry)
+
+    def _became_ready(self, entry: _Entry[T]) -> None:
+        self._ready_count += 1
+        self._watch.added(entry.key, entry.priority)
+        self._line_up(entry)
+
+    def _line_up(self, entry: _Entry[T]) -> None:
+        """Queue a ready item up, unless it is in work: then :meth:`done` will."""
+        if entry.key in self._working:
+            return
+        if len(self._ready) > 2 * self._ready_count + _SLACK:
+            self._ready = [row for row in self._ready if row[1] == row[2].turn]
+            heapq.heapify(self._ready)
+        heapq.heappush(self._ready, (-entry.priority, entry.turn, entry))
+        self._wake_one()
+
+    def _take(self) -> _Entry[T] | None:
+        while self._ready:
+            _, turn, entry = heapq.heappop(self._ready)
+            if turn != entry.turn:
+                continue
+            entry.turn = _GONE
+            del self._entries[entry.key]
+            self._ready_count -= 1
+            self._working.add(entry.key)
+            self._watch.taken(entry.key, entry.priority)
+            return entry
+        return None
+
+    def _wait(self, entry: _Entry[T], ready_at: float) -> None:
+        entry.ready_at = ready_at
+        if len(self._waiting) > 2 * len(self._entries) + _SLACK:
+            self._waiting = [row for row in self._waiting if _holds(row)]
+            heapq.heapify(self._waiting)
+        heapq.heappush(self._waiting, (ready_at, -entry.priority, entry.turn, entry))
+        if self._waiting[0][3] is entry:
+            self._set_timer(ready_at)
+
+    def _set_timer(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_at(loop.time() + max(0.0, when - self._clock()), self._time_has_come)
+
+    def _time_has_come(self) -> None:
+        """Make ready what is due, in the order in which it became so, and sleep until the next."""
+        self._timer = None
+        now = self._clock()
+        while self._waiting:
+            row = self._waiting[0]
+            if not _holds(row):
+                heapq.heappop(self._waiting)
+            elif row[0] <= now:
+                heapq.heappop(self._waiting)
+                self._time_is_up(row[3])
+            else:
+                self._set_timer(row[0])
+                return
+
+    def _drop_waiting(self) -> None:
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def _until_woken(self) -> None:
+        woken = anyio.Event()
+        self._getters.append(woken)
+        try:
+            await woken.wait()
+        except BaseException:
+            # Whoever was woken and does not come must pass it on, or an item would lie there unseen.
+            if woken.is_set():
+                self._wake_one()
+            else:
+                self._getters.remove(woken)
+            raise
+
+    def _wake_one(self) -> None:
+        if self._getters:
+            self._getters.popleft().set()
+
+    def _wake_all(self) -> None:
+        while self._getters:
+            self._wake_one()
+
+    def _check_idle(self) -> None:
+        """Tell those who drain, and those who wait for what is ready but in work, where the queue stands."""
+        if not self._shutting_down:
+            return
+        self._idle.set()
+        self._idle = anyio.Event()
+        self._wake_all()
+
+
+def _holds(row: tuple[float, int, int, _Entry[T]]) -> bool:
+    """Whether what a row of the waiting heap says is still so."""
+    ready_at, _, turn, entry = row
+    return turn == entry.turn and ready_at == entry.ready_at

@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""How long work waits before it is tried again. All times are seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
+
+BASE_DELAY: Final = 0.005
+MAX_DELAY: Final = 1000.0
+OVERALL_QPS: Final = 10.0
+OVERALL_BURST: Final = 100
+
+
+class LoopClock:
+    """The time of the event loop that first asked for it."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def __call__(self) -> float:
+        """Return the loop's time; RuntimeError when asked first outside of one."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop.time()
+
+
+class RateLimiter(ABC, Generic[T]):
+    """Decides on delays, by item or for all items together."""
+
+    @abstractmethod
+    def when(self, item: T) -> float:
+        """Return how long ``item`` waits this time; each call counts as one more failure."""
+
+    @abstractmethod
+    def forget(self, item: T) -> None:
+        """Forget the failures of ``item``, because it succeeded or was given up."""
+
+    @abstractmethod
+    def num_requeues(self, item: T) -> int:
+        """Return how often ``item`` has failed since it was last forgotten."""
+
+
+class ItemExponentialFailureRateLimiter(RateLimiter[T]):
+    """``base`` after the first failure of an item, twice as long after each more, at most ``maximum``."""
+
+    def __init__(self, base: float = BASE_DELAY, maximum: float = MAX_DELAY) -> None:
+        self._base = base
+        self._maximum = maximum
+        self._failures: dict[T, int] = {}
+
+    def when(self, item: T) -> float:
+        """Return the next delay of ``item``."""
+        failures = self._failures.get(item, 0)
+        self._failures[item] = failures + 1
+        # Beyond 2**1000 a float overflows; every sensible maximum is reached long before.
+        return min(self._base * 2.0 ** min(failures, 1000), self._maximum)
+
+    def forget(self, item: T) -> None:
+        """Start again at ``base``."""
+        self._failures.pop(item, None)
+
+    def num_requeues(self, item: T) -> int:
+        """Return the failures counted."""
+        return self._failures.get(item, 0)
+
+
+class ItemFastSlowRateLimiter(RateLimiter[T]):
+    """``fast`` for the first ``attempts`` failures of an item, then ``slow``."""
+
+    def __init__(self, fast: float, slow: float, attempts: int) -> None:
+        self._fast = fast
+        self._slow = slow
+        self._attempts = attempts
+        self._failures: dict[T, int] = {}
+
+    def when(self, item: T) -> float:
+        """Return the next delay of ``item``."""
+        failures = self._failures[item] = self._failures.get(item, 0) + 1
+        return self._fast if failures <= self._attempts else self._slow
+
+    def forget(self, item: T) -> None:
+        """Start again with fast attempts."""
+        self._failures.pop(item, None)
+
+    def num_requeues(self, item: T) -> int:
+        """Return the failures counted."""
+        return self._failures.get(item, 0)
+
+
+class BucketRateLimiter(RateLimiter[T]):
+    """A token bucket that all items share: ``burst`` at once, then ``qps`` a second. Remembers no item."""
+
+    def __init__(self, qps: float, burst: int, *, clock: Callable[[], float] | None = None) -> None:
+        self._qps = qps
+        self._burst = float(burst)
+        self._tokens = float(burst)
+        self._clock = clock if clock is not None else LoopClock()
+        self._last: float | None = None
+
+    def when(self, item: T) -> float:
+        """Take a token, one of the future if none is left, and return the time until it is there."""
+        del item
+        now = self._clock()
+        if self._last is not None:
+            self._tokens = min(self._burst, self._tokens + max(0.0, now - self._last) * self._qps)
+        self._last = now
+        self._tokens -= 1
+        return max(0.0, -self._tokens / self._qps)
+
+    def forget(self, item: T) -> None:
+        """Do nothing: a token that was taken stays taken."""
+
+    def num_requeues(self, item: T) -> int:
+        """Return 0."""
+        del item
+        return 0
+
+
+class MaxOfRateLimiter(RateLimiter[T]):
+    """Asks every limiter and takes the longest delay."""
+
+    def __init__(self, *limiters: RateLimiter[T]) -> None:
+        self._limiters = limiters
+
+    def when(self, item: T) -> float:
+        """Return the longest delay; every limiter counts the failure."""
+        return max((limiter.when(item) for limiter in self._limiters), default=0.0)
+
+    def forget(self, item: T) -> None:
+        """Make every limiter forget."""
+        for limiter in self._limiters:
+            limiter.forget(item)
+
+    def num_requeues(self, item: T) -> int:
+        """Return the highest count."""
+        return max((limiter.num_requeues(item) for limiter in self._limiters), default=0)
+
+
+class WithMaxWaitRateLimiter(RateLimiter[T]):
+    """Cuts another limiter's delays at ``maximum``."""
+
+    def __init__(self, limiter: RateLimiter[T], maximum: float) -> None:
+        self._limiter = limiter
+        self._maximum = maximum
+
+    def when(self, item: T) -> float:
+        """Return the other's delay, cut."""
+        return min(self._limiter.when(item), self._maximum)
+
+    def forget(self, item: T) -> None:
+        """Make the other forget."""
+        self._limiter.forget(item)
+
+    def num_requeues(self, item: T) -> int:
+        """Return the other's count."""
+        return self._limiter.num_requeues(item)
+
+
+def default_controller_rate_limiter(*, clock: Callable[[], float] | None = None) -> RateLimiter[Any]:
+    """Return a controller's limiter: 5 ms to 1000 s by item, and 10 a second beyond a burst of 100 overall."""
+    return MaxOfRateLimiter(
+        ItemExponentialFailureRateLimiter(BASE_DELAY, MAX_DELAY),
+        BucketRateLimiter(OVERALL_QPS, OVERALL_BURST, clock=clock),
+    )
