@@ -12,8 +12,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -186,23 +186,46 @@ class Supervisor:
             self.check()
             await anyio.sleep(0.25)
 
-    async def stop(self, *names: str, grace: float = 10) -> list[str]:
-        """Stop the named components, in that order, each after the one before has ended.
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Cancel the body when a component dies, and raise that component's error instead."""
+        died: ComponentError | None = None
+        failed: Exception | None = None
 
-        A component that does not end in ``grace`` seconds is killed; the names of those are returned.
+        async def watch() -> None:
+            nonlocal died
+            try:
+                await self.watch()
+            except ComponentError as error:
+                died = error
+                tasks.cancel_scope.cancel()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            try:
+                yield
+            except Exception as error:
+                failed = error
+            tasks.cancel_scope.cancel()
+        if died is not None or failed is not None:
+            raise died or failed  # type: ignore[misc] # one of them is set
+
+    async def stop(self, *names: str, grace: float = 10) -> list[str]:
+        """Ask the named components to end, all at once, and return when they have.
+
+        One that does not end in ``grace`` seconds is killed; the names of those are returned.
         """
-        killed = []
-        for name in names:
-            process = self.processes.get(name)
-            if process is None:
-                continue
+        ending = [self.processes[name] for name in names if name in self.processes]
+        for process in ending:
             process.stopping = True
             process.signal(signal.SIGTERM)
-            if not await process.wait(grace):
-                killed.append(name)
-                process.signal(signal.SIGKILL)
+        with anyio.move_on_after(grace):
+            for process in ending:
                 await process.wait(grace)
-            self._forget(name)
+        killed = [process.name for process in ending if process.poll() is None]
+        self.kill(killed)
+        for process in ending:
+            self._forget(process.name)
         return killed
 
     def kill(self, names: Iterable[str] | None = None) -> None:

@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Service accounts and their tokens: how components that are not Kubernetes' own reach the API server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from pkg.apis.core.v1 import ServiceAccount
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import ObjectMeta, unstructured
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest.controlplane import ControlPlane
+from pkg.ctrl.envtest.files import write_private
+from pkg.ctrl.envtest.kubeconfig import kubeconfig
+
+TOKEN_REQUEST: Final = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
+TOKEN_SECONDS: Final = 24 * 3600
+"""A service account's token is good for a day; a cluster that shall live longer must be made anew."""
+
+
+def service_account(namespace: str, name: str) -> dict[str, Any]:
+    """Return a ServiceAccount."""
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+
+
+def role_binding(role: str, subject: dict[str, str]) -> dict[str, Any]:
+    """Return the ClusterRoleBinding, named as the role, that gives ``role`` to ``subject``."""
+    api = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{api}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": role},
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": role},
+        "subjects": [subject],
+    }
+
+
+async def write_kubeconfig(
+    plane: ControlPlane, client: LiveClient, path: Path, *, namespace: str, name: str
+) -> Path:
+    """Write a kubeconfig with a new token of a service account; return its path."""
+    account = ServiceAccount(metadata=ObjectMeta(name=name, namespace=namespace))
+    asked = TOKEN_REQUEST.from_dict({"spec": {"expirationSeconds": TOKEN_SECONDS}})
+    answer = await client.subresource("token").create(account, asked)
+    token = str(answer.nested("status", "token"))
+    data = kubeconfig(plane.url, plane.authority.certificate, user=name, token=token, namespace=namespace)
+    return write_private(path, yaml.safe_dump(data, sort_keys=False))

@@ -1,0 +1,268 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Cluster: the whole control plane with JobSet, simulated nodes and our manager, as processes on loopback."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from pkg.apis.core.v1 import Node, ServiceAccount
+from pkg.cli.cluster import contents, state
+from pkg.cli.cluster.access import write_kubeconfig
+from pkg.cli.cluster.components import MANAGER, Parts, Ports
+from pkg.cli.cluster.nodes import NodeShape, is_usable, node
+from pkg.cli.cluster.tools import ALL, JOBSET, KWOK
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import (
+    Binaries,
+    Component,
+    EnvtestError,
+    Progress,
+    SilentProgress,
+    Supervisor,
+    apply_manifests,
+    eventually,
+)
+from pkg.ctrl.envtest.binaries import Binary
+from pkg.ctrl.envtest.controlplane import ControlPlane
+from pkg.ctrl.envtest.crds import install_crds, wait_established
+from pkg.ctrl.envtest.files import private_directory
+from pkg.ctrl.envtest.ports import HOST
+from pkg.ctrl.envtest.probe import Probe, answer
+from pkg.ctrl.rest import RESTMapper, Transport, load_config
+
+FIELD_OWNER: Final = "trainerctl"
+# Controllers go first, all at once; then the API server; then its store.
+_LAST: Final = ("kube-apiserver", "etcd")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What kind of cluster to make."""
+
+    nodes: int = 4
+    shape: NodeShape = field(default_factory=NodeShape)
+    manager: bool = True
+    timeout: float = 120
+
+
+class Cluster:
+    """The cluster whose files are in ``directory``.
+
+    A ``tied`` cluster ends with this process; another one stays until `down`, for any process to use.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        options: Options | None = None,
+        *,
+        tied: bool = False,
+        binaries: Binaries | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        self.directory = directory
+        self.options = options or Options()
+        self._progress = progress or SilentProgress()
+        self._binaries = binaries or Binaries(progress=self._progress)
+        self._tied = tied
+        self._supervisor: Supervisor | None = None
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig."""
+        return self.directory / "admin.kubeconfig"
+
+    @property
+    def manager_arguments(self) -> list[str]:
+        """The flags with which a manager works in this cluster under its shipped rights."""
+        config, kubeconfig = self.directory / f"{MANAGER}.yaml", self.directory / f"{MANAGER}.kubeconfig"
+        return [f"--config={config}", f"--kubeconfig={kubeconfig}"]
+
+    @property
+    def supervisor(self) -> Supervisor:
+        """The owner of the processes; of those that an earlier run left, too."""
+        if self._supervisor is None:
+            private_directory(self.directory)
+            self._supervisor = Supervisor(self.directory, tied=self._tied)
+            self._supervisor.adopt()
+        return self._supervisor
+
+    async def up(self) -> None:
+        """Make the cluster anew, ending what is left of an earlier one, and return when it can take TrainJobs.
+
+        On any error, and on cancellation, nothing of it keeps running; the logs stay.
+
+        Raises:
+            ToolError: a program is neither here nor can it be built.
+            ComponentError: a component failed; names its log.
+        """
+        located = await self._binaries.locate(*ALL)
+        left = self.supervisor.end_leftovers() if self.directory.exists() else []
+        if left:
+            self._progress.update("leftovers", detail=f"ended {', '.join(left)}")
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self._supervisor = Supervisor(private_directory(self.directory), tied=self._tied)
+        try:
+            with anyio.fail_after(self.options.timeout):
+                await self._start(located)
+        except TimeoutError as error:
+            self._supervisor.kill()
+            raise EnvtestError(f"the cluster is not up after {self.options.timeout:g} s") from error
+        except BaseException:
+            self._supervisor.kill()
+            raise
+
+    async def down(self) -> list[str]:
+        """Stop the cluster in order and remove its files; return the names of what ran.
+
+        Cancelled, it kills what is left.
+        """
+        if not self.directory.exists():
+            return []
+        running = [name for name, process in self.supervisor.processes.items() if process.poll() is None]
+        try:
+            for group in _stop_order(list(self.supervisor.processes)):
+                await self.supervisor.stop(*group)
+        finally:
+            self.kill()
+        return running
+
+    def kill(self) -> None:
+        """End the cluster at once and remove its files."""
+        if self.directory.exists():
+            self.supervisor.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self._supervisor = None
+
+    async def health(self) -> dict[str, str]:
+        """Return what each component's health endpoint says: ``200`` when all is well, ``ended`` for a dead one."""
+        kept = state.State.read(self.directory)
+        probes = kept.probes if kept else {}
+        said: dict[str, str] = {}
+        for name, process in self.supervisor.processes.items():
+            probe = probes.get(name)
+            if process.poll() is not None:
+                said[name] = "ended"
+            else:
+                said[name] = await answer(probe, probe.tls()) if probe else "200"
+        return said
+
+    async def is_up(self) -> bool:
+        """Tell whether every component of the cluster runs and is well."""
+        kept = state.State.read(self.directory)
+        if kept is None:
+            return False
+        said = await self.health()
+        return set(said) == set(kept.components) and set(said.values()) == {"200"}
+
+    @asynccontextmanager
+    async def client(self) -> AsyncIterator[LiveClient]:
+        """Give an administrator's client."""
+        async with Transport(await load_config(str(self.kubeconfig))) as transport:
+            yield LiveClient(transport, RESTMapper(transport))
+
+    async def _start(self, binaries: dict[str, Binary]) -> None:
+        task = "start etcd and kube-apiserver"
+        self._progress.start(task)
+        data = private_directory(self.directory / "etcd")
+        plane = ControlPlane(self.directory, binaries, self.supervisor, data=data)
+        parts = Parts(self.directory, plane, binaries, Ports.choose())
+        parts.write_certificates()
+        try:
+            await plane.start(timeout=self.options.timeout)
+        except BaseException:
+            self._progress.fail(task)
+            raise
+        self._progress.finish(task, plane.url)
+        async with self.client() as client, self.supervisor.watching():
+            await self._fill(client, parts)
+
+    async def _fill(self, client: LiveClient, parts: Parts) -> None:
+        """Bring everything above the API server up."""
+        jobset, kwok = parts.binaries[JOBSET.name], parts.binaries[KWOK.name]
+        kubernetes = [parts.controller_manager(), parts.scheduler()]
+        for component in kubernetes:
+            self.supervisor.start(component)
+        async with self._step("install rights and CRDs"):
+            await apply_manifests(client, contents.namespaces(), owner=FIELD_OWNER)
+            await apply_manifests(client, contents.rights(jobset, kwok), owner=FIELD_OWNER)
+            self.supervisor.start(parts.kwok())
+            names = await install_crds(client, contents.crds(jobset))
+            shape = self.options.shape
+            for number in range(self.options.nodes):
+                await client.create(node(number, shape))
+            await wait_established(client, names, timeout=self.options.timeout)
+        components = [*kubernetes, parts.kwok(), *await self._controllers(client, parts)]
+        async with self._step(f"start {', '.join(component.name for component in components)}"):
+            for component in components:
+                await self.supervisor.wait_ready(component, timeout=self.options.timeout)
+            url, authority = f"https://{HOST}:", parts.plane.authority.certificate
+            hooks = contents.jobset_webhooks(jobset, f"{url}{parts.ports.jobset_webhook}", authority)
+            if self.options.manager:
+                hooks += contents.trainer_webhooks(f"{url}{parts.ports.manager_webhook}", authority)
+            await apply_manifests(client, hooks, owner=FIELD_OWNER)
+        async with self._step(f"wait for {self.options.nodes} nodes"):
+            await self._wait_usable(client)
+            await apply_manifests(client, contents.runtimes(), owner=FIELD_OWNER)
+        self._record(components, parts)
+
+    async def _controllers(self, client: LiveClient, parts: Parts) -> list[Component]:
+        """Start the JobSet controller and the manager; both watch kinds that must be served by now."""
+        accounts = [("jobset-controller", contents.JOBSET_NAMESPACE, contents.JOBSET_ACCOUNT)]
+        accounts.append((MANAGER, contents.TRAINER_NAMESPACE, contents.TRAINER_ACCOUNT))
+        for component, namespace, name in accounts:
+            path = parts.kubeconfig(component)
+            await write_kubeconfig(parts.plane, client, path, namespace=namespace, name=name)
+        manager = parts.manager()  # its configuration is written even where it is not started
+        components = [parts.jobset(), *([manager] if self.options.manager else [])]
+        for each in components:
+            self.supervisor.start(each)
+        return components
+
+    async def _wait_usable(self, client: LiveClient) -> None:
+        """Return when pods can be made and scheduled: nodes without taints, default service accounts there."""
+
+        async def usable() -> bool:
+            nodes = await client.list(Node)
+            return sum(is_usable(each.to_dict()) for each in nodes) == self.options.nodes
+
+        async def accounts() -> bool:
+            found = await client.list(ServiceAccount, namespace="default")
+            return any(account.name == "default" for account in found)
+
+        await eventually(usable, timeout=self.options.timeout, reason="the simulated nodes take pods")
+        await eventually(accounts, timeout=self.options.timeout, reason="there is a default service account")
+
+    @asynccontextmanager
+    async def _step(self, task: str) -> AsyncIterator[None]:
+        self._progress.start(task)
+        try:
+            yield
+        except BaseException:
+            self._progress.fail(task)
+            raise
+        self._progress.finish(task)
+
+    def _record(self, components: Sequence[Component], parts: Parts) -> None:
+        admin = (parts.plane.pki / "admin.crt", parts.plane.pki / "admin.key")
+        probes = {component.name: component.ready for component in components if component.ready}
+        probes["kube-apiserver"] = Probe(f"{parts.plane.url}/readyz", parts.plane.authority_file, admin)
+        state.State(
+            server=parts.plane.url,
+            metrics=f"http://{HOST}:{parts.ports.manager_metrics}/metrics" if self.options.manager else "",
+            components=list(self.supervisor.processes),
+            probes=probes,
+        ).write(self.directory)
+
+
+def _stop_order(running: Sequence[str]) -> list[list[str]]:
+    first = [name for name in running if name not in _LAST]
+    return [first, *([name] for name in _LAST if name in running)]

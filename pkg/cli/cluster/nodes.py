@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pkg.apis.core.v1 import Node
+
+
+@dataclass(frozen=True)
+class NodeShape:
+    """What each node has."""
+
+    cpu: str = "64"
+    memory: str = "512Gi"
+    pods: int = 110
+    gpus: int = 8
+
+
+def node(number: int, shape: NodeShape) -> Node:
+    """Return the node of that number; kwok makes it ready."""
+    name = f"node-{number}"
+    resources = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods)}
+    if shape.gpus:
+        resources["nvidia.com/gpu"] = str(shape.gpus)
+    labels = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "topology.kubernetes.io/zone": f"zone-{'ab'[number % 2]}",
+        "type": "kwok",
+    }
+    return Node.from_dict(
+        {
+            "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
+            "status": {"capacity": dict(resources), "allocatable": dict(resources)},
+        }
+    )
+
+
+def is_usable(node: dict[str, Any]) -> bool:
+    """Tell whether pods can be scheduled to a node: ready, and without a taint."""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return ready and not (node.get("spec") or {}).get("taints")

@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the full cluster runs beside etcd and kube-apiserver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from pkg.ctrl.envtest import Tool, ToolGroup
+from pkg.ctrl.envtest.binaries import ETCD, kube_tool
+
+_TOOLS: Final = Path(__file__).parent / "tools"
+_KWOK: Final = ToolGroup(_TOOLS / "kwok", "sigs.k8s.io/kwok")
+_JOBSET: Final = ToolGroup(_TOOLS / "jobset", "sigs.k8s.io/jobset")
+
+KWOK: Final = Tool("kwok", _KWOK, "sigs.k8s.io/kwok/cmd/kwok", manifests=("kustomize/rbac/role.yaml",))
+JOBSET: Final = Tool(
+    "jobset-controller",
+    _JOBSET,
+    "sigs.k8s.io/jobset",
+    manifests=(
+        "config/components/crd/bases/*.yaml",
+        "config/components/rbac/role.yaml",
+        "config/components/webhook/manifests.yaml",
+    ),
+)
+
+ALL: Final = (
+    ETCD,
+    kube_tool("kube-apiserver"),
+    kube_tool("kube-controller-manager"),
+    kube_tool("kube-scheduler"),
+    JOBSET,
+    KWOK,
+)
+"""Every tool, the ones that need the oldest Go first."""
