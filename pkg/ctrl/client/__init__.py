@@ -3,6 +3,7 @@
 """Reading and writing objects: live, through a cache, or in memory for tests."""
 
 from .client import LiveClient as LiveClient
+from .fake import FakeClient as FakeClient
 from .interfaces import Client as Client
 from .interfaces import FieldIndexer as FieldIndexer
 from .interfaces import IndexerFunc as IndexerFunc

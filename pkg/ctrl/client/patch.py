@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
-from pkg.apis.machinery import base
 from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.patch import merge_patch_diff
 
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
@@ -45,7 +45,7 @@ class MergePatch:
 
     def data(self, obj: Object) -> bytes:
         """Return the changes from ``old`` to ``obj``; ``{}`` when there are none."""
-        patch = merge_diff(self.old.to_dict(), obj.to_dict())
+        patch = merge_patch_diff(self.old.to_dict(), obj.to_dict())
         if self.optimistic_lock:
             version = self.old.metadata.resource_version
             if not version:
@@ -65,38 +65,3 @@ def merge_from(old: Object, *, optimistic_lock: bool = False) -> MergePatch:
 def raw_patch(content_type: str, body: bytes) -> RawPatch:
     """Return a patch of given bytes; see :data:`MERGE`, :data:`JSON`, :data:`STRATEGIC`, :data:`APPLY`."""
     return RawPatch(content_type, body)
-
-
-def merge_diff(old: dict[str, base.JSON], new: dict[str, base.JSON]) -> dict[str, base.JSON]:
-    """Return the RFC 7386 patch from ``old`` to ``new``: lists go whole, what vanished is null."""
-    patch: dict[str, base.JSON] = {key: None for key in old if key not in new}
-    for key, value in new.items():
-        before = old.get(key)
-        if isinstance(before, dict) and isinstance(value, dict):
-            if nested := merge_diff(before, value):
-                patch[key] = nested
-        elif key not in old or not _same(before, value):
-            patch[key] = value
-    return patch
-
-
-def merge(target: base.JSON, patch: base.JSON) -> base.JSON:
-    """Return ``target`` changed by an RFC 7386 patch; neither argument is touched, parts may be shared."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = merge(result.get(key), value)
-    return result
-
-
-def _same(one: base.JSON, other: base.JSON) -> bool:
-    # In Python True == 1 and 1 == 1.0; in JSON a boolean is no number.
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)

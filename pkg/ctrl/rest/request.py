@@ -9,11 +9,12 @@ equal requests.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from pkg.apis.machinery.gvk import Resource
+from pkg.apis.machinery.labels import LabelSelectorLike, selector_string
 
 DEFAULT_TIMEOUT: Final = 60.0
 JSON: Final = "application/json"
@@ -21,7 +22,6 @@ APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
-LabelSelectorLike = str | Mapping[str, str | Iterable[str]]
 Query = tuple[tuple[str, str], ...]
 
 
@@ -43,22 +43,6 @@ class Request:
     def target(self) -> str:
         """Path and query as they stand in the request line."""
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
-
-
-def selector_string(selector: LabelSelectorLike | None) -> str:
-    """Return a label selector as the query writes it: a string as it is, a map sorted by key.
-
-    A value that is several values becomes ``key in (a,b)``.
-    """
-    if selector is None:
-        return ""
-    if isinstance(selector, str):
-        return selector
-    terms = [
-        f"{key}={value}" if isinstance(value, str) else f"{key} in ({','.join(sorted(value))})"
-        for key, value in sorted(selector.items())
-    ]
-    return ",".join(terms)
 
 
 def field_selector_string(fields: Mapping[str, str] | None) -> str:
