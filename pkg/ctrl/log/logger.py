@@ -40,6 +40,8 @@ class Logger(structlog.BoundLoggerBase):
 
     def _log(self, method: str, message: str, fields: dict[str, Any]) -> None:
         if VERBOSITY[method] <= getattr(self._logger, "verbosity", INFO):
+            if "event" in fields:  # structlog's own key for the message
+                fields["event_"] = fields.pop("event")
             self._proxy_to_logger(method, message, **fields)
 
     def enabled(self, verbosity: int) -> bool:
@@ -47,23 +49,23 @@ class Logger(structlog.BoundLoggerBase):
         allowed: int = getattr(self._logger, "verbosity", INFO)
         return verbosity <= allowed
 
-    def error(self, message: str, **fields: Any) -> None:
+    def error(self, message: str, /, **fields: Any) -> None:
         """Log a failure; pass the exception as ``error=``: its text is written, and its stack."""
         self._log("error", message, fields)
 
-    def warning(self, message: str, **fields: Any) -> None:
+    def warning(self, message: str, /, **fields: Any) -> None:
         """Log what an operator should look at and may leave."""
         self._log("warning", message, fields)
 
-    def info(self, message: str, **fields: Any) -> None:
+    def info(self, message: str, /, **fields: Any) -> None:
         """Log at V(0)."""
         self._log("info", message, fields)
 
-    def debug(self, message: str, **fields: Any) -> None:
+    def debug(self, message: str, /, **fields: Any) -> None:
         """Log at V(1)."""
         self._log("debug", message, fields)
 
-    def trace(self, message: str, **fields: Any) -> None:
+    def trace(self, message: str, /, **fields: Any) -> None:
         """Log at V(5)."""
         self._log("trace", message, fields)
 

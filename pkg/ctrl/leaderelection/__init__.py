@@ -1,0 +1,9 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Choosing one process of several by a Lease."""
+
+from .leaderelection import InvalidTimingError as InvalidTimingError
+from .leaderelection import LeaderElectionError as LeaderElectionError
+from .leaderelection import LeaderElectionLostError as LeaderElectionLostError
+from .leaderelection import LeaderElector as LeaderElector
+from .leaderelection import Timing as Timing

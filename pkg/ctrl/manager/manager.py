@@ -1,0 +1,418 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Manager: what controllers share, and the order in which everything starts and stops.
+
+It starts the event broadcaster, servers, webhooks, caches, others and, once elected, what only a leader may
+run; each group when the one before is ready. It stops them in reverse, together within the grace period,
+and only then gives the lease back. What fails first, at any time, stops the rest and is what ``start`` raises.
+
+ManagerError                      the manager could not start, or ended because something failed
+├── UnreachableError              the API server was never reached
+└── GracePeriodExceededError      something did not end in time
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.ctrl import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
+from pkg.ctrl.httpserver import Address, Server, TLSProvider
+
+from .options import OFF, Options
+from .runnable_group import LeaderElectionRunnable, Runnable, RunnableGroup, describe
+
+_RETRY: Final = 1.0
+_INFORMERS: Final = "informers"
+
+_log = log.logger_from("controller-runtime.manager")
+
+
+class ManagerError(Exception):
+    """The manager could not start, or something in it failed."""
+
+
+class UnreachableError(ManagerError):
+    """The API server did not answer."""
+
+
+class GracePeriodExceededError(ManagerError):
+    """Something went on running; it was cancelled."""
+
+
+class Manager:
+    """Owns the clients, the cache, the servers and the runnables of one process.
+
+    Build it, register controllers and webhooks, then ``await start()``. Used as an async context manager,
+    its client works before the start already. ``transport`` and ``cache`` take the place of those it would
+    make, for tests and special set-ups.
+    """
+
+    def __init__(
+        self,
+        config: rest.Config,
+        options: Options | None = None,
+        *,
+        transport: rest.RoundTripper | None = None,
+        cache_: cache.Cache | None = None,
+    ) -> None:
+        """Build everything that needs no network.
+
+        Raises:
+            ManagerError: the options contradict each other.
+            ServerError: an address makes no sense.
+        """
+        self.config = config
+        self.options = options or Options()
+        self.logger = _log
+        self.scheme = self.options.scheme
+        self.metrics = metrics.REGISTRY
+        self.controller_options = self.options.controller
+        self.elected = anyio.Event()
+        self._transports: list[rest.Transport] = []
+        main = transport or self._transport(config)
+        # Events and leases are not held up by reconciling's requests: they have a way of their own.
+        aside = transport or self._transport(dataclasses.replace(config, qps=0))
+        self.rest_mapper = rest.RESTMapper(main)
+        self.api_reader = client.LiveClient(main, self.rest_mapper)
+        self._aside = client.LiveClient(aside, self.rest_mapper)
+        self.cache = cache_ or cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
+        self.field_indexer: client.FieldIndexer = self.cache
+        self.client: client.Client = self.api_reader
+        self._main = main
+        self._broadcaster = recorder.Broadcaster(self._aside)
+        self._elector = self._make_elector()
+        self._healthz: dict[str, healthz.Checker] = {}
+        self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
+        self._webhook_server: webhook.Server | None = None
+
+        self._events = RunnableGroup("events", self._runnable_failed)
+        self._servers = RunnableGroup("servers", self._runnable_failed)
+        self._webhooks = RunnableGroup("webhooks", self._runnable_failed)
+        self._caches = RunnableGroup("caches", self._runnable_failed)
+        self._others = RunnableGroup("others", self._runnable_failed)
+        self._leader_elected = RunnableGroup("leader-elected", self._runnable_failed)
+        self._events.add(self._broadcaster)
+        self._caches.add(_CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
+        self._add_servers()
+
+        self._open = False
+        self._started = False
+        self._synced = False
+        self._stop = anyio.Event()
+        self._failure: Exception | None = None
+
+    # What others register.
+
+    def add(self, runnable: Runnable) -> None:
+        """Run ``runnable`` with the manager, or from now on if that has started already.
+
+        Without a ``need_leader_election`` that says no, it runs on the leader only.
+
+        Raises:
+            GroupStoppedError: the manager is stopping.
+        """
+        if isinstance(runnable, webhook.Server):
+            self._webhooks.add(runnable)
+        elif isinstance(runnable, LeaderElectionRunnable) and not runnable.need_leader_election():
+            self._others.add(runnable)
+        else:
+            self._leader_elected.add(runnable)
+
+    def add_healthz_check(self, name: str, check: healthz.Checker) -> None:
+        """Add a check to the liveness endpoint; before the start.
+
+        Raises:
+            ManagerError: the manager has started, or the name is taken.
+        """
+        self._add_check(self._healthz, name, check)
+
+    def add_readyz_check(self, name: str, check: healthz.Checker) -> None:
+        """Add a check to the readiness endpoint. Raises like :meth:`add_healthz_check`."""
+        self._add_check(self._readyz, name, check)
+
+    def event_recorder_for(self, source: str) -> recorder.EventRecorder:
+        """Return a recorder whose events come from ``source``."""
+        return self._broadcaster.recorder_for(source)
+
+    @property
+    def webhook_server(self) -> webhook.Server:
+        """The server of webhooks; it is made, and will be started, because somebody asked for it."""
+        if self._webhook_server is None:
+            self._webhook_server = webhook.Server(
+                self.options.webhook_host, self.options.webhook_port, self.options.webhook_cert_dir
+            )
+            self.add(self._webhook_server)
+        return self._webhook_server
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        self._stack = AsyncExitStack()
+        for transport in self._transports:
+            await self._stack.enter_async_context(transport)
+        self._open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open = False
+        await self._stack.aclose()
+
+    def stop(self) -> None:
+        """Ask a running manager to stop; ``start`` returns when it has."""
+        self._stop.set()
+
+    async def start(self, stop: anyio.Event | None = None) -> None:
+        """Run until ``stop`` is set, :meth:`stop` is called, something fails or the task is cancelled.
+
+        In each case everything ends in order first.
+
+        Raises:
+            UnreachableError: the API server could not be reached.
+            LeaderElectionLostError: somebody else leads now; the process must end.
+            ManagerError: a runnable failed, or did not end within the grace period; the message names it.
+        """
+        if self._started:
+            raise ManagerError("manager already started")
+        self._started = True
+        async with self._opened(), anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run)
+            try:
+                async with anyio.create_task_group() as race:
+                    for event in {stop or self._stop, self._stop}:
+                        race.start_soon(_wait_and_cancel, event, race.cancel_scope)
+            finally:
+                self._stop.set()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _run(self) -> None:
+        # Shielded: a cancelled start() stops in order too, by the event.
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as tasks:
+                elector_scope = anyio.CancelScope()
+                async with anyio.create_task_group() as starting:
+                    starting.start_soon(_wait_and_cancel, self._stop, starting.cancel_scope)
+                    await self._start_groups(tasks, elector_scope)
+                    await self._stop.wait()
+                await self._stop_groups(elector_scope)
+
+    async def _start_groups(self, tasks: TaskGroup, elector_scope: anyio.CancelScope) -> None:
+        _log.info("Starting manager")
+        for group in (self._events, self._servers):
+            await group.start(tasks)
+        try:
+            await self._connect()
+        except UnreachableError as error:
+            self._fail(error)
+            return
+        for group in (self._webhooks, self._caches):
+            await group.start(tasks)
+        if self._stop.is_set():
+            return
+        self._synced = True
+        await self._others.start(tasks)
+        if self._elector is not None:
+            tasks.start_soon(self._lead, self._elector, tasks, elector_scope)
+        else:
+            await self._leader_elected.start(tasks)
+            self.elected.set()
+
+    async def _stop_groups(self, elector_scope: anyio.CancelScope) -> None:
+        grace = self.options.graceful_shutdown_timeout
+        lost = isinstance(self._failure, leaderelection.LeaderElectionLostError)
+        if lost:
+            # Somebody else acts now: not one more request.
+            self._leader_elected.kill()
+            grace = 0
+        order = [
+            self._others,
+            self._leader_elected,
+            self._caches,
+            self._webhooks,
+            self._servers,
+            self._events,
+        ]
+        with anyio.move_on_after(None if grace < 0 else grace) as within:
+            for group in order[:-1]:
+                _log.info("Stopping and waiting", group=group.name)
+                await group.stop()
+        if within.cancelled_caught:
+            left = [name for group in order[:-1] for name in group.kill()]
+            if left and grace > 0:
+                self._fail(
+                    GracePeriodExceededError(
+                        f"failed waiting for all runnables to end within grace period of {grace:g} s: "
+                        + ", ".join(left)
+                    )
+                )
+        elector_scope.cancel()
+        if self._elector is not None and not lost:
+            await self._elector.release()
+        await self._events.stop()
+        _log.info("Manager stopped")
+
+    async def _lead(
+        self, elector: leaderelection.LeaderElector, tasks: TaskGroup, scope: anyio.CancelScope
+    ) -> None:
+        with scope:
+            await elector.acquire()
+            self.event_recorder_for(elector.identity).event(
+                elector.lease, recorder.NORMAL, "LeaderElection", f"{elector.identity} became leader"
+            )
+            try:
+                async with anyio.create_task_group() as leading:
+                    leading.start_soon(elector.renew)
+                    await self._leader_elected.start(tasks)
+                    self.elected.set()
+            except* leaderelection.LeaderElectionLostError as lost:
+                self._fail(lost.exceptions[0])
+
+    async def _connect(self) -> None:
+        """Return once the API server answers anything at all."""
+        if self.options.connect_timeout <= 0:
+            return
+        deadline = anyio.current_time() + self.options.connect_timeout
+        while True:
+            try:
+                left = max(_RETRY, deadline - anyio.current_time())
+                response = await self._main.send(rest.Request("GET", "/version", timeout=left))
+                await response.close()
+            except rest.TransportError as error:
+                if anyio.current_time() + _RETRY >= deadline:
+                    raise UnreachableError(
+                        f"API server {self.config.host} cannot be reached: {error}"
+                    ) from error
+                _log.info("API server cannot be reached yet", host=self.config.host, error=error)
+            else:
+                return
+            await anyio.sleep(_RETRY)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
+        if self._open:
+            yield
+        else:
+            async with self:
+                yield
+
+    # Failing.
+
+    def _runnable_failed(self, runnable: Runnable, error: Exception) -> None:
+        if isinstance(error, ManagerError):
+            self._fail(error)
+            return
+        failure = ManagerError(f"{describe(runnable)}: {log.describe(error)}")
+        failure.__cause__ = error
+        self._fail(failure)
+
+    def _fail(self, error: Exception) -> None:
+        if self._failure is None:
+            self._failure = error
+        else:
+            _log.error("Another error while stopping", error=error)
+        self._stop.set()
+
+    # Building.
+
+    def _transport(self, config: rest.Config) -> rest.Transport:
+        transport = rest.Transport(config, observe=_count_request)
+        self._transports.append(transport)
+        return transport
+
+    def _make_elector(self) -> leaderelection.LeaderElector | None:
+        options = self.options
+        if not options.leader_election:
+            return None
+        namespace = options.leader_election_namespace or self.config.namespace
+        if not options.leader_election_id:
+            raise ManagerError("leader election needs an id, the name of its lease")
+        if not namespace:
+            raise ManagerError("leader election needs a namespace: none is given, and this is no pod")
+        timing = leaderelection.Timing(
+            lease_duration=options.lease_duration,
+            renew_deadline=options.renew_deadline,
+            retry_period=options.retry_period,
+        )
+        try:
+            return leaderelection.LeaderElector(
+                self._aside,
+                NamespacedName(namespace, options.leader_election_id),
+                f"{socket.gethostname()}_{uuid.uuid4()}",
+                timing,
+            )
+        except leaderelection.InvalidTimingError as error:
+            raise ManagerError(f"leader election: {error}") from error
+
+    def _add_servers(self) -> None:
+        options = self.options
+        if options.metrics_bind_address not in OFF:
+            tls = self._metrics_tls() if options.metrics_secure else None
+            address = Address.parse(options.metrics_bind_address)
+            self.metrics_server = metrics.MetricsServer(address, tls=tls, filter_=options.metrics_filter)
+            self._servers.add(self.metrics_server)
+        if options.health_probe_bind_address not in OFF:
+            live = healthz.HealthHandler(options.liveness_endpoint_name, self._healthz)
+            ready = healthz.HealthHandler(options.readiness_endpoint_name, self._readyz)
+            address = Address.parse(options.health_probe_bind_address)
+            self.health_server = Server(address, {**live.routes(), **ready.routes()})
+            self._servers.add(self.health_server)
+
+    def _metrics_tls(self) -> TLSProvider:
+        cert_dir = Path(self.options.metrics_cert_dir)
+        cert, key = cert_dir / "tls.crt", cert_dir / "tls.key"
+        if not (self.options.metrics_cert_dir and cert.exists() and key.exists()):
+            return webhook.SelfSigned()
+        watcher = webhook.CertWatcher(cert, key)
+        self._servers.add(watcher)
+        return watcher
+
+    def _add_check(self, checks: dict[str, healthz.Checker], name: str, check: healthz.Checker) -> None:
+        if self._started:
+            raise ManagerError(f"check {name} was added after the start")
+        if name in checks:
+            raise ManagerError(f"check {name} exists already")
+        checks[name] = check
+
+    def _check_informers(self) -> str:
+        if not self._synced:
+            raise healthz.NotHealthyError("caches have not synced yet")
+        degraded = self.cache.degraded()
+        return "; ".join(f"{gvk.group_kind} is degraded: {why}" for gvk, why in sorted(degraded.items()))
+
+
+class _CacheRunnable:
+    """The cache as a runnable: it is ready once synced, and has so long for that."""
+
+    name = ""
+
+    def __init__(self, cache_: cache.Cache, sync_timeout: float) -> None:
+        self._cache = cache_
+        self._sync_timeout = sync_timeout
+
+    async def start(self) -> None:
+        await self._cache.start()
+
+    async def ready(self) -> None:
+        await self._cache.wait_for_sync(self._sync_timeout)
+
+
+async def _wait_and_cancel(event: anyio.Event, scope: anyio.CancelScope) -> None:
+    await event.wait()
+    scope.cancel()
+
+
+def _count_request(code: str, method: str, host: str) -> None:
+    metrics.REST_REQUESTS.labels(code, method, host).inc()

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""AdmissionReviews over HTTP: body to request, handler's answer to body, and what happens when either is broken.
+
+A body that is no review is answered with a Status and its HTTP code: that is what the API server can show
+its user. A handler that breaks, or takes longer than the caller waits, is an answer of its own: 500 or 504
+inside a proper review, so the user reads which webhook failed and why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+import anyio
+import msgspec
+import pydantic
+
+from pkg.apis.admission.v1 import AdmissionRequest, AdmissionResponse, AdmissionReview
+from pkg.ctrl import log, metrics
+from pkg.ctrl.httpserver import HTTPRequest, HTTPResponse
+
+from . import admission
+
+MAX_BODY: Final = 7 * 1024 * 1024
+"""Two objects of 3 MB, the most that etcd takes, and what surrounds them."""
+MAX_WAIT: Final = 30.0
+"""Seconds: the longest that an API server may be told to wait for a webhook."""
+_MARGIN: Final = 0.9
+"""The part of the caller's patience that a handler gets; the rest is for the way back."""
+_JSON: Final = "application/json"
+_VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+
+_log = log.logger_from("admission")
+
+
+class Webhook:
+    """Serves ``handler`` at ``path``, instrumented; ``clock`` measures for the metrics."""
+
+    def __init__(
+        self, path: str, handler: admission.Handler, *, clock: Callable[[], float] = anyio.current_time
+    ) -> None:
+        self._path = path
+        self._handler = handler
+        self._clock = clock
+        self._latency = metrics.WEBHOOK_LATENCY.labels(path)
+        self._in_flight = metrics.WEBHOOK_IN_FLIGHT.labels(path)
+        for code in ("200", "500"):
+            metrics.WEBHOOK_REQUESTS.labels(path, code)
+
+    async def __call__(self, request: HTTPRequest) -> HTTPResponse:
+        """Answer one HTTP request."""
+        began = self._clock()
+        with self._in_flight.track_inprogress():
+            response = await self._serve(request)
+        self._latency.observe(self._clock() - began)
+        metrics.WEBHOOK_REQUESTS.labels(self._path, str(response.status)).inc()
+        return response
+
+    async def _serve(self, request: HTTPRequest) -> HTTPResponse:
+        if request.too_large:
+            return _unreadable(413, f"request entity is too large; limit is {MAX_BODY} bytes")
+        if not request.body:
+            return _unreadable(400, "request body is empty")
+        content_type = request.headers.get("Content-Type", "")
+        if content_type.partition(";")[0].strip() != _JSON:
+            return _unreadable(400, f"contentType={content_type}, expected {_JSON}")
+        try:
+            review = AdmissionReview.from_json(request.body)
+        except pydantic.ValidationError as error:
+            return _unreadable(
+                400, f"body is no AdmissionReview: {error.errors(include_url=False)[0]['msg']}"
+            )
+        if review.api_version not in _VERSIONS or review.kind != "AdmissionReview":
+            return _unreadable(400, f"body is no AdmissionReview: {review.api_version}, Kind={review.kind}")
+        if review.request is None or not review.request.uid:
+            return _unreadable(400, "AdmissionReview has no request, or a request without uid")
+        response = await self._handle(review.request, _patience(request))
+        response.uid = review.request.uid
+        body: dict[str, Any] = {
+            "apiVersion": review.api_version,
+            "kind": "AdmissionReview",
+            "response": response.to_dict(),
+        }
+        return HTTPResponse(body=msgspec.json.encode(body), content_type=_JSON)
+
+    async def _handle(self, request: AdmissionRequest, patience: float) -> AdmissionResponse:
+        user = request.user_info.username if request.user_info is not None else None
+        resource = request.resource.resource if request.resource is not None else None
+        with log.into_context(
+            webhook=self._path,
+            namespace=request.namespace,
+            name=request.name,
+            resource=resource,
+            operation=request.operation,
+            user=user,
+            requestID=request.uid,
+        ):
+            try:
+                with anyio.fail_after(patience):
+                    response = await self._handler.handle(request)
+            except TimeoutError:
+                _log.error("Admission took too long", seconds=patience)
+                return admission.errored(504, f"no verdict within {patience:g} s")
+            except admission.BadRequestError as error:
+                _log.info("Bad admission request", error=str(error))
+                return admission.errored(400, str(error))
+            except Exception as error:
+                metrics.WEBHOOK_PANICS.inc()
+                _log.error("Observed a panic in webhook", error=error)
+                return admission.errored(500, f"panic: {log.describe(error)} [recovered]")
+            status = response.status
+            _log.trace(
+                "Wrote response",
+                allowed=response.allowed,
+                code=status.code if status else None,
+                message=status.message if status else None,
+            )
+            return response
+
+
+def _patience(request: HTTPRequest) -> float:
+    """Return how long the handler may take; the API server sends its own limit along, ``?timeout=10s``."""
+    asked = re.fullmatch(r"(?:(\d+)m)?(\d+(?:\.\d+)?)s", (request.query.get("timeout") or [""])[0])
+    seconds = int(asked[1] or 0) * 60 + float(asked[2]) if asked else MAX_WAIT
+    return min(seconds, MAX_WAIT) * _MARGIN
+
+
+def _unreadable(code: int, message: str) -> HTTPResponse:
+    _log.error("Bad request", error=message)
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": {400: "BadRequest", 413: "RequestEntityTooLarge"}.get(code, HTTPStatus(code).phrase),
+        "code": code,
+    }
+    return HTTPResponse(status=code, body=msgspec.json.encode(status), content_type=_JSON)

@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The webhook server: admission handlers by path, over TLS with certificates that may be replaced meanwhile."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from pkg.ctrl import healthz, httpserver, log
+
+from . import admission, review
+from .certwatcher import CertWatcher
+
+DEFAULT_PORT: Final = 9443
+
+_log = log.logger_from("controller-runtime.webhook")
+
+
+def default_cert_dir() -> Path:
+    """Return where certificates are looked for when no directory is named."""
+    return Path(tempfile.gettempdir()) / "k8s-webhook-server" / "serving-certs"
+
+
+class Server:
+    """A runnable that serves webhooks, also on managers that do not lead."""
+
+    name = "webhook server"
+
+    def __init__(self, host: str = "", port: int = DEFAULT_PORT, cert_dir: str | Path = "") -> None:
+        cert_dir = Path(cert_dir) if cert_dir else default_cert_dir()
+        self._certs = CertWatcher(cert_dir / "tls.crt", cert_dir / "tls.key")
+        self._routes: dict[str, httpserver.Handler] = {}
+        self._server = httpserver.Server(
+            httpserver.Address(host, port), self._routes, tls=self._certs, max_body=review.MAX_BODY
+        )
+        self._serving = False
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._server.port
+
+    def register(self, path: str, handler: admission.Handler) -> None:
+        """Serve ``handler`` at ``path``.
+
+        Raises:
+            ValueError: the path is taken.
+        """
+        self.register_http(path, review.Webhook(path, handler))
+
+    def register_http(self, path: str, handler: httpserver.Handler) -> None:
+        """Serve any HTTP handler at ``path``. Raises like :meth:`register`."""
+        if path in self._routes:
+            raise ValueError(f"can't register duplicate path: {path}")
+        self._routes[path] = handler
+        _log.info("Registering webhook", path=path)
+
+    def started_checker(self) -> None:
+        """Be a health check: fail until webhooks are answered."""
+        if not self._serving:
+            raise healthz.NotHealthyError("webhook server has not been started yet")
+
+    def need_leader_election(self) -> bool:
+        """No: whoever is asked answers."""
+        return False
+
+    async def ready(self) -> None:
+        """Return once connections are accepted."""
+        await self._server.ready()
+
+    async def start(self) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            CertificateError: there are no certificates.
+            ServerError: the address cannot be had.
+        """
+        self._certs.context()
+        self._server.listen()
+        _log.info("Serving webhook server", port=self.port)
+        self._serving = True
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._certs.start)
+                await self._server.start()
+        finally:
+            self._serving = False
