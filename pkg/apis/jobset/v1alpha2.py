@@ -1,15 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSet."""
+"""JobSet: jobset.x-k8s.io/v1alpha2."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from pkg.apis.batch.v1 import JobTemplateSpec
 from pkg.apis.machinery.base import Struct, is_unset
+from pkg.apis.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32, Rule
 from pkg.apis.machinery.object import Object
 from pkg.apis.meta.v1 import Condition
 
@@ -33,28 +34,35 @@ JOB_SET_STARTUP_POLICY_COMPLETED: Final = "StartupPolicyCompleted"
 DEPENDENCY_READY: Final = "Ready"
 DEPENDENCY_COMPLETE: Final = "Complete"
 
+_IMMUTABLE: Final = Rule("self == oldSelf", "Value is immutable")
+
 
 class DependsOn(Struct):
-    """jobsetv1alpha2.DependsOn."""
+    """A replicated job that has to be ready or complete first."""
 
     name: str = ""
-    status: str = ""
+    status: Annotated[str, CRD(enum=(DEPENDENCY_READY, DEPENDENCY_COMPLETE))] = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "status"})
 
 
 class ReplicatedJob(Struct):
-    """jobsetv1alpha2.ReplicatedJob."""
+    """A job template and how many jobs are made from it."""
 
     name: str = ""
-    group_name: str | None = None
-    template: JobTemplateSpec = Field(default_factory=JobTemplateSpec, exclude_if=is_unset)
-    replicas: int | None = None
-    depends_on: list[DependsOn] | None = None
+    group_name: Annotated[str | None, CRD(default="default")] = None
+    template: Annotated[JobTemplateSpec, CRD(required=True)] = Field(
+        default_factory=JobTemplateSpec, exclude_if=is_unset
+    )
+    replicas: Annotated[Int32 | None, CRD(default=1)] = None
+    depends_on: Annotated[
+        list[DependsOn] | None,
+        CRD(max_items=5, list_type="map", list_map_keys=("name",), rules=(_IMMUTABLE,)),
+    ] = None
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "template"})
 
 
 class Network(Struct):
-    """jobsetv1alpha2.Network."""
+    """How the pods find each other by name."""
 
     enable_dns_hostnames: bool | None = Field(default=None, alias="enableDNSHostnames")
     subdomain: str | None = None
@@ -63,41 +71,45 @@ class Network(Struct):
 
 
 class SuccessPolicy(Struct):
-    """jobsetv1alpha2.SuccessPolicy."""
+    """When the JobSet has succeeded."""
 
-    operator: str = ""
-    target_replicated_jobs: list[str] | None = None
+    operator: Annotated[str, CRD(enum=("All", "Any"))] = ""
+    target_replicated_jobs: Annotated[list[str] | None, ATOMIC] = None
     go_always: ClassVar[frozenset[str]] = frozenset({"operator"})
 
 
 class FailurePolicyRule(Struct):
-    """jobsetv1alpha2.FailurePolicyRule."""
+    """What is done about jobs that fail in a certain way."""
 
     name: str = ""
-    action: str = ""
+    action: Annotated[str, CRD(enum=("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"))] = (
+        ""
+    )
     on_job_failure_reasons: list[str] | None = None
     on_job_failure_message_patterns: list[str] | None = None
-    target_replicated_jobs: list[str] | None = None
+    target_replicated_jobs: Annotated[list[str] | None, ATOMIC] = None
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "action"})
 
 
 class FailurePolicy(Struct):
-    """jobsetv1alpha2.FailurePolicy."""
+    """When the JobSet has failed, and when it is restarted."""
 
-    max_restarts: int | None = None
-    restart_strategy: str | None = None
+    max_restarts: Int32 | None = None
+    restart_strategy: Annotated[
+        str | None, CRD(default="Recreate", enum=("Recreate", "BlockingRecreate"))
+    ] = None
     rules: list[FailurePolicyRule] | None = None
 
 
 class StartupPolicy(Struct):
-    """jobsetv1alpha2.StartupPolicy."""
+    """In which order the replicated jobs start."""
 
-    startup_policy_order: str = ""
+    startup_policy_order: Annotated[str, CRD(enum=("AnyOrder", "InOrder"))] = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"startup_policy_order"})
 
 
 class Coordinator(Struct):
-    """jobsetv1alpha2.Coordinator."""
+    """The pod that the others are told as their coordinator."""
 
     replicated_job: str = ""
     job_index: int | None = None
@@ -106,22 +118,32 @@ class Coordinator(Struct):
 
 
 class JobSetSpec(Struct):
-    """jobsetv1alpha2.JobSetSpec."""
+    """What a JobSet is to be."""
 
-    replicated_jobs: list[ReplicatedJob] | None = None
-    network: Network | None = None
-    success_policy: SuccessPolicy | None = None
-    failure_policy: FailurePolicy | None = None
-    startup_policy: StartupPolicy | None = None
+    crd: ClassVar[CRD] = CRD(
+        rules=(
+            Rule(
+                "!(has(self.startupPolicy) && self.startupPolicy.startupPolicyOrder == 'InOrder'"
+                " && self.replicatedJobs.exists(x, has(x.dependsOn)))",
+                "StartupPolicy and DependsOn APIs are mutually exclusive",
+            ),
+        )
+    )
+
+    replicated_jobs: Annotated[list[ReplicatedJob] | None, MAP_BY_NAME] = None
+    network: Annotated[Network | None, CRD(rules=(_IMMUTABLE,))] = None
+    success_policy: Annotated[SuccessPolicy | None, CRD(rules=(_IMMUTABLE,))] = None
+    failure_policy: Annotated[FailurePolicy | None, CRD(rules=(_IMMUTABLE,))] = None
+    startup_policy: Annotated[StartupPolicy | None, CRD(rules=(_IMMUTABLE,))] = None
     suspend: bool | None = None
     coordinator: Coordinator | None = None
     managed_by: str | None = None
-    ttl_seconds_after_finished: int | None = None
+    ttl_seconds_after_finished: Annotated[Int32 | None, CRD(minimum=0)] = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by", "ttl_seconds_after_finished"})
 
 
 class ReplicatedJobStatus(Struct):
-    """jobsetv1alpha2.ReplicatedJobStatus."""
+    """How many jobs of one replicated job are in which state."""
 
     name: str = ""
     ready: int = 0
@@ -135,7 +157,7 @@ class ReplicatedJobStatus(Struct):
 
 
 class JobSetStatus(Struct):
-    """jobsetv1alpha2.JobSetStatus."""
+    """How a JobSet is doing."""
 
     conditions: list[Condition] | None = None
     restarts: int | None = None
@@ -146,7 +168,7 @@ class JobSetStatus(Struct):
 
 
 class JobSet(Object, group="jobset.x-k8s.io", version="v1alpha2", kind="JobSet", plural="jobsets"):
-    """jobsetv1alpha2.JobSet."""
+    """A set of jobs that run, fail and restart together."""
 
     spec: JobSetSpec = Field(default_factory=JobSetSpec)
     status: JobSetStatus = Field(default_factory=JobSetStatus)

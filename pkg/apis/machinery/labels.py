@@ -116,8 +116,7 @@ def requirement(key: str, operator: Operator, values: Iterable[str] = ()) -> Req
         SelectorError: the key or a value cannot be a label's, or the values do not fit the operator.
     """
     held = tuple(values)
-    if wrong := names.is_qualified_name(key):
-        raise SelectorError(f"key: Invalid value: {quote(key)}: {'; '.join(wrong)}")
+    _check_key(key, "key")
     if operator in _SETS:
         problem = None if held else "for 'in', 'notin' operators, values set can't be empty"
     elif operator in _UNARY:
@@ -134,6 +133,11 @@ def requirement(key: str, operator: Operator, values: Iterable[str] = ()) -> Req
         if wrong := names.is_label_value(value):
             raise SelectorError(f"values[{index}][{key}]: Invalid value: {quote(value)}: {'; '.join(wrong)}")
     return Requirement(key, operator, held)
+
+
+def _check_key(key: str, path: str) -> None:
+    if wrong := names.is_qualified_name(key):
+        raise SelectorError(f"{path}: Invalid value: {quote(key)}: {'; '.join(wrong)}")
 
 
 def parse(text: str) -> Selector:
@@ -241,6 +245,7 @@ class _Parser:
                 else f"unable to parse requirement: found '{key}', expected: identifier"
             )
         try:
+            _check_key(key, "<nil>")
             if absent:
                 return requirement(key, Operator.DOES_NOT_EXIST)
             if self._peek() in (_END, ","):

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from pkg.apis.machinery.base import JSON, Struct
+from pkg.apis.machinery.crd import CRD
 from pkg.apis.machinery.object import Object
 from pkg.apis.machinery.quantity import ResourceList
 
@@ -17,10 +18,13 @@ KUBE_GROUP_NAME_ANNOTATION_KEY: Final = "scheduling.k8s.io/group-name"
 
 
 class NetworkTopologySpec(Struct):
-    """volcanov1beta1.NetworkTopologySpec."""
+    """How far apart in the network the pods of a group may be."""
 
-    mode: str | None = None
-    highest_tier_allowed: int | None = None
+    mode: Annotated[str | None, CRD(default="hard", enum=("hard", "soft"))] = None
+    """Whether the limit has to be kept or is a wish."""
+    highest_tier_allowed: Annotated[int | None, CRD(default=1)] = None
+    """The highest tier of the network that the pods may span."""
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"highest_tier_allowed"})
 
 
 class PodGroupSpec(Struct):

@@ -1,15 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Training runtimes: the template that platform engineers keep and TrainJobs refer to."""
+"""Training runtimes: the templates that platform engineers keep and TrainJobs refer to."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.machinery.base import JSON, Struct, is_unset
+from pkg.apis.machinery.crd import CRD, Int32, Rule
 from pkg.apis.machinery.intstr import IntOrString
 from pkg.apis.machinery.object import Object, ObjectMeta
 from pkg.apis.volcano.v1beta1 import NetworkTopologySpec
@@ -23,78 +24,129 @@ MPI_IMPLEMENTATION_MPICH: Final = "MPICH"
 
 
 class CoschedulingPodGroupPolicySource(Struct):
-    """trainerv1alpha1.CoschedulingPodGroupPolicySource."""
+    """Gang-scheduling by the coscheduling plugin."""
 
-    schedule_timeout_seconds: int | None = None
+    schedule_timeout_seconds: Annotated[Int32 | None, CRD(default=60)] = None
+    """How long the gang may wait to be scheduled; 0 stands for the default."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"schedule_timeout_seconds"})
 
 
 class VolcanoPodGroupPolicySource(Struct):
-    """trainerv1alpha1.VolcanoPodGroupPolicySource."""
+    """Gang-scheduling by Volcano."""
 
     network_topology: NetworkTopologySpec | None = None
+    """How far apart in the network the pods may be."""
 
 
 class PodGroupPolicy(Struct):
-    """trainerv1alpha1.PodGroupPolicy."""
+    """Which gang-scheduler the pods are grouped for."""
+
+    crd: ClassVar[CRD] = CRD(min_properties=1)
 
     coscheduling: CoschedulingPodGroupPolicySource | None = None
+    """The coscheduling plugin of the Kubernetes scheduler plugins."""
     volcano: VolcanoPodGroupPolicySource | None = None
+    """Volcano."""
 
 
 class TorchElasticPolicy(Struct):
-    """trainerv1alpha1.TorchElasticPolicy."""
+    """Elastic training: how the number of nodes may move."""
 
-    max_restarts: int | None = None
-    min_nodes: int | None = None
-    max_nodes: int | None = None
-    metrics: list[dict[str, JSON]] | None = None
+    max_restarts: Int32 | None = None
+    """How often the job may be restarted."""
+    min_nodes: Int32 | None = None
+    """The fewest nodes it may shrink to."""
+    max_nodes: Int32 | None = None
+    """The most nodes it may grow to."""
+    metrics: Annotated[
+        list[dict[str, JSON]] | None, CRD(list_type="atomic", schema="autoscaling.v2.MetricSpec")
+    ] = None
+    """Metrics by which the number of nodes is chosen."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"max_restarts", "min_nodes", "max_nodes"})
 
 
 class TorchMLPolicySource(Struct):
-    """trainerv1alpha1.TorchMLPolicySource."""
+    """How PyTorch is launched."""
 
-    num_proc_per_node: IntOrString | None = None
+    num_proc_per_node: Annotated[
+        IntOrString | None,
+        CRD(
+            default="auto",
+            rules=(
+                Rule(
+                    "self > 0 || self in ['auto', 'cpu', 'gpu']",
+                    "NumProcPerNode must be equal to auto, cpu, gpu, or int value",
+                ),
+            ),
+        ),
+    ] = None
+    """Processes on each node: auto, cpu, gpu or a number."""
     elastic_policy: TorchElasticPolicy | None = None
+    """Elastic training."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"num_proc_per_node"})
 
 
 class MPIMLPolicySource(Struct):
-    """trainerv1alpha1.MPIMLPolicySource."""
+    """How MPI is launched."""
 
-    num_proc_per_node: int | None = None
-    mpi_implementation: str | None = None
-    ssh_auth_mount_path: str | None = None
-    run_launcher_as_node: bool | None = None
+    num_proc_per_node: Annotated[Int32 | None, CRD(default=1)] = None
+    """Processes on each node: the slots in the host file."""
+    mpi_implementation: Annotated[str | None, CRD(default="OpenMPI", enum=("OpenMPI", ""))] = None
+    """The MPI implementation, which decides the form of the host file."""
+    ssh_auth_mount_path: Annotated[str | None, CRD(default="/root/.ssh")] = Field(
+        default=None, alias="sshAuthMountPath"
+    )
+    """Directory that the SSH keys are mounted in."""
+    run_launcher_as_node: Annotated[bool | None, CRD(default=False)] = None
+    """Whether the launcher takes part in the training."""
     go_pointers: ClassVar[frozenset[str]] = frozenset(
         {"num_proc_per_node", "mpi_implementation", "ssh_auth_mount_path", "run_launcher_as_node"}
     )
 
 
 class MLPolicy(Struct):
-    """trainerv1alpha1.MLPolicy."""
+    """How the training framework is set up; one framework at most."""
 
-    num_nodes: int | None = None
+    crd: ClassVar[CRD] = CRD(
+        rules=(
+            Rule(
+                "!(has(self.numNodes) && (has(self.torch) && has(self.torch.elasticPolicy)))",
+                "numNodes should not be set if torch.elasticPolicy is configured",
+            ),
+            Rule("!(has(self.torch) && has(self.mpi))", "Only one of the policy can be configured"),
+        )
+    )
+
+    num_nodes: Int32 | None = None
+    """Number of training nodes."""
     torch: TorchMLPolicySource | None = None
+    """PyTorch."""
     mpi: MPIMLPolicySource | None = None
+    """MPI."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"num_nodes"})
 
 
 class JobSetTemplateSpec(Struct):
-    """trainerv1alpha1.JobSetTemplateSpec."""
+    """The JobSet that a TrainJob becomes."""
 
     metadata: ObjectMeta | None = None
+    """Labels and annotations of the JobSet; its name and namespace are the TrainJob's."""
     spec: JobSetSpec = Field(default_factory=JobSetSpec, exclude_if=is_unset)
+    """The JobSet's spec."""
     go_always: ClassVar[frozenset[str]] = frozenset({"metadata", "spec"})
 
 
 class TrainingRuntimeSpec(Struct):
-    """trainerv1alpha1.TrainingRuntimeSpec."""
+    """What a training runtime brings to a TrainJob."""
+
+    crd: ClassVar[CRD] = CRD(min_properties=1)
 
     ml_policy: MLPolicy | None = None
+    """How the training framework is set up."""
     pod_group_policy: PodGroupPolicy | None = None
+    """How the pods are scheduled together."""
     template: JobSetTemplateSpec = Field(default_factory=JobSetTemplateSpec, exclude_if=is_unset)
+    """The JobSet that a TrainJob becomes."""
 
 
 class TrainingRuntime(
@@ -104,7 +156,7 @@ class TrainingRuntime(
     kind="TrainingRuntime",
     plural="trainingruntimes",
 ):
-    """trainerv1alpha1.TrainingRuntime."""
+    """A template for the TrainJobs of its namespace."""
 
     spec: TrainingRuntimeSpec = Field(default_factory=TrainingRuntimeSpec)
 
@@ -117,6 +169,6 @@ class ClusterTrainingRuntime(
     plural="clustertrainingruntimes",
     namespaced=False,
 ):
-    """trainerv1alpha1.ClusterTrainingRuntime."""
+    """A template for the TrainJobs of all namespaces."""
 
     spec: TrainingRuntimeSpec = Field(default_factory=TrainingRuntimeSpec)

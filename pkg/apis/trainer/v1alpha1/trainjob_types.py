@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -19,6 +19,16 @@ from pkg.apis.core.v1 import (
     VolumeMount,
 )
 from pkg.apis.machinery.base import Struct, is_unset
+from pkg.apis.machinery.crd import (
+    ATOMIC,
+    CRD,
+    MAP_BY_NAME,
+    MAP_BY_TYPE,
+    Int32,
+    KindMarkers,
+    PrinterColumn,
+    Rule,
+)
 from pkg.apis.machinery.intstr import IntOrString
 from pkg.apis.machinery.object import Object, ObjectMeta
 from pkg.apis.meta.v1 import Condition
@@ -35,126 +45,216 @@ TRAIN_JOB_SUSPENDED_REASON: Final = "Suspended"
 TRAIN_JOB_RESUMED_REASON: Final = "Resumed"
 TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON: Final = "TrainingRuntimeNotSupported"
 
+_NAMED: Final = CRD(min_length=1)
+_COUNT: Final = CRD(minimum=0, required=True)
+
 
 class RuntimeRef(Struct):
-    """trainerv1alpha1.RuntimeRef."""
+    """The training runtime that a TrainJob is made from."""
 
-    name: str = ""
-    api_group: str | None = None
-    kind: str | None = None
+    name: Annotated[str, _NAMED] = ""
+    """Name of the runtime; a TrainingRuntime has to be in the TrainJob's namespace."""
+    api_group: Annotated[str | None, CRD(default="trainer.kubeflow.org")] = None
+    """API group of the runtime."""
+    kind: Annotated[str | None, CRD(default="ClusterTrainingRuntime")] = None
+    """Kind of the runtime: ClusterTrainingRuntime or TrainingRuntime."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"api_group", "kind"})
 
 
 class DatasetInitializer(Struct):
-    """trainerv1alpha1.DatasetInitializer."""
+    """How the dataset is fetched before training."""
 
     storage_uri: str | None = None
-    env: list[EnvVar] | None = None
+    """Where the dataset comes from."""
+    env: Annotated[list[EnvVar] | None, MAP_BY_NAME] = None
+    """Environment variables of the dataset initializer; they are merged over the runtime's."""
     secret_ref: LocalObjectReference | None = None
+    """Secret in the TrainJob's namespace whose keys become environment variables, for credentials."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"storage_uri"})
 
 
 class ModelInitializer(Struct):
-    """trainerv1alpha1.ModelInitializer."""
+    """How the pre-trained model is fetched before training."""
 
     storage_uri: str | None = None
-    env: list[EnvVar] | None = None
+    """Where the model comes from."""
+    env: Annotated[list[EnvVar] | None, MAP_BY_NAME] = None
+    """Environment variables of the model initializer; they are merged over the runtime's."""
     secret_ref: LocalObjectReference | None = None
+    """Secret in the TrainJob's namespace whose keys become environment variables, for credentials."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"storage_uri"})
 
 
 class Initializer(Struct):
-    """trainerv1alpha1.Initializer."""
+    """What runs before the trainer to bring data and model to it."""
 
     dataset: DatasetInitializer | None = None
+    """The dataset."""
     model: ModelInitializer | None = None
+    """The pre-trained model."""
 
 
 class Trainer(Struct):
-    """trainerv1alpha1.Trainer."""
+    """What the training nodes run; what is unset comes from the runtime."""
 
     image: str | None = None
-    command: list[str] | None = None
-    args: list[str] | None = None
-    env: list[EnvVar] | None = None
-    num_nodes: int | None = None
+    """Image of the training container."""
+    command: Annotated[list[str] | None, ATOMIC] = None
+    """Entrypoint of the training container."""
+    args: Annotated[list[str] | None, ATOMIC] = None
+    """Arguments of the entrypoint."""
+    env: Annotated[list[EnvVar] | None, MAP_BY_NAME] = None
+    """Environment variables of the training container; they are merged over the runtime's."""
+    num_nodes: Int32 | None = None
+    """Number of training nodes."""
     resources_per_node: ResourceRequirements | None = None
+    """Compute resources of each training node."""
     num_proc_per_node: IntOrString | None = None
+    """Processes on each node: auto, cpu, gpu or a number for PyTorch, a number for MPI."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"image", "num_nodes", "num_proc_per_node"})
 
 
 class PodTemplateOverrideTargetJob(Struct):
-    """trainerv1alpha1.PodTemplateOverrideTargetJob."""
+    """A replicated job of the runtime's template."""
 
-    name: str = ""
+    name: Annotated[str, _NAMED] = ""
+    """Name of the replicated job."""
 
 
 class ContainerOverride(Struct):
-    """trainerv1alpha1.ContainerOverride."""
+    """What is changed in one container of the runtime's template."""
 
-    name: str = ""
-    env: list[EnvVar] | None = None
-    volume_mounts: list[VolumeMount] | None = None
+    name: Annotated[str, _NAMED] = ""
+    """Name of the container; the runtime has to have it."""
+    env: Annotated[list[EnvVar] | None, MAP_BY_NAME] = None
+    """Environment variables, merged over the runtime's.
+
+    Not for the containers node, dataset-initializer and model-initializer, whose variables are set in trainer and
+    initializer.
+    """
+    volume_mounts: Annotated[list[VolumeMount] | None, MAP_BY_NAME] = None
+    """Volumes to mount."""
 
 
 class PodTemplateSpecOverride(Struct):
-    """trainerv1alpha1.PodTemplateSpecOverride."""
+    """What is changed in the pod template's spec."""
 
     service_account_name: str | None = None
+    """Service account of the pods."""
     node_selector: dict[str, str] | None = None
+    """Labels of the nodes that the pods may run on."""
     affinity: Affinity | None = None
-    tolerations: list[Toleration] | None = None
-    volumes: list[Volume] | None = None
-    init_containers: list[ContainerOverride] | None = None
-    containers: list[ContainerOverride] | None = None
-    scheduling_gates: list[PodSchedulingGate] | None = None
-    image_pull_secrets: list[LocalObjectReference] | None = None
+    """Scheduling constraints of the pods."""
+    tolerations: Annotated[list[Toleration] | None, ATOMIC] = None
+    """Taints that the pods tolerate."""
+    volumes: Annotated[list[Volume] | None, MAP_BY_NAME] = None
+    """Volumes of the pods."""
+    init_containers: Annotated[list[ContainerOverride] | None, MAP_BY_NAME] = None
+    """Changes to init containers."""
+    containers: Annotated[list[ContainerOverride] | None, MAP_BY_NAME] = None
+    """Changes to containers."""
+    scheduling_gates: Annotated[list[PodSchedulingGate] | None, MAP_BY_NAME] = None
+    """Gates that hold the pods back from scheduling."""
+    image_pull_secrets: Annotated[list[LocalObjectReference] | None, MAP_BY_NAME] = None
+    """Secrets to pull images with."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"service_account_name"})
 
 
 class PodTemplateOverride(Struct):
-    """trainerv1alpha1.PodTemplateOverride."""
+    """Changes to the pod templates of some of the runtime's jobs."""
 
-    target_jobs: list[PodTemplateOverrideTargetJob] | None = None
+    target_jobs: Annotated[
+        list[PodTemplateOverrideTargetJob] | None, CRD(list_type="atomic", required=True)
+    ] = None
+    """Replicated jobs of the runtime's template that are changed."""
     metadata: ObjectMeta | None = None
+    """Labels and annotations, merged over the pod template's."""
     spec: PodTemplateSpecOverride | None = None
+    """Changes to the pod template's spec, merged over it."""
 
 
 class TrainJobSpec(Struct):
-    """trainerv1alpha1.TrainJobSpec."""
+    """What a TrainJob is to be."""
 
-    runtime_ref: RuntimeRef = Field(default_factory=RuntimeRef, exclude_if=is_unset)
+    runtime_ref: Annotated[
+        RuntimeRef, CRD(required=True, rules=(Rule("self == oldSelf", "runtimeRef is immutable"),))
+    ] = Field(default_factory=RuntimeRef, exclude_if=is_unset)
+    """The training runtime; it cannot be changed later."""
     initializer: Initializer | None = None
+    """What brings dataset and model to the trainer."""
     trainer: Trainer | None = None
+    """What the training nodes run."""
     labels: dict[str, str] | None = None
+    """Labels of the JobSet and its jobs, merged over the runtime's."""
     annotations: dict[str, str] | None = None
-    pod_template_overrides: list[PodTemplateOverride] | None = None
-    suspend: bool | None = None
-    managed_by: str | None = None
+    """Annotations of the JobSet and its jobs, merged over the runtime's."""
+    pod_template_overrides: Annotated[list[PodTemplateOverride] | None, ATOMIC] = None
+    """Changes to the runtime's pod templates; where several change one job, the later wins."""
+    suspend: Annotated[bool | None, CRD(default=False)] = None
+    """Whether the job is held back; a running job's pods end when it is set."""
+    managed_by: Annotated[
+        str | None,
+        CRD(
+            default="trainer.kubeflow.org/trainjob-controller",
+            rules=(
+                Rule(
+                    "self in ['trainer.kubeflow.org/trainjob-controller', 'kueue.x-k8s.io/multikueue']",
+                    "ManagedBy must be trainer.kubeflow.org/trainjob-controller or kueue.x-k8s.io/multikueue if set",
+                ),
+                Rule("self == oldSelf", "ManagedBy value is immutable"),
+            ),
+        ),
+    ] = None
+    """The controller that manages this job: ours, or Kueue's for several clusters; it cannot be changed later."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by"})
 
 
 class JobStatus(Struct):
-    """trainerv1alpha1.JobStatus."""
+    """How many jobs of one replicated job are in which state."""
 
-    name: str = ""
-    ready: int | None = None
-    succeeded: int | None = None
-    failed: int | None = None
-    active: int | None = None
-    suspended: int | None = None
+    name: Annotated[str, _NAMED] = ""
+    """Name of the replicated job."""
+    ready: Annotated[Int32 | None, _COUNT] = None
+    """Jobs whose pods are all ready or completed."""
+    succeeded: Annotated[Int32 | None, _COUNT] = None
+    """Jobs that completed."""
+    failed: Annotated[Int32 | None, _COUNT] = None
+    """Jobs that failed."""
+    active: Annotated[Int32 | None, _COUNT] = None
+    """Jobs with a pod that is pending or running and not being deleted."""
+    suspended: Annotated[Int32 | None, _COUNT] = None
+    """Jobs that are suspended."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"ready", "succeeded", "failed", "active", "suspended"})
 
 
 class TrainJobStatus(Struct):
-    """trainerv1alpha1.TrainJobStatus."""
+    """How a TrainJob is doing."""
 
-    conditions: list[Condition] | None = None
-    jobs_status: list[JobStatus] | None = None
+    crd: ClassVar[CRD] = CRD(min_properties=1)
+
+    conditions: Annotated[list[Condition] | None, MAP_BY_TYPE] = None
+    """Suspended, Complete and Failed."""
+    jobs_status: Annotated[list[JobStatus] | None, MAP_BY_NAME] = None
+    """The state of each replicated job."""
 
 
 class TrainJob(Object, group="trainer.kubeflow.org", version="v1alpha1", kind="TrainJob", plural="trainjobs"):
-    """trainerv1alpha1.TrainJob."""
+    """A training job: a runtime, and what it is to train."""
+
+    crd_kind: ClassVar[KindMarkers] = KindMarkers(
+        printer_columns=(
+            PrinterColumn("State", "string", ".status.conditions[-1:].type"),
+            PrinterColumn("Age", "date", ".metadata.creationTimestamp"),
+        ),
+        status_subresource=True,
+        rules=(
+            Rule(
+                "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+                "metadata.name must match RFC 1035 DNS label format",
+            ),
+            Rule("size(self.metadata.name) <= 63", "metadata.name must be no more than 63 characters"),
+        ),
+    )
 
     spec: TrainJobSpec = Field(default_factory=TrainJobSpec)
     status: TrainJobStatus = Field(default_factory=TrainJobStatus)
