@@ -20,7 +20,12 @@ Schema = dict[str, Any]
 
 FILE: Final = Path(__file__).with_suffix(".json")
 _PREFIXES: Final = ("io.k8s.apimachinery.pkg.apis.", "io.k8s.apimachinery.pkg.", "io.k8s.api.")
-_DROPPED: Final = ("description", "x-kubernetes-patch-merge-key", "x-kubernetes-patch-strategy")
+_DROPPED: Final = (
+    "description",
+    "x-kubernetes-patch-merge-key",
+    "x-kubernetes-patch-strategy",
+    "x-kubernetes-unions",
+)
 
 QUANTITY: Final[Schema] = {
     "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -54,6 +59,33 @@ _FIXED: Final[dict[str, Schema]] = {
     "meta.v1.Time": {"format": "date-time", "type": "string"},
 }
 
+# What a CRD made from the Go types says otherwise than the API server: an embedded reference makes the whole
+# struct atomic, a default that names a constant is none, and conditions are validated.
+_ATOMIC: Final = (
+    "core.v1.ConfigMapEnvSource",
+    "core.v1.ConfigMapProjection",
+    "core.v1.ConfigMapVolumeSource",
+    "core.v1.SecretEnvSource",
+    "core.v1.SecretProjection",
+)
+_WITHOUT_DEFAULTS: Final = (
+    ("core.v1.AzureDiskVolumeSource", "cachingMode"),
+    ("core.v1.AzureDiskVolumeSource", "kind"),
+)
+_CONDITION: Final[dict[str, Schema]] = {
+    "message": {"maxLength": 32768},
+    "observedGeneration": {"minimum": 0},
+    "reason": {"maxLength": 1024, "minLength": 1, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+    "status": {"enum": ["True", "False", "Unknown"]},
+    "type": {
+        "maxLength": 316,
+        "pattern": (
+            r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+            r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+        ),
+    },
+}
+
 
 def definition(name: str) -> Schema:
     """Return a fresh, self-contained schema of a recorded struct, such as ``core.v1.EnvVar``.
@@ -80,6 +112,13 @@ def version() -> str:
 @cache
 def _recorded() -> dict[str, Any]:
     recorded: dict[str, Any] = json.loads(FILE.read_text())
+    definitions = recorded["definitions"]
+    for name in _ATOMIC:
+        definitions[name]["x-kubernetes-map-type"] = "atomic"
+    for name, field in _WITHOUT_DEFAULTS:
+        definitions[name]["properties"][field].pop("default", None)
+    for field, constraints in _CONDITION.items():
+        definitions["meta.v1.Condition"]["properties"][field].update(constraints)
     return recorded
 
 

@@ -41,8 +41,6 @@ class VolcanoPodGroupPolicySource(Struct):
 class PodGroupPolicy(Struct):
     """Which gang-scheduler the pods are grouped for."""
 
-    crd: ClassVar[CRD] = CRD(min_properties=1)
-
     coscheduling: CoschedulingPodGroupPolicySource | None = None
     """The coscheduling plugin of the Kubernetes scheduler plugins."""
     volcano: VolcanoPodGroupPolicySource | None = None
@@ -128,6 +126,8 @@ class MLPolicy(Struct):
 
 class JobSetTemplateSpec(Struct):
     """The JobSet that a TrainJob becomes."""
+
+    crd: ClassVar[CRD] = CRD(min_properties=1)
 
     metadata: ObjectMeta | None = None
     """Labels and annotations of the JobSet; its name and namespace are the TrainJob's."""
