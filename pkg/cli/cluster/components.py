@@ -144,10 +144,9 @@ class Parts:
             "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
             "health": {"healthProbeBindAddress": health},
         }
-        program = "import sys; from pkg.cli.manager import main; sys.exit(main())"
         argv = [
             sys.executable,
-            *("-P", "-c", program),
+            *("-P", "-m", "pkg.cli.manager"),
             f"--config={self._write(MANAGER, config)}",
             f"--kubeconfig={self.kubeconfig(MANAGER)}",
         ]

@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl crds``: Trainer's CRDs, printed or applied."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import yaml
+from rich.console import Console
+
+from pkg.cli import resources
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest.crds import install_crds, wait_established
+from pkg.ctrl.rest import Transport, load_config
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``crds`` to ``parser``."""
+    parser.add_argument(
+        "-o", "--output", choices=("yaml", "json"), default="yaml", help="how to print them (yaml)"
+    )
+    parser.add_argument("--apply", action="store_true", help="server-side apply them instead")
+    parser.add_argument("--kubeconfig", help="the cluster to apply them to (as kubectl finds it)")
+    parser.set_defaults(run=crds_command)
+
+
+async def crds_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+    """Print the CRDs, or apply them and wait until they are served."""
+    manifests = resources.crds()
+    if not arguments.apply:
+        if arguments.output == "json":
+            text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2) + "\n"
+        else:
+            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+            text = yaml.dump_all(manifests, Dumper=dumper, sort_keys=False)
+        out.file.write(text)
+        return 0
+    async with Transport(await load_config(arguments.kubeconfig)) as transport:
+        client = LiveClient(transport)
+        names = await install_crds(client, manifests)
+        await wait_established(client, names)
+    for name in names:
+        out.print(f"{name} serverside-applied", highlight=False)
+    return 0

@@ -1,0 +1,40 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl run``: the manager in the foreground, against the local cluster or a kubeconfig."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from pkg.cli.cluster import DEFAULT_NAME, Cluster, state_directory
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the flags of ``run``; all others are the manager's own."""
+    parser.add_argument("--name", default=DEFAULT_NAME, help=f"the local cluster to work in ({DEFAULT_NAME})")
+    parser.add_argument("--kubeconfig", help="work in this cluster instead, with this file's rights")
+    parser.epilog = "Every other flag is passed to trainer-controller-manager."
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the manager with the flags that fit the cluster; return its exit code."""
+    from pkg.cli import manager  # here, because it loads every controller
+
+    parser = argparse.ArgumentParser(prog="trainerctl run")
+    add_arguments(parser)
+    chosen, rest = parser.parse_known_args(list(argv))
+    if chosen.kubeconfig:
+        return manager.main([f"--kubeconfig={chosen.kubeconfig}", *rest])
+    try:
+        cluster = Cluster(state_directory(chosen.name))
+    except ValueError as error:
+        parser.error(str(error))
+    if not cluster.kubeconfig.exists():
+        sys.stderr.write(
+            f"trainerctl: there is no cluster {chosen.name}; make one with "
+            "`trainerctl cluster up --without-manager`, or name another with --kubeconfig\n"
+        )
+        return 1
+    return manager.main([*cluster.manager_arguments, *rest])
