@@ -265,12 +265,12 @@ class Reflector:
         with anyio.move_on_after(limit) as watchdog:
             number = 0
             async for line in lines:
-                now = anyio.current_time()
-                limit = silence()
-                if watchdog.deadline < now + limit - 1:
-                    watchdog.deadline = now + limit
                 if line and self._take_line(line, initial=initial):
                     return True
+                limit = silence()
+                deadline = anyio.current_time() + limit
+                if abs(deadline - watchdog.deadline) > 1:
+                    watchdog.deadline = deadline
                 number += 1
                 if number % STEP == 0:
                     await anyio.lowlevel.checkpoint()

@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import anyio
+import pytest
+
+from pkg.apis.core.v1 import ConfigMap
+from pkg.ctrl import rest
+from pkg.ctrl.cache import CacheDegradedError, CacheSyncTimeoutError
+from pkg.ctrl.rest import FakeResponse
+
+LOST = rest.TransportError("connection reset", host="https://api")
+
+
+def refusal(code, reason, message="no", **more):
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message, **more}
+    return lambda _request: FakeResponse(code, body)
+
+
+async def test_everything_streams_in_and_the_same_connection_goes_on(server, watched, heard, settle):
+    server.put("b")
+    await settle()
+    assert heard.take() == ["add b"]
+    assert len(server.transport.requests) == 1
+    assert server.queries[0] == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "sendInitialEvents": "true",
+        "resourceVersionMatch": "NotOlderThan",
+        "timeoutSeconds": "300",
+    }
+
+
+async def test_a_server_without_streaming_lists_is_listed_in_pages_and_never_asked_again(server, start, heard):
+    server.streams_lists = False
+    for name in "abcde":
+        server.put(name)
+    cache = await start(page_size=2)
+    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    await cache.wait_for_sync(1)
+    assert heard.take() == [f"add {name} initial" for name in "abcde"]
+    lists = [(q.get("resourceVersion"), q.get("continue"), q["limit"]) for q in server.queries if "limit" in q]
+    assert lists == [("0", None, "2"), (None, "2", "2"), (None, "4", "2")]
+    await anyio.sleep(0.01)
+    assert server.queries[-1]["resourceVersion"] == "15"
+    assert "sendInitialEvents" not in server.queries[-1]
+
+
+async def test_a_watch_that_ends_is_taken_up_at_the_last_bookmark(server, watched, settle):
+    server.version = 77
+    server.bookmark()
+    await anyio.sleep(300)
+    server.hang_up()
+    await settle()
+    assert server.queries[-1]["resourceVersion"] == "77"
+    assert "sendInitialEvents" not in server.queries[-1]
+    assert len(server.streams) == 1
+
+
+async def test_a_server_that_closes_every_watch_at_once_is_asked_ever_more_rarely(server, watched):
+    closes = lambda _request: FakeResponse(lines=())  # noqa: E731
+    server.faults.extend([closes] * 100)
+    server.hang_up()
+    before = len(server.transport.requests)
+    await anyio.sleep(60)
+    # 0.8 + 1.6 + 3.2 + 6.4 + 12.8 + 25.6 s
+    assert len(server.transport.requests) - before == 6
+
+
+async def test_backoff_starts_over_after_two_quiet_minutes(server, watched, settle):
+    for _ in range(2):
+        started = anyio.current_time()
+        server.faults.append(lambda _request: LOST)
+        await anyio.sleep(5)
+        server.hang_up()
+        await settle()
+        before = len(server.transport.requests)
+        await anyio.sleep(0.79)
+        assert len(server.transport.requests) == before
+        await anyio.sleep(0.02)
+        assert len(server.transport.requests) == before + 1
+        await anyio.sleep(started + 130 - anyio.current_time())
+
+
+async def test_deletes_and_changes_missed_in_a_gap_are_told_after_410(server, start, heard):
+    for name in ("gone", "changed", "same", "reborn"):
+        server.put(name)
+    cache = await start()
+    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    await cache.wait_for_sync(1)
+    heard.take()
+    server.remove("gone", silent=True)
+    server.put("changed", silent=True)
+    server.put("reborn", silent=True, uid="another")
+    server.put("new", silent=True)
+    server.faults.append(refusal(410, "Expired", "too old resource version"))
+    await anyio.sleep(5)
+    server.hang_up()
+    await anyio.sleep(1)
+    assert heard.take() == [
+        "update changed 12->16",
+        "delete reborn unknown",
+        "add reborn",
+        "add new",
+        "delete gone unknown",
+    ]
+    assert server.queries[-1]["sendInitialEvents"] == "true"
+    assert {obj.name for obj in await cache.list(ConfigMap)} == {"changed", "same", "reborn", "new"}
+
+
+async def test_expiry_told_in_the_stream_relists(server, watched, heard):
+    server.put("missed", silent=True)
+    server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+    await anyio.sleep(1)
+    assert heard.take() == ["add missed"]
+
+
+async def test_a_server_behind_the_last_one_is_asked_for_its_newest(server, start):
+    server.streams_lists = False
+    cache = await start()
+    await cache.get_informer(ConfigMap)
+    await cache.wait_for_sync(1)
+    await anyio.sleep(5)
+    behind = refusal(504, "Timeout", "Too large resource version: 99, current: 5")
+    server.faults.extend([refusal(410, "Expired"), behind])
+    server.hang_up()
+    await anyio.sleep(5)
+    lists = [query.get("resourceVersion") for query in server.queries if "watch" not in query]
+    assert lists == ["0", "10", None]
+
+
+async def test_an_expired_continue_token_starts_over_in_one_piece(server, start):
+    server.streams_lists = False
+    for name in "abc":
+        server.put(name)
+    cache = await start(page_size=2)
+    await cache.get_informer(ConfigMap)
+    server.faults.extend([None, None, refusal(410, "Expired")])
+    await cache.wait_for_sync(2)
+    lists = [(q.get("continue"), q.get("limit")) for q in server.queries if "watch" not in q]
+    assert lists == [(None, "2"), ("2", "2"), (None, None)]
+    assert len(await cache.list(ConfigMap)) == 3
+
+
+async def test_too_many_requests_waits_as_long_as_the_server_says(server, watched):
+    server.faults.append(refusal(429, "TooManyRequests", details={"retryAfterSeconds": 17}))
+    await anyio.sleep(5)
+    server.hang_up()
+    before = len(server.transport.requests)
+    await anyio.sleep(16.9)
+    assert len(server.transport.requests) == before + 1
+    await anyio.sleep(0.2)
+    assert len(server.transport.requests) == before + 2
+    assert server.queries[-1]["resourceVersion"] == "10"
+
+
+async def test_a_silent_watch_is_declared_dead_where_bookmarks_are_usual(server, watched, heard, settle):
+    server.bookmark()
+    await settle()
+    server.streams.clear()  # half open: the other side is gone and says nothing
+    server.put("missed")
+    await anyio.sleep(149)
+    assert len(server.transport.requests) == 1
+    await anyio.sleep(2)
+    assert len(server.transport.requests) == 2
+    assert server.queries[-1]["resourceVersion"] == "10"
+
+
+async def test_a_server_that_never_sends_bookmarks_is_believed_for_the_whole_watch(server, watched):
+    await anyio.sleep(629)
+    assert len(server.transport.requests) == 1
+    await anyio.sleep(2)
+    assert len(server.transport.requests) == 2
+
+
+async def test_a_stream_that_never_begins_falls_back_to_a_list(server, start):
+    server.put("a")
+    server.faults.append(lambda _request: FakeResponse(lines=forever()))
+    cache = await start()
+    await cache.get_informer(ConfigMap)
+    await cache.wait_for_sync(30.1)
+    assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
+
+
+async def forever():
+    await anyio.sleep(3600)
+    yield b""
+
+
+async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed_anew(server, watched, heard):
+    server.put("missed", silent=True)
+    server.faults.extend([refusal(500, "InternalError")] * 6)
+    await anyio.sleep(5)
+    server.hang_up()
+    await anyio.sleep(0.8 * (1 + 2 + 4 + 8 + 16) + 30 + 1)
+    assert heard.take() == ["add missed"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b'{"type":"ADDED","object":{"metadata":{"name', id="truncated"),
+        pytest.param(b"not json", id="no JSON"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":{}}}', id="nameless"),
+        pytest.param(b'{"type":"ADDED","object":{"spec":{}}}', id="without metadata"),
+        pytest.param(b'{"type":"ADDED","object":{"metadata":{"name":"x","labels":{"a":1}}}}', id="odd label"),
+        pytest.param(b'{"type":"SOMETHING","object":{}}', id="unknown type"),
+    ],
+)
+async def test_a_bad_line_is_skipped_and_counted_and_the_rest_goes_on(server, watched, heard, settle, line):
+    server.say(line)
+    server.put("good")
+    await settle()
+    assert heard.take() == ["add good"]
+    assert (await watched.get_informer(ConfigMap)).skipped == 1
+
+
+async def test_an_object_that_became_illegible_is_kept_as_it_was(server, start, heard):
+    server.put("a")
+    cache = await start()
+    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    await cache.wait_for_sync(1)
+    server.put("a", silent=True, metadata={"labels": {"odd": 1}})
+    await anyio.sleep(5)
+    server.faults.append(refusal(410, "Expired"))
+    server.hang_up()
+    await anyio.sleep(1)
+    assert heard.take() == ["add a initial"]
+    assert (await cache.get(ConfigMap, ("team-a", "a"))).metadata.resource_version == "11"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(404, "NotFound"), (403, "Forbidden")], ids=["missing kind", "denied kind"]
+)
+async def test_a_refused_kind_degrades_itself_and_heals_when_it_is_served(server, start, code, reason):
+    server.faults.extend([refusal(code, reason, "not for you")] * 3)
+    server.put("a")
+    cache = await start()
+    informer = await cache.get_informer(ConfigMap)
+    await cache.wait_for_sync(0.5)
+    assert informer.problem == "not for you"
+    assert cache.degraded() == {ConfigMap.gvk: "not for you"}
+    with pytest.raises(CacheDegradedError, match="^ConfigMap: not for you$"):
+        await cache.get(ConfigMap, ("team-a", "a"))
+    await informer.wait_for_sync(1 + 2 + 4 + 0.1)
+    assert cache.degraded() == {}
+    assert (await cache.get(ConfigMap, ("team-a", "a"))).name == "a"
+
+
+async def test_an_unreachable_server_degrades_nothing_and_is_named_when_waiting_ends(server, start):
+    server.faults.extend([lambda _request: LOST] * 100)
+    cache = await start()
+    await cache.get_informer(ConfigMap)
+    with pytest.raises(CacheSyncTimeoutError, match="connection reset"):
+        await cache.wait_for_sync(10)
+    assert cache.degraded() == {}
