@@ -13,37 +13,37 @@ from typing import Generic, TypeVar
 
 from pkg.apis.machinery.object import Object
 
-T = TypeVar("T", bound=Object)
+T_co = TypeVar("T_co", bound=Object, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class CreateEvent(Generic[T]):
+class CreateEvent(Generic[T_co]):
     """An object is there that was not there before, as far as this process knows."""
 
-    object: T
+    object: T_co
     is_in_initial_list: bool = False
     """It was found by the first list after a start, so it may well be old."""
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateEvent(Generic[T]):
+class UpdateEvent(Generic[T_co]):
     """An object changed; or did not, when both have the same resourceVersion (a resync)."""
 
-    old: T
-    new: T
+    old: T_co
+    new: T_co
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteEvent(Generic[T]):
+class DeleteEvent(Generic[T_co]):
     """An object is gone."""
 
-    object: T
+    object: T_co
     state_unknown: bool = False
     """The deletion itself was missed; ``object`` is the last state that was seen."""
 
 
 @dataclass(frozen=True, slots=True)
-class GenericEvent(Generic[T]):
+class GenericEvent(Generic[T_co]):
     """Something of one's own making: a timer, a call from outside."""
 
-    object: T
+    object: T_co

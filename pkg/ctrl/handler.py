@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whose work an event is: from what happened to an object to the requests of those it concerns.
+
+Handlers name no priority unless they mean one: sources see to it that the first list and resyncs, which
+nobody waits for, come after everything else (:data:`pkg.ctrl.workqueue.LOW_PRIORITY`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from typing import ClassVar, Generic, TypeVar
+
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object
+from pkg.ctrl import event, workqueue
+from pkg.ctrl.reconcile import Request
+
+T = TypeVar("T", bound=Object)
+T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
+
+LOW_PRIORITY = workqueue.LOW_PRIORITY
+Queue = workqueue.Adder[Request]
+MapFunc = Callable[[T], Awaitable[Iterable[Request]]]
+
+
+class EventHandler(ABC, Generic[T_contra]):
+    """Adds the requests that an event calls for. Events of one source come one after another, in order."""
+
+    immediate: ClassVar[bool] = False
+    """Whether no method ever waits: then events cost no buffer and no task switch."""
+
+    @abstractmethod
+    async def create(self, evt: event.CreateEvent[T_contra], queue: Queue) -> None:
+        """An object is there."""
+
+    @abstractmethod
+    async def update(self, evt: event.UpdateEvent[T_contra], queue: Queue) -> None:
+        """An object changed."""
+
+    @abstractmethod
+    async def delete(self, evt: event.DeleteEvent[T_contra], queue: Queue) -> None:
+        """An object is gone."""
+
+    @abstractmethod
+    async def generic(self, evt: event.GenericEvent[T_contra], queue: Queue) -> None:
+        """Something of one's own making."""
+
+
+class Funcs(EventHandler[T]):
+    """Async functions as a handler; events without a function are dropped."""
+
+    def __init__(
+        self,
+        *,
+        create: Callable[[event.CreateEvent[T], Queue], Awaitable[None]] | None = None,
+        update: Callable[[event.UpdateEvent[T], Queue], Awaitable[None]] | None = None,
+        delete: Callable[[event.DeleteEvent[T], Queue], Awaitable[None]] | None = None,
+        generic: Callable[[event.GenericEvent[T], Queue], Awaitable[None]] | None = None,
+    ) -> None:
+        self._create = create
+        self._update = update
+        self._delete = delete
+        self._generic = generic
+
+    async def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
+        """Call the function for creations."""
+        if self._create is not None:
+            await self._create(evt, queue)
+
+    async def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
+        """Call the function for changes."""
+        if self._update is not None:
+            await self._update(evt, queue)
+
+    async def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
+        """Call the function for deletions."""
+        if self._delete is not None:
+            await self._delete(evt, queue)
+
+    async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+        """Call the function for events of one's own making."""
+        if self._generic is not None:
+            await self._generic(evt, queue)
+
+
+class _Mapped(EventHandler[T]):
+    """A handler that is one question: which requests does this object concern?"""
+
+    @abstractmethod
+    async def _requests(self, obj: T) -> Iterable[Request]: ...
+
+    async def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
+        await self._enqueue(queue, evt.object)
+
+    async def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
+        # The old object too: whoever it concerned wants to know that it no longer does.
+        await self._enqueue(queue, evt.old, evt.new)
+
+    async def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
+        await self._enqueue(queue, evt.object)
+
+    async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+        await self._enqueue(queue, evt.object)
+
+    async def _enqueue(self, queue: Queue, *objects: T) -> None:
+        requests: dict[Request, None] = {}
+        for obj in objects:
+            requests.update(dict.fromkeys(await self._requests(obj)))
+        for request in requests:
+            queue.add(request)
+
+
+class EnqueueRequestForObject(_Mapped[Object]):
+    """The object itself."""
+
+    immediate = True
+
+    async def _requests(self, obj: Object) -> Iterable[Request]:
+        return (Request.for_object(obj),)
+
+
+class _EnqueueRequestForOwner(_Mapped[Object]):
+    immediate = True
+
+    def __init__(self, owner: type[Object], *, only_controller: bool) -> None:
+        self._group_kind = owner.gvk.group_kind
+        self._namespaced = owner.resource is None or owner.resource.namespaced
+        self._only_controller = only_controller
+
+    async def _requests(self, obj: Object) -> Iterable[Request]:
+        found = []
+        for ref in obj.metadata.owner_references or ():
+            if self._only_controller and not ref.controller:
+                continue
+            if ref.kind == self._group_kind.kind and _group_of(ref.api_version) == self._group_kind.group:
+                found.append(Request(obj.namespace if self._namespaced else "", ref.name))
+        return found
+
+
+def enqueue_request_for_owner(owner: type[Object], *, only_controller: bool = False) -> EventHandler[Object]:
+    """Return a handler for the owners of that kind, in any version; or only for the one in control."""
+    return _EnqueueRequestForOwner(owner, only_controller=only_controller)
+
+
+class _EnqueueRequestsFromMapFunc(_Mapped[T]):
+    def __init__(self, fn: MapFunc[T]) -> None:
+        self._fn = fn
+
+    async def _requests(self, obj: T) -> Iterable[Request]:
+        return await self._fn(obj)
+
+
+def enqueue_requests_from_map_func(fn: MapFunc[T]) -> EventHandler[T]:
+    """Return a handler that asks ``fn``; of a change, about the old object and the new one."""
+    return _EnqueueRequestsFromMapFunc(fn)
+
+
+def _group_of(api_version: str) -> str | None:
+    try:
+        return GVK.parse(api_version, "").group
+    except ValueError:
+        return None

@@ -1,0 +1,219 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where events come from: a watched kind, a stream of one's own, a function.
+
+A source runs as a task of its controller and feeds that one's queue. A kind that the server does not
+serve, or denies, does not stop its controller: the source waits for it, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+import anyio
+
+from pkg.apis.machinery.object import Object, PartialObjectMetadata
+from pkg.ctrl import cache, event, handler, log, predicate, workqueue
+
+T = TypeVar("T", bound=Object)
+Queue = handler.Queue
+
+_log = log.logger_from("controller-runtime.source")
+_Step = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Informers(Protocol):
+    """What a source needs of a cache."""
+
+    async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
+        """Return the informer of ``kind``, which starts with the cache."""
+        ...
+
+
+class Source(ABC):
+    """Gives events to a queue."""
+
+    @abstractmethod
+    async def start(self, queue: Queue) -> None:
+        """Feed ``queue`` until cancelled, or until there is nothing more to give."""
+
+
+class SyncingSource(Source):
+    """A source that begins with what there is already."""
+
+    @abstractmethod
+    async def wait_for_sync(self, timeout: float | None = None) -> None:
+        """Return when the started source has seen what there is, or knows that it may not.
+
+        Raises:
+            CacheSyncTimeoutError: that took too long.
+        """
+
+    @property
+    @abstractmethod
+    def problem(self) -> str | None:
+        """Why the source gives nothing, while it does."""
+
+
+class _Pipe(Generic[T]):
+    """Predicates, then the handler. Nothing that one of them raises reaches the giver of the event."""
+
+    def __init__(
+        self, name: str, handle: handler.EventHandler[T], predicates: tuple[predicate.Predicate[T], ...]
+    ) -> None:
+        self._name = name
+        self._handler = handle
+        self._predicate = predicate.and_(*predicates)
+        self._steps: deque[_Step] = deque()
+        self._more = anyio.Event()
+
+    def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
+        """Pass on a creation; what the first list found has low priority."""
+        if evt.is_in_initial_list:
+            queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
+        self._pass(partial(self._predicate.create, evt), partial(self._handler.create, evt, queue))
+
+    def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
+        """Pass on a change; one that changes nothing has low priority."""
+        if evt.old.metadata.resource_version == evt.new.metadata.resource_version:
+            queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
+        self._pass(partial(self._predicate.update, evt), partial(self._handler.update, evt, queue))
+
+    def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
+        """Pass on a deletion."""
+        self._pass(partial(self._predicate.delete, evt), partial(self._handler.delete, evt, queue))
+
+    def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+        """Pass on an event of somebody's own making."""
+        self._pass(partial(self._predicate.generic, evt), partial(self._handler.generic, evt, queue))
+
+    async def run(self) -> None:
+        """Work off, in order, what handlers that wait have to do; until cancelled."""
+        while True:
+            while self._steps:
+                try:
+                    await self._steps.popleft()()
+                except Exception as error:  # an event that cannot be handled must not end the source
+                    self._report(error)
+            self._more = anyio.Event()
+            await self._more.wait()
+
+    def _pass(self, passes: Callable[[], bool], step: _Step) -> None:
+        try:
+            if not passes():
+                return
+            if self._handler.immediate:
+                _finish(step())
+                return
+        except Exception as error:  # as in run
+            self._report(error)
+            return
+        self._steps.append(step)
+        self._more.set()
+
+    def _report(self, error: Exception) -> None:
+        _log.error("Event could not be handled", source=self._name, error=error)
+
+
+class Kind(SyncingSource, Generic[T]):
+    """The events of a kind in a cache; starting it makes the cache watch the kind."""
+
+    def __init__(
+        self,
+        informers: Informers,
+        kind: type[T],
+        handle: handler.EventHandler[T],
+        *predicates: predicate.Predicate[T],
+    ) -> None:
+        self._informers = informers
+        self._kind = kind
+        self._pipe = _Pipe(str(self), handle, predicates)
+        self._informer: cache.Informer[T] | None = None
+        self._started = anyio.Event()
+
+    def __str__(self) -> str:
+        metadata = " (metadata)" if issubclass(self._kind, PartialObjectMetadata) else ""
+        return f"kind source: {self._kind.gvk.group_kind}{metadata}"
+
+    @property
+    def problem(self) -> str | None:
+        """Why the server refuses this kind, while it does."""
+        return self._informer.problem if self._informer is not None else None
+
+    async def start(self, queue: Queue) -> None:
+        """Listen until cancelled."""
+        self._informer = await self._informers.get_informer(self._kind)
+        pipe = self._pipe
+        registration = self._informer.add_event_handler(
+            cache.EventHandlerFuncs(
+                on_add=lambda obj, initial: pipe.create(event.CreateEvent(obj, initial), queue),
+                on_update=lambda old, new: pipe.update(event.UpdateEvent(old, new), queue),
+                on_delete=lambda obj, unknown: pipe.delete(event.DeleteEvent(obj, unknown), queue),
+            )
+        )
+        self._started.set()
+        try:
+            await pipe.run()
+        finally:
+            registration.remove()
+
+    async def wait_for_sync(self, timeout: float | None = None) -> None:
+        """Return when the kind has been listed, or when the server refuses it."""
+        deadline = None if timeout is None else anyio.current_time() + timeout
+        with anyio.move_on_after(timeout):
+            await self._started.wait()
+        if self._informer is None:
+            raise cache.CacheSyncTimeoutError(f"{self}: not started within {timeout:g} s")
+        left = None if deadline is None else max(0.0, deadline - anyio.current_time())
+        await self._informer.engine.wait_for_sync(left, or_problem=True)
+
+
+class Channel(Source, Generic[T]):
+    """Events from a stream; the source ends with it."""
+
+    def __init__(
+        self,
+        stream: AsyncIterable[event.GenericEvent[T]],
+        handle: handler.EventHandler[T],
+        *predicates: predicate.Predicate[T],
+    ) -> None:
+        self._stream = stream
+        self._handler = handle
+        self._predicate = predicate.and_(*predicates)
+
+    def __str__(self) -> str:
+        return "channel source"
+
+    async def start(self, queue: Queue) -> None:
+        """Handle event after event; as the stream's reader, this one may fail with it."""
+        async for evt in self._stream:
+            if self._predicate.generic(evt):
+                await self._handler.generic(evt, queue)
+
+
+class Func(Source):
+    """A function that feeds the queue for as long as it runs."""
+
+    def __init__(self, fn: Callable[[Queue], Awaitable[None]]) -> None:
+        self._fn = fn
+
+    def __str__(self) -> str:
+        return f"func source: {getattr(self._fn, '__qualname__', self._fn)}"
+
+    async def start(self, queue: Queue) -> None:
+        """Call the function."""
+        await self._fn(queue)
+
+
+def _finish(step: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that never waits."""
+    try:
+        step.send(None)
+    except StopIteration:
+        return
+    step.close()
+    raise RuntimeError("a handler that calls itself immediate waited")
