@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading and writing objects: live, through a cache, or in memory for tests."""
 
+from . import interceptor as interceptor
+from .cached import CachedClient as CachedClient
+from .cached import CacheReader as CacheReader
 from .client import LiveClient as LiveClient
 from .fake import FakeClient as FakeClient
 from .interfaces import Client as Client
@@ -15,6 +18,9 @@ from .interfaces import Reader as Reader
 from .interfaces import StatusClient as StatusClient
 from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Writer as Writer
+from .narrow import ignore_not_found as ignore_not_found
+from .narrow import namespaced as namespaced
+from .narrow import read_only as read_only
 from .patch import APPLY as APPLY
 from .patch import JSON as JSON
 from .patch import MERGE as MERGE

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from pkg.apis.machinery.gvk import GVK, NamespacedName, Resource
+from pkg.apis.machinery.gvk import GVK, NamespacedName
 from pkg.apis.machinery.object import Object, PartialObjectMetadata
 from pkg.ctrl import rest
 from pkg.ctrl.rest import request as requests
@@ -123,9 +123,30 @@ class LiveClient:
         dry_run: bool = False,
     ) -> None:
         """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
+        await self.remove(
+            obj,
+            propagation=propagation,
+            grace_period_seconds=grace_period_seconds,
+            preconditions=preconditions,
+            dry_run=dry_run,
+        )
+
+    async def remove(
+        self,
+        obj: T,
+        *,
+        propagation: interfaces.Propagation | None = None,
+        grace_period_seconds: int | None = None,
+        preconditions: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> T | None:
+        """Delete as :meth:`delete` does; return the object while it still exists, None once it is gone."""
         options = delete_options(propagation, grace_period_seconds, preconditions, dry_run=dry_run)
-        resource = await self.mapper.resource_for(type(obj))
-        await self._send(requests.delete(resource, obj.namespace, obj.name, options))
+        kind = type(obj)
+        resource = await self.mapper.resource_for(kind)
+        body = await self._send(requests.delete(resource, obj.namespace, obj.name, options))
+        left: Any = msgspec.json.decode(body)
+        return kind.from_dict(left) if _still_exists(left) else None
 
     async def delete_all_of(
         self,
@@ -212,13 +233,13 @@ class SubResource:
 
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
-        resource: Resource = await self._client.mapper.resource_for(type(obj))
+        resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         return decode(into, await self._client._send(request))
 
     async def create(self, obj: Object, body: T) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
-        resource: Resource = await self._client.mapper.resource_for(type(obj))
+        resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         headers = {**target.headers, "Content-Type": requests.JSON}
         request = rest.Request("POST", target.path, headers=headers, body=body.to_json())
@@ -299,6 +320,15 @@ def delete_options(
     if dry_run:
         options["dryRun"] = ["All"]
     return msgspec.json.encode(options)
+
+
+def _still_exists(answer: Any) -> bool:
+    """Whether a DELETE left an object: the answer is a Status, the object's last state, or the one marked."""
+    if answer.get("kind") == "Status":
+        return False
+    metadata = answer.get("metadata") or {}
+    waiting = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    return bool(metadata.get("deletionTimestamp") and waiting)
 
 
 def _below(request: rest.Request, subresource: str) -> rest.Request:

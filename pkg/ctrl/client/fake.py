@@ -201,14 +201,22 @@ class FakeClient:
         dry_run: bool = False,
     ) -> None:
         """Delete the object, or mark it while it has finalizers; dependents stay."""
-        options = {
-            "propagation": propagation,
-            "grace_period_seconds": grace_period_seconds,
-            "preconditions": preconditions,
-            "dry_run": dry_run,
-        }
+        await self.remove(
+            obj,
+            propagation=propagation,
+            grace_period_seconds=grace_period_seconds,
+            preconditions=preconditions,
+            dry_run=dry_run,
+        )
+
+    async def remove(self, obj: T, **options: Any) -> T | None:
+        """Delete as :meth:`delete` does; return the object while it still exists, None once it is gone."""
         self._log("delete", type(obj), obj.key, options={k: v for k, v in options.items() if v})
-        self.memory.delete(self._table(type(obj)), obj.key, preconditions or {}, dry_run=dry_run)
+        table = self._table(type(obj))
+        left = self.memory.delete(
+            table, obj.key, options.get("preconditions") or {}, dry_run=bool(options.get("dry_run"))
+        )
+        return None if left is None else _object(type(obj), left)
 
     async def delete_all_of(
         self,

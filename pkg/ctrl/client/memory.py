@@ -260,8 +260,8 @@ class Memory:
 
     def delete(
         self, table: Table, key: NamespacedName, preconditions: Mapping[str, str], *, dry_run: bool
-    ) -> None:
-        """Delete an object, or mark it while it has finalizers."""
+    ) -> Document | None:
+        """Delete an object, or mark it while it has finalizers; return it while it is there."""
         row = table.find(key)
         metadata = row.document["metadata"]
         for name, field_name in (("uid", "uid"), ("resourceVersion", "resourceVersion")):
@@ -273,11 +273,11 @@ class Memory:
                     f"Precondition failed: {what} in precondition: {wanted}, "
                     f"{what} in object meta: {metadata.get(field_name)}",
                 )
-        if dry_run:
-            return
         if not metadata.get("finalizers"):
-            self._drop(table, key, row.document)
-        elif not metadata.get("deletionTimestamp"):
+            if not dry_run:
+                self._drop(table, key, row.document)
+            return None
+        if not metadata.get("deletionTimestamp") and not dry_run:
             marked = {
                 **metadata,
                 "deletionTimestamp": format_time(self._now()),
@@ -285,7 +285,10 @@ class Memory:
             }
             if "generation" in marked:
                 marked["generation"] += 1
-            self._store(table, key, Stored({**row.document, "metadata": marked}, row.owners), "MODIFIED")
+            return self._store(
+                table, key, Stored({**row.document, "metadata": marked}, row.owners), "MODIFIED"
+            )
+        return row.document
 
     def _insert(
         self, table: Table, document: Document, owners: dict[Manager, ownership.FieldSet], *, dry_run: bool

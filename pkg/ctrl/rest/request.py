@@ -14,7 +14,8 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 from pkg.apis.machinery.gvk import Resource
-from pkg.apis.machinery.labels import LabelSelectorLike, selector_string
+from pkg.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
+from pkg.apis.machinery.labels import selector_string as selector_string
 
 DEFAULT_TIMEOUT: Final = 60.0
 JSON: Final = "application/json"
