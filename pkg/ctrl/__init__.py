@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .controller.controllerutil import set_controller_reference as set_controller_reference
     from .log import logger_from as logger_from
     from .manager import Manager as Manager
+    from .manager import ManagerError as ManagerError
     from .manager import Options as Options
     from .manager import setup_signal_handler as setup_signal_handler
     from .reconcile import Request as Request
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _WHERE: Final = {
     "Config": ("rest", "Config"),
     "Manager": ("manager", "Manager"),
+    "ManagerError": ("manager", "ManagerError"),
     "Options": ("manager", "Options"),
     "Request": ("reconcile", "Request"),
     "Result": ("reconcile", "Result"),

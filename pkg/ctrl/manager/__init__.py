@@ -4,6 +4,7 @@
 
 from . import signals as signals
 from .manager import GracePeriodExceededError as GracePeriodExceededError
+from .manager import LostLeadershipError as LostLeadershipError
 from .manager import Manager as Manager
 from .manager import ManagerError as ManagerError
 from .manager import UnreachableError as UnreachableError

@@ -8,6 +8,7 @@ and only then gives the lease back. What fails first, at any time, stops the res
 
 ManagerError                      the manager could not start, or ended because something failed
 ├── UnreachableError              the API server was never reached
+├── LostLeadershipError           somebody else leads, or may soon: end the process
 └── GracePeriodExceededError      something did not end in time
 """
 
@@ -27,7 +28,7 @@ from anyio.abc import TaskGroup
 
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.ctrl import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
-from pkg.ctrl.httpserver import Address, Server, TLSProvider
+from pkg.ctrl.httpserver import Address, Server, ServerError, TLSProvider
 
 from .options import OFF, Options
 from .runnable_group import LeaderElectionRunnable, Runnable, RunnableGroup, describe
@@ -44,6 +45,10 @@ class ManagerError(Exception):
 
 class UnreachableError(ManagerError):
     """The API server did not answer."""
+
+
+class LostLeadershipError(ManagerError):
+    """The lease could not be kept. Everything was cancelled at once, nothing was given time."""
 
 
 class GracePeriodExceededError(ManagerError):
@@ -69,8 +74,7 @@ class Manager:
         """Build everything that needs no network.
 
         Raises:
-            ManagerError: the options contradict each other.
-            ServerError: an address makes no sense.
+            ManagerError: the options contradict each other, or an address makes no sense.
         """
         self.config = config
         self.options = options or Options()
@@ -88,7 +92,9 @@ class Manager:
         self._aside = client.LiveClient(aside, self.rest_mapper)
         self.cache = cache_ or cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
         self.field_indexer: client.FieldIndexer = self.cache
-        self.client: client.Client = self.api_reader
+        self.client: client.Client = client.CachedClient(
+            self.api_reader, self.cache, uncached=self.options.client_disable_cache_for
+        )
         self._main = main
         self._broadcaster = recorder.Broadcaster(self._aside)
         self._elector = self._make_elector()
@@ -104,7 +110,10 @@ class Manager:
         self._leader_elected = RunnableGroup("leader-elected", self._runnable_failed)
         self._events.add(self._broadcaster)
         self._caches.add(_CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
-        self._add_servers()
+        try:
+            self._add_servers()
+        except ServerError as error:
+            raise ManagerError(str(error)) from error
 
         self._open = False
         self._started = False
@@ -181,7 +190,7 @@ class Manager:
 
         Raises:
             UnreachableError: the API server could not be reached.
-            LeaderElectionLostError: somebody else leads now; the process must end.
+            LostLeadershipError: somebody else leads, or may soon; the process must end.
             ManagerError: a runnable failed, or did not end within the grace period; the message names it.
         """
         if self._started:
@@ -232,7 +241,7 @@ class Manager:
 
     async def _stop_groups(self, elector_scope: anyio.CancelScope) -> None:
         grace = self.options.graceful_shutdown_timeout
-        lost = isinstance(self._failure, leaderelection.LeaderElectionLostError)
+        lost = isinstance(self._failure, LostLeadershipError)
         if lost:
             # Somebody else acts now: not one more request.
             self._leader_elected.kill()
@@ -278,7 +287,9 @@ class Manager:
                     await self._leader_elected.start(tasks)
                     self.elected.set()
             except* leaderelection.LeaderElectionLostError as lost:
-                self._fail(lost.exceptions[0])
+                failure = LostLeadershipError(log.describe(lost))
+                failure.__cause__ = lost
+                self._fail(failure)
 
     async def _connect(self) -> None:
         """Return once the API server answers anything at all."""

@@ -59,10 +59,14 @@ class Server:
         self._routes[path] = handler
         _log.info("Registering webhook", path=path)
 
-    def started_checker(self) -> None:
-        """Be a health check: fail until webhooks are answered."""
-        if not self._serving:
-            raise healthz.NotHealthyError("webhook server has not been started yet")
+    def started_checker(self) -> healthz.Checker:
+        """Return a health check that fails until webhooks are answered."""
+
+        def check() -> None:
+            if not self._serving:
+                raise healthz.NotHealthyError("webhook server has not been started yet")
+
+        return check
 
     def need_leader_election(self) -> bool:
         """No: whoever is asked answers."""
