@@ -37,7 +37,9 @@ class Server:
     def queries(self) -> list[dict[str, str]]:
         return [dict(request.query) for request in self.transport.requests]
 
-    def put(self, name: str, *, namespace: str = "team-a", silent: bool = False, **fields: Any) -> dict[str, Any]:
+    def put(
+        self, name: str, *, namespace: str = "team-a", silent: bool = False, **fields: Any
+    ) -> dict[str, Any]:
         self.version += 1
         old = self.objects.get((namespace, name))
         metadata = {
@@ -65,7 +67,9 @@ class Server:
         self.say(msgspec.json.encode({"type": type_, "object": obj}))
 
     def bookmark(self, **annotations: str) -> None:
-        self.tell("BOOKMARK", {"metadata": {"resourceVersion": str(self.version), "annotations": annotations}})
+        self.tell(
+            "BOOKMARK", {"metadata": {"resourceVersion": str(self.version), "annotations": annotations}}
+        )
 
     def say(self, line: bytes) -> None:
         for stream in self.streams:
@@ -144,7 +148,9 @@ class Heard:
             on_update=lambda old, new: self.lines.append(
                 f"update {new.name} {old.metadata.resource_version}->{new.metadata.resource_version}"
             ),
-            on_delete=lambda obj, unknown: self.lines.append(f"delete {obj.name}{' unknown' if unknown else ''}"),
+            on_delete=lambda obj, unknown: self.lines.append(
+                f"delete {obj.name}{' unknown' if unknown else ''}"
+            ),
         )
 
     def take(self) -> list[str]:

@@ -1,5 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
 import anyio
 import pytest
 
@@ -11,12 +14,14 @@ from pkg.ctrl.rest import FakeResponse
 LOST = rest.TransportError("connection reset", host="https://api")
 
 
-def refusal(code, reason, message="no", **more):
+def refusal(code: int, reason: str, message: str = "no", **more: Any) -> Callable[[Any], FakeResponse]:
     body = {"kind": "Status", "code": code, "reason": reason, "message": message, **more}
     return lambda _request: FakeResponse(code, body)
 
 
-async def test_everything_streams_in_and_the_same_connection_goes_on(server, watched, heard, settle):
+async def test_everything_streams_in_and_the_same_connection_goes_on(
+    server: Any, watched: Any, heard: Any, settle: Any
+) -> None:
     server.put("b")
     await settle()
     assert heard.take() == ["add b"]
@@ -30,7 +35,9 @@ async def test_everything_streams_in_and_the_same_connection_goes_on(server, wat
     }
 
 
-async def test_a_server_without_streaming_lists_is_listed_in_pages_and_never_asked_again(server, start, heard):
+async def test_a_server_without_streaming_lists_is_listed_in_pages_and_never_asked_again(
+    server: Any, start: Any, heard: Any
+) -> None:
     server.streams_lists = False
     for name in "abcde":
         server.put(name)
@@ -38,14 +45,18 @@ async def test_a_server_without_streaming_lists_is_listed_in_pages_and_never_ask
     (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
     await cache.wait_for_sync(1)
     assert heard.take() == [f"add {name} initial" for name in "abcde"]
-    lists = [(q.get("resourceVersion"), q.get("continue"), q["limit"]) for q in server.queries if "limit" in q]
+    lists = [
+        (q.get("resourceVersion"), q.get("continue"), q["limit"]) for q in server.queries if "limit" in q
+    ]
     assert lists == [("0", None, "2"), (None, "2", "2"), (None, "4", "2")]
     await anyio.sleep(0.01)
     assert server.queries[-1]["resourceVersion"] == "15"
     assert "sendInitialEvents" not in server.queries[-1]
 
 
-async def test_a_watch_that_ends_is_taken_up_at_the_last_bookmark(server, watched, settle):
+async def test_a_watch_that_ends_is_taken_up_at_the_last_bookmark(
+    server: Any, watched: Any, settle: Any
+) -> None:
     server.version = 77
     server.bookmark()
     await anyio.sleep(300)
@@ -56,7 +67,9 @@ async def test_a_watch_that_ends_is_taken_up_at_the_last_bookmark(server, watche
     assert len(server.streams) == 1
 
 
-async def test_a_server_that_closes_every_watch_at_once_is_asked_ever_more_rarely(server, watched):
+async def test_a_server_that_closes_every_watch_at_once_is_asked_ever_more_rarely(
+    server: Any, watched: Any
+) -> None:
     closes = lambda _request: FakeResponse(lines=())  # noqa: E731
     server.faults.extend([closes] * 100)
     server.hang_up()
@@ -66,7 +79,7 @@ async def test_a_server_that_closes_every_watch_at_once_is_asked_ever_more_rarel
     assert len(server.transport.requests) - before == 6
 
 
-async def test_backoff_starts_over_after_two_quiet_minutes(server, watched, settle):
+async def test_backoff_starts_over_after_two_quiet_minutes(server: Any, watched: Any, settle: Any) -> None:
     for _ in range(2):
         started = anyio.current_time()
         server.faults.append(lambda _request: LOST)
@@ -81,7 +94,9 @@ async def test_backoff_starts_over_after_two_quiet_minutes(server, watched, sett
         await anyio.sleep(started + 130 - anyio.current_time())
 
 
-async def test_deletes_and_changes_missed_in_a_gap_are_told_after_410(server, start, heard):
+async def test_deletes_and_changes_missed_in_a_gap_are_told_after_410(
+    server: Any, start: Any, heard: Any
+) -> None:
     for name in ("gone", "changed", "same", "reborn"):
         server.put(name)
     cache = await start()
@@ -107,14 +122,14 @@ async def test_deletes_and_changes_missed_in_a_gap_are_told_after_410(server, st
     assert {obj.name for obj in await cache.list(ConfigMap)} == {"changed", "same", "reborn", "new"}
 
 
-async def test_expiry_told_in_the_stream_relists(server, watched, heard):
+async def test_expiry_told_in_the_stream_relists(server: Any, watched: Any, heard: Any) -> None:
     server.put("missed", silent=True)
     server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
     await anyio.sleep(1)
     assert heard.take() == ["add missed"]
 
 
-async def test_a_server_behind_the_last_one_is_asked_for_its_newest(server, start):
+async def test_a_server_behind_the_last_one_is_asked_for_its_newest(server: Any, start: Any) -> None:
     server.streams_lists = False
     cache = await start()
     await cache.get_informer(ConfigMap)
@@ -128,7 +143,7 @@ async def test_a_server_behind_the_last_one_is_asked_for_its_newest(server, star
     assert lists == ["0", "10", None]
 
 
-async def test_an_expired_continue_token_starts_over_in_one_piece(server, start):
+async def test_an_expired_continue_token_starts_over_in_one_piece(server: Any, start: Any) -> None:
     server.streams_lists = False
     for name in "abc":
         server.put(name)
@@ -141,7 +156,7 @@ async def test_an_expired_continue_token_starts_over_in_one_piece(server, start)
     assert len(await cache.list(ConfigMap)) == 3
 
 
-async def test_too_many_requests_waits_as_long_as_the_server_says(server, watched):
+async def test_too_many_requests_waits_as_long_as_the_server_says(server: Any, watched: Any) -> None:
     server.faults.append(refusal(429, "TooManyRequests", details={"retryAfterSeconds": 17}))
     await anyio.sleep(5)
     server.hang_up()
@@ -153,7 +168,9 @@ async def test_too_many_requests_waits_as_long_as_the_server_says(server, watche
     assert server.queries[-1]["resourceVersion"] == "10"
 
 
-async def test_a_silent_watch_is_declared_dead_where_bookmarks_are_usual(server, watched, heard, settle):
+async def test_a_silent_watch_is_declared_dead_where_bookmarks_are_usual(
+    server: Any, watched: Any, heard: Any, settle: Any
+) -> None:
     server.bookmark()
     await settle()
     server.streams.clear()  # half open: the other side is gone and says nothing
@@ -165,14 +182,16 @@ async def test_a_silent_watch_is_declared_dead_where_bookmarks_are_usual(server,
     assert server.queries[-1]["resourceVersion"] == "10"
 
 
-async def test_a_server_that_never_sends_bookmarks_is_believed_for_the_whole_watch(server, watched):
+async def test_a_server_that_never_sends_bookmarks_is_believed_for_the_whole_watch(
+    server: Any, watched: Any
+) -> None:
     await anyio.sleep(629)
     assert len(server.transport.requests) == 1
     await anyio.sleep(2)
     assert len(server.transport.requests) == 2
 
 
-async def test_a_stream_that_never_begins_falls_back_to_a_list(server, start):
+async def test_a_stream_that_never_begins_falls_back_to_a_list(server: Any, start: Any) -> None:
     server.put("a")
     server.faults.append(lambda _request: FakeResponse(lines=forever()))
     cache = await start()
@@ -181,12 +200,14 @@ async def test_a_stream_that_never_begins_falls_back_to_a_list(server, start):
     assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
 
 
-async def forever():
+async def forever() -> AsyncIterator[bytes]:
     await anyio.sleep(3600)
     yield b""
 
 
-async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed_anew(server, watched, heard):
+async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed_anew(
+    server: Any, watched: Any, heard: Any
+) -> None:
     server.put("missed", silent=True)
     server.faults.extend([refusal(500, "InternalError")] * 6)
     await anyio.sleep(5)
@@ -206,7 +227,9 @@ async def test_resuming_is_given_up_after_some_failures_and_everything_is_listed
         pytest.param(b'{"type":"SOMETHING","object":{}}', id="unknown type"),
     ],
 )
-async def test_a_bad_line_is_skipped_and_counted_and_the_rest_goes_on(server, watched, heard, settle, line):
+async def test_a_bad_line_is_skipped_and_counted_and_the_rest_goes_on(
+    server: Any, watched: Any, heard: Any, settle: Any, line: Any
+) -> None:
     server.say(line)
     server.put("good")
     await settle()
@@ -214,7 +237,7 @@ async def test_a_bad_line_is_skipped_and_counted_and_the_rest_goes_on(server, wa
     assert (await watched.get_informer(ConfigMap)).skipped == 1
 
 
-async def test_an_object_that_became_illegible_is_kept_as_it_was(server, start, heard):
+async def test_an_object_that_became_illegible_is_kept_as_it_was(server: Any, start: Any, heard: Any) -> None:
     server.put("a")
     cache = await start()
     (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
@@ -231,7 +254,9 @@ async def test_an_object_that_became_illegible_is_kept_as_it_was(server, start, 
 @pytest.mark.parametrize(
     ("code", "reason"), [(404, "NotFound"), (403, "Forbidden")], ids=["missing kind", "denied kind"]
 )
-async def test_a_refused_kind_degrades_itself_and_heals_when_it_is_served(server, start, code, reason):
+async def test_a_refused_kind_degrades_itself_and_heals_when_it_is_served(
+    server: Any, start: Any, code: Any, reason: Any
+) -> None:
     server.faults.extend([refusal(code, reason, "not for you")] * 3)
     server.put("a")
     cache = await start()
@@ -239,14 +264,16 @@ async def test_a_refused_kind_degrades_itself_and_heals_when_it_is_served(server
     await cache.wait_for_sync(0.5)
     assert informer.problem == "not for you"
     assert cache.degraded() == {ConfigMap.gvk: "not for you"}
-    with pytest.raises(CacheDegradedError, match="^ConfigMap: not for you$"):
+    with pytest.raises(CacheDegradedError, match=r"^ConfigMap: not for you$"):
         await cache.get(ConfigMap, ("team-a", "a"))
     await informer.wait_for_sync(1 + 2 + 4 + 0.1)
     assert cache.degraded() == {}
     assert (await cache.get(ConfigMap, ("team-a", "a"))).name == "a"
 
 
-async def test_an_unreachable_server_degrades_nothing_and_is_named_when_waiting_ends(server, start):
+async def test_an_unreachable_server_degrades_nothing_and_is_named_when_waiting_ends(
+    server: Any, start: Any
+) -> None:
     server.faults.extend([lambda _request: LOST] * 100)
     cache = await start()
     await cache.get_informer(ConfigMap)
