@@ -9,15 +9,18 @@ off when a deleted runtime has none left.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pkg import ctrl
 from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl import client, controller, handler, reconcile
+from pkg.ctrl import client, handler, reconcile
 from pkg.ctrl.controller import controllerutil
+
+if TYPE_CHECKING:
+    from pkg.ctrl import controller
 
 _FINALIZER: Final = constants.RESOURCE_IN_USE_FINALIZER
 

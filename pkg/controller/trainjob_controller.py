@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pkg import ctrl
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -17,11 +17,14 @@ from pkg.apis.meta.v1 import Condition
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
-from pkg.ctrl import client, controller, log, reconcile
+from pkg.ctrl import client, log, reconcile
 from pkg.ctrl.rest import RestError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 
 from .applier import Applier
+
+if TYPE_CHECKING:
+    from pkg.ctrl import controller
 
 NAME: Final = "trainjob_controller"
 EVENT_SOURCE: Final = "trainer-trainjob-controller"
@@ -86,8 +89,8 @@ class TrainJobReconciler:
             return reconcile.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
             return reconcile.Result()
-        if await self._waits_for_predecessor(stored):
-            return reconcile.Result(requeue_after=_PREDECESSOR_DELAY)
+        if (owner := await self._foreign_owner(stored)) is not None:
+            return self._stand_back(stored, owner)
 
         train_job = stored.deep_copy()
         errors: list[Exception] = []
@@ -109,27 +112,31 @@ class TrainJobReconciler:
         _raise(errors)
         return reconcile.Result()
 
-    async def _waits_for_predecessor(self, train_job: TrainJob) -> bool:
-        """Tell whether the JobSet of a deleted TrainJob of the same name still stands in the way.
-
-        Its verdict must not become this TrainJob's. The garbage collector removes it.
-
-        Raises:
-            ChildConflictError: the JobSet is controlled by something else.
-        """
+    async def _foreign_owner(self, train_job: TrainJob) -> OwnerReference | None:
+        """Return who controls the JobSet of the TrainJob's name, if it is not this TrainJob."""
         try:
             job_set = await self._client.get(JobSet, train_job.key)
         except (StatusError, RestError):
-            return False  # whoever needs the JobSet meets the same error and reports it
-        owner = _controller_of(job_set)
-        if owner is None or owner.uid == train_job.metadata.uid:
-            return False
+            return None  # whoever needs the JobSet meets the same error and reports it
+        owner = next((each for each in job_set.metadata.owner_references or () if each.controller), None)
+        return None if owner is None or owner.uid == train_job.metadata.uid else owner
+
+    def _stand_back(self, train_job: TrainJob, owner: OwnerReference) -> reconcile.Result:
+        """Do nothing with another's JobSet, whose verdict must not become this TrainJob's.
+
+        That of a deleted TrainJob of the same name is removed by the garbage collector: it is waited for.
+
+        Raises:
+            ChildConflictError: the JobSet will stay.
+        """
+        if _finished(train_job):
+            return reconcile.Result()
         if owner.kind == TrainJob.gvk.kind and owner.name == train_job.name:
-            log.logger_from().info(
-                "Waiting for the JobSet of an earlier TrainJob to go", jobSet=str(job_set.key)
-            )
-            return True
-        raise ChildConflictError(f"jobset {job_set.key}: controlled by {owner.kind} {owner.name}")
+            log.logger_from().info("Waiting for the JobSet of an earlier TrainJob to go")
+            return reconcile.Result(requeue_after=_PREDECESSOR_DELAY)
+        error = ChildConflictError(f"jobset {train_job.key}: controlled by {owner.kind} {owner.name}")
+        self._report(train_job, error)
+        raise error
 
     async def _reconcile_objects(self, runtime: Runtime, train_job: TrainJob) -> None:
         for obj in await runtime.new_objects(train_job):
@@ -221,10 +228,6 @@ def _set_condition(train_job: TrainJob, new: Condition, now: Callable[[], dateti
     if train_job.status.conditions is None:
         train_job.status.conditions = []
     conditions.set_status_condition(train_job.status.conditions, new, now)
-
-
-def _controller_of(obj: Object) -> OwnerReference | None:
-    return next((owner for owner in obj.metadata.owner_references or () if owner.controller), None)
 
 
 def _wire(status: TrainJobStatus) -> dict[str, object]:

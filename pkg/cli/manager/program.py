@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The manager's program, from a command line to an exit code.
+
+What an operator did wrong is one line on stderr and no traceback: exit code 2 for the command line, 1 for
+everything else.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+import anyio
+
+from pkg import config, controller, ctrl, webhooks
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.machinery.errors import StatusError
+from pkg.ctrl import healthz, log, rest
+from pkg.runtime import core
+
+from . import flags, goflags
+from .flags import Flags
+
+DISTRIBUTION: Final = "trainer-controller-manager"
+
+_BAD_USAGE: Final = 2
+_FAILED: Final = 1
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the manager until it is told to stop; return the exit code."""
+    try:
+        parsed = flags.parse(sys.argv[1:] if arguments is None else arguments)
+    except goflags.HelpRequested:
+        sys.stdout.write(flags.usage())
+        return 0
+    except goflags.FlagError as error:
+        return _complain(error, _BAD_USAGE)
+    if parsed.version:
+        sys.stdout.write(f"{flags.PROGRAM} {_version()}\n")
+        return 0
+    log.configure(parsed.log)
+    try:
+        cfg = config.load(parsed.config)
+        anyio.run(run, parsed, cfg, backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None})
+    except (config.ConfigurationError, rest.RestError, StatusError, ctrl.ManagerError, OSError) as error:
+        return _complain(error, _FAILED)
+    except KeyboardInterrupt:
+        return _FAILED
+    return 0
+
+
+async def run(parsed: Flags, cfg: Configuration) -> None:
+    """Run the manager until a signal ends it.
+
+    Raises:
+        RestError: no cluster is configured, or it cannot be reached.
+        ManagerError: a part of the manager failed, or leadership was lost.
+    """
+    log.logger_from("setup").info("Starting", version=_version(), configFile=parsed.config)
+    connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
+    mgr = ctrl.Manager(connection, config.manager_options(cfg))
+    await setup(mgr, parsed)
+    await mgr.start()
+
+
+async def setup(mgr: ctrl.Manager, parsed: Flags) -> None:
+    """Register runtimes, controllers, webhooks and checks with a manager that has not started."""
+    runtimes = await core.new(mgr.client, mgr.field_indexer)
+    controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
+    webhooks.setup(mgr, runtimes)
+    mgr.add_healthz_check("healthz", healthz.ping)
+    mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
+    if "podgrouper" in parsed.controllers:
+        log.logger_from("setup").warning("This build has no pod grouper")
+
+
+def _complain(error: Exception, code: int) -> int:
+    text = " ".join(str(error).split()) or type(error).__name__
+    sys.stderr.write(f"{flags.PROGRAM}: {text}\n")
+    return code
+
+
+def _version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a loaded Configuration to the options of what it configures."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.scheme import default_scheme
+from pkg.ctrl import manager, rest
+
+from .duration import seconds
+
+
+def manager_options(cfg: Configuration) -> manager.Options:
+    """Return the manager's options. ``cfg`` is defaulted and valid, as :func:`pkg.config.load` returns it."""
+    health, election = cfg.health, cfg.leader_election
+    return manager.Options(
+        scheme=default_scheme(),
+        controller=manager.ControllerOptions(group_kind_concurrency=cfg.controller.group_kind_concurrency or {}),
+        leader_election=bool(election.leader_elect),
+        leader_election_id=election.resource_name or "",
+        leader_election_namespace=election.resource_namespace or "",
+        lease_duration=seconds(election.lease_duration),
+        renew_deadline=seconds(election.renew_deadline),
+        retry_period=seconds(election.retry_period),
+        metrics_bind_address=cfg.metrics.bind_address or "",
+        metrics_secure=bool(cfg.metrics.secure_serving),
+        health_probe_bind_address=health.health_probe_bind_address or "",
+        readiness_endpoint_name=health.readiness_endpoint_name or "",
+        liveness_endpoint_name=health.liveness_endpoint_name or "",
+        webhook_host=cfg.webhook.host or "",
+        webhook_port=cfg.webhook.port or 0,
+        webhook_cert_dir=cert_dir(cfg),
+    )
+
+
+def rest_config(cfg: Configuration, connection: rest.Config) -> rest.Config:
+    """Return ``connection`` with the throttling that the Configuration asks for."""
+    client = cfg.client_connection
+    return dataclasses.replace(connection, qps=client.qps or 0.0, burst=client.burst or 0)
+
+
+def cert_dir(cfg: Configuration) -> str:
+    """Return the folder of the webhooks' certificate."""
+    return cfg.webhook.cert_dir or str(Path(tempfile.gettempdir()) / "k8s-webhook-server" / "serving-certs")

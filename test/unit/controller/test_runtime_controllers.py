@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pkg.apis.machinery.errors import ConflictError, NotFoundError
+from pkg.apis.machinery.object import Object
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler
+from pkg.controller.runtime_reconciler import RuntimeReconciler
+from pkg.ctrl.client.fake import FakeClient
+from pkg.ctrl.reconcile import Request
+from pkg.runtime import indexer
+
+FINALIZER = "trainer.kubeflow.org/resource-in-use"
+INDEXES = {
+    (TrainJob, indexer.TRAIN_JOB_RUNTIME_REF_KEY): indexer.index_train_job_training_runtime,
+    (TrainJob, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY): indexer.index_train_job_cluster_training_runtime,
+}
+
+Kind = tuple[type[RuntimeReconciler], type[Object], str]
+BOTH: list[Any] = [
+    pytest.param((TrainingRuntimeReconciler, TrainingRuntime, "ns"), id="TrainingRuntime"),
+    pytest.param((ClusterTrainingRuntimeReconciler, ClusterTrainingRuntime, ""), id="ClusterTrainingRuntime"),
+]
+
+
+def runtime(kind: Kind, *, finalizers: list[str] | None = None, deleted: bool = False) -> Object:
+    metadata: dict[str, Any] = {"name": "torch", "namespace": kind[2]} if kind[2] else {"name": "torch"}
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    if deleted:
+        metadata["deletionTimestamp"] = "2025-01-01T00:00:00Z"
+    return kind[1].from_dict({"metadata": metadata})
+
+
+def job_of(kind: Kind, make: Callable[..., TrainJob], *, name: str = "torch") -> TrainJob:
+    return make(runtimeRef={"apiGroup": "trainer.kubeflow.org", "kind": kind[1].gvk.kind, "name": name})
+
+
+async def reconcile(kind: Kind, *objects: Object) -> FakeClient:
+    client = FakeClient(*objects, indexes=INDEXES)
+    await kind[0](client).reconcile(Request(kind[2], "torch"))
+    return client
+
+
+async def finalizers(client: FakeClient, kind: Kind) -> list[str]:
+    return (await client.get(kind[1], (kind[2], "torch"))).metadata.finalizers or []
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("before", [[], ["a.b/c"]])
+async def test_a_runtime_in_use_gets_the_finalizer(
+    kind: Kind, before: list[str], new_train_job: Callable[..., TrainJob]
+) -> None:
+    client = await reconcile(kind, runtime(kind, finalizers=before), job_of(kind, new_train_job))
+    assert await finalizers(client, kind) == [*before, FINALIZER]
+
+
+@pytest.mark.parametrize("kind", BOTH)
+async def test_a_runtime_that_has_the_finalizer_is_not_written(
+    kind: Kind, new_train_job: Callable[..., TrainJob]
+) -> None:
+    client = await reconcile(kind, runtime(kind, finalizers=[FINALIZER]), job_of(kind, new_train_job))
+    assert client.writes == []
+
+
+@pytest.mark.parametrize("kind", BOTH)
+async def test_a_runtime_that_other_jobs_name_is_not_in_use(
+    kind: Kind, new_train_job: Callable[..., TrainJob]
+) -> None:
+    other_kind = next(param.values[0] for param in BOTH if param.values[0] is not kind)
+    client = await reconcile(
+        kind,
+        runtime(kind),
+        job_of(other_kind, new_train_job),
+        new_train_job(
+            name="other", runtimeRef=job_of(kind, new_train_job, name="jax").spec.runtime_ref.to_dict()
+        ),
+    )
+    assert client.writes == []
+
+
+async def test_a_training_runtime_is_used_from_its_own_namespace_alone(
+    new_train_job: Callable[..., TrainJob],
+) -> None:
+    kind: Kind = BOTH[0].values[0]
+    job = job_of(kind, new_train_job)
+    job.metadata.namespace = "elsewhere"
+    assert (await reconcile(kind, runtime(kind), job)).writes == []
+
+
+@pytest.mark.parametrize("kind", BOTH)
+async def test_a_deleted_runtime_goes_when_nothing_uses_it(kind: Kind) -> None:
+    client = await reconcile(kind, runtime(kind, finalizers=[FINALIZER], deleted=True))
+    with pytest.raises(NotFoundError):
+        await client.get(kind[1], (kind[2], "torch"))
+
+
+@pytest.mark.parametrize("kind", BOTH)
+async def test_a_deleted_runtime_stays_while_it_is_in_use(
+    kind: Kind, new_train_job: Callable[..., TrainJob]
+) -> None:
+    deleted = runtime(kind, finalizers=[FINALIZER, "a.b/c"], deleted=True)
+    client = await reconcile(kind, deleted, job_of(kind, new_train_job))
+    assert client.writes == []
+
+
+@pytest.mark.parametrize("kind", BOTH)
+async def test_no_finalizer_is_added_to_a_runtime_that_is_going(
+    kind: Kind, new_train_job: Callable[..., TrainJob]
+) -> None:
+    deleted = runtime(kind, finalizers=["a.b/c"], deleted=True)
+    client = await reconcile(kind, deleted, job_of(kind, new_train_job))
+    assert client.writes == []
+
+
+@pytest.mark.parametrize("kind", BOTH)
+async def test_an_unused_runtime_keeps_what_it_has(kind: Kind) -> None:
+    assert (await reconcile(kind, runtime(kind, finalizers=[FINALIZER]))).writes == []
+    assert (await reconcile(kind)).writes == []
+
+
+@pytest.mark.parametrize("kind", BOTH)
+async def test_another_finalizer_added_meanwhile_is_not_lost(
+    kind: Kind, new_train_job: Callable[..., TrainJob]
+) -> None:
+    client = FakeClient(runtime(kind), job_of(kind, new_train_job), indexes=INDEXES)
+    listing = client.list
+
+    async def slow(*args: Any, **kwargs: Any) -> Any:
+        found = await client.get(kind[1], (kind[2], "torch"))
+        found.metadata.finalizers = ["a.b/c"]
+        await client.update(found)
+        return await listing(*args, **kwargs)
+
+    client.list = slow  # type: ignore[method-assign] # one call of a working client, slowed down
+    with pytest.raises(ConflictError):
+        await kind[0](client).reconcile(Request(kind[2], "torch"))
+    assert await finalizers(client, kind) == ["a.b/c"]
+
+
+async def test_a_train_job_wakes_the_runtime_it_names(new_train_job: Callable[..., TrainJob]) -> None:
+    namespaced, cluster = (param.values[0] for param in BOTH)
+    client = FakeClient()
+    job = job_of(namespaced, new_train_job)
+    assert await namespaced[0](client).runtime_of(job) == [Request("ns", "torch")]
+    assert await cluster[0](client).runtime_of(job) == []
+    job = job_of(cluster, new_train_job)
+    assert await namespaced[0](client).runtime_of(job) == []
+    assert await cluster[0](client).runtime_of(job) == [Request("", "torch")]

@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import pytest
+
+from pkg.apis.machinery.errors import ForbiddenError
+from pkg.apis.machinery.field import AggregateError
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainingRuntimeWebhook, TrainJobWebhook
+
+STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+JOBS = "spec.template.spec.replicatedJobs"
+CONTAINERS = (
+    f'{JOBS}[0].template.spec.template.spec.containers: Invalid value: [{{"name":"node","image":"i","resources":{{}}}}]'
+    ": must contain the required container for the ancestor: model-initializer"
+)
+
+
+def spec(step: str | None, *, container: str = "node", replicas: int = 1) -> dict[str, Any]:
+    template: dict[str, Any] = {
+        "spec": {"template": {"spec": {"containers": [{"name": container, "image": "i"}]}}}
+    }
+    if step is not None:
+        template["metadata"] = {"labels": {STEP: step}}
+    return {
+        "template": {
+            "spec": {"replicatedJobs": [{"name": "job", "replicas": replicas, "template": template}]}
+        }
+    }
+
+
+def runtime(data: dict[str, Any], labels: dict[str, str] | None = None) -> Any:
+    return {"metadata": {"name": "rt", "namespace": "ns", "labels": labels or {}}, "spec": data}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        spec("trainer"),
+        spec("dataset-initializer", container="dataset-initializer"),
+        spec("model-initializer", container="model-initializer"),
+        spec("something-else", container="x", replicas=3),
+        spec(None, container="x", replicas=3),
+        {},
+    ],
+)
+async def test_a_template_that_keeps_the_contract_is_allowed(data: dict[str, Any]) -> None:
+    assert await TrainingRuntimeWebhook().validate_create(TrainingRuntime.from_dict(runtime(data))) == []
+    cluster = ClusterTrainingRuntime.from_dict(runtime(data))
+    assert await ClusterTrainingRuntimeWebhook().validate_create(cluster) == []
+    assert await ClusterTrainingRuntimeWebhook().validate_update(cluster, cluster) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (spec("trainer", replicas=2), f"{JOBS}[0].replicas: Invalid value: 2: always must be 1"),
+        (spec("trainer", replicas=0), f"{JOBS}[0].replicas: Invalid value: 0: always must be 1"),
+        (
+            spec("model-initializer"),
+            CONTAINERS,
+        ),
+    ],
+)
+async def test_a_template_that_breaks_it_is_refused_with_the_field(
+    data: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(AggregateError) as caught:
+        await TrainingRuntimeWebhook().validate_create(TrainingRuntime.from_dict(runtime(data)))
+    assert str(caught.value) == message
+    cluster = ClusterTrainingRuntime.from_dict(runtime(data))
+    with pytest.raises(AggregateError):
+        await ClusterTrainingRuntimeWebhook().validate_create(cluster)
+    with pytest.raises(AggregateError):
+        await ClusterTrainingRuntimeWebhook().validate_update(cluster, cluster)
+
+
+async def test_an_update_of_a_training_runtime_always_passes() -> None:
+    broken = TrainingRuntime.from_dict(runtime(spec("trainer", replicas=2)))
+    assert await TrainingRuntimeWebhook().validate_update(broken, broken) == []
+
+
+async def test_a_deprecated_cluster_runtime_is_warned_of_when_it_is_created() -> None:
+    obj = ClusterTrainingRuntime.from_dict(runtime({}, {"trainer.kubeflow.org/support": "deprecated"}))
+    (warning,) = await ClusterTrainingRuntimeWebhook().validate_create(obj)
+    assert warning.startswith('ClusterTrainingRuntime "rt" is deprecated and will be removed')
+    assert await ClusterTrainingRuntimeWebhook().validate_update(obj, obj) == []
+
+
+async def test_a_train_job_of_an_unregistered_runtime_is_refused() -> None:
+    job = TrainJob.from_dict(
+        {
+            "metadata": {"name": "j"},
+            "spec": {"runtimeRef": {"apiGroup": "example.com", "kind": "Foo", "name": "f"}},
+        }
+    )
+    webhook = TrainJobWebhook({})
+    for verdict in (webhook.validate_create(job), webhook.validate_update(job, job)):
+        with pytest.raises(ForbiddenError, match=r"^unsupported runtime: Foo\.example\.com$"):
+            await verdict
+    assert await webhook.validate_delete(job) == []
