@@ -16,7 +16,7 @@ from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl import client, handler, reconcile
+from pkg.ctrl import client, handler
 from pkg.ctrl.controller import controllerutil
 
 if TYPE_CHECKING:
@@ -41,12 +41,12 @@ class RuntimeReconciler:
     def __init__(self, client: client.Client) -> None:
         self._client = client
 
-    async def reconcile(self, request: reconcile.Request) -> reconcile.Result:
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Add or remove the finalizer of one runtime."""
         try:
             runtime = await self._client.get(self.kind, request)
         except NotFoundError:
-            return reconcile.Result()
+            return ctrl.Result()
         in_use = bool(
             await self._client.list(
                 TrainJob, namespace=request.namespace, fields={self.index: request.name}, limit=1
@@ -61,7 +61,7 @@ class RuntimeReconciler:
             touched = False
         if touched:
             await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
-        return reconcile.Result()
+        return ctrl.Result()
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller: woken by its runtimes and by the TrainJobs that name one."""
@@ -74,9 +74,9 @@ class RuntimeReconciler:
             .complete(self)
         )
 
-    async def runtime_of(self, train_job: TrainJob) -> list[reconcile.Request]:
+    async def runtime_of(self, train_job: TrainJob) -> list[ctrl.Request]:
         """Return the runtime that ``train_job`` refers to, if it is of this kind."""
         if not self.refers(train_job.spec.runtime_ref):
             return []
         namespaced = self.kind.resource is not None and self.kind.resource.namespaced
-        return [reconcile.Request(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)]
+        return [ctrl.Request(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)]

@@ -17,7 +17,7 @@ from pkg.apis.meta.v1 import Condition
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
-from pkg.ctrl import client, log, reconcile
+from pkg.ctrl import client, log
 from pkg.ctrl.rest import RestError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 
@@ -75,7 +75,7 @@ class TrainJobReconciler:
         self._now = now
         self._applier = Applier(client)
 
-    async def reconcile(self, request: reconcile.Request) -> reconcile.Result:
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
 
         Raises:
@@ -86,9 +86,9 @@ class TrainJobReconciler:
             stored = await self._client.get(TrainJob, request)
         except NotFoundError:
             self._applier.forget(request)
-            return reconcile.Result()
+            return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
-            return reconcile.Result()
+            return ctrl.Result()
         if (owner := await self._foreign_owner(stored)) is not None:
             return self._stand_back(stored, owner)
 
@@ -110,7 +110,7 @@ class TrainJobReconciler:
             await _attempt(errors, self._set_status(runtime, train_job))
         await _attempt(errors, self._write_status(stored, train_job))
         _raise(errors)
-        return reconcile.Result()
+        return ctrl.Result()
 
     async def _foreign_owner(self, train_job: TrainJob) -> OwnerReference | None:
         """Return who controls the JobSet of the TrainJob's name, if it is not this TrainJob."""
@@ -121,7 +121,7 @@ class TrainJobReconciler:
         owner = next((each for each in job_set.metadata.owner_references or () if each.controller), None)
         return None if owner is None or owner.uid == train_job.metadata.uid else owner
 
-    def _stand_back(self, train_job: TrainJob, owner: OwnerReference) -> reconcile.Result:
+    def _stand_back(self, train_job: TrainJob, owner: OwnerReference) -> ctrl.Result:
         """Do nothing with another's JobSet, whose verdict must not become this TrainJob's.
 
         That of a deleted TrainJob of the same name is removed by the garbage collector: it is waited for.
@@ -130,10 +130,10 @@ class TrainJobReconciler:
             ChildConflictError: the JobSet will stay.
         """
         if _finished(train_job):
-            return reconcile.Result()
+            return ctrl.Result()
         if owner.kind == TrainJob.gvk.kind and owner.name == train_job.name:
             log.logger_from().info("Waiting for the JobSet of an earlier TrainJob to go")
-            return reconcile.Result(requeue_after=_PREDECESSOR_DELAY)
+            return ctrl.Result(requeue_after=_PREDECESSOR_DELAY)
         error = ChildConflictError(f"jobset {train_job.key}: controlled by {owner.kind} {owner.name}")
         self._report(train_job, error)
         raise error

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from pkg.ctrl.reconcile import Request
 from pkg.runtime import indexer
 
 FINALIZER = "trainer.kubeflow.org/resource-in-use"
-INDEXES = {
+INDEXES: dict[tuple[type[Object], str], Callable[[Any], Iterable[str]]] = {
     (TrainJob, indexer.TRAIN_JOB_RUNTIME_REF_KEY): indexer.index_train_job_training_runtime,
     (TrainJob, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY): indexer.index_train_job_cluster_training_runtime,
 }
