@@ -1,0 +1,194 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.coordination.v1 import Lease
+from pkg.apis.machinery.errors import ServerError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.ctrl import metrics
+from pkg.ctrl.client import FakeClient, interceptor
+from pkg.ctrl.leaderelection import InvalidTimingError, LeaderElectionLostError, LeaderElector, Timing
+
+KEY = NamespacedName("ns", "lock")
+
+
+class Server:
+    """An API server for leases that can hang or fail."""
+
+    def __init__(self) -> None:
+        self.store = FakeClient()
+        self.hangs = False
+        self.fails = False
+        self.client = interceptor.wrap(
+            self.store,
+            interceptor.Funcs(
+                get=self._pass("get"), create=self._pass("create"), update=self._pass("update")
+            ),
+        )
+
+    def _pass(self, verb: str) -> Any:
+        async def call(client: FakeClient, *args: Any, **options: Any) -> Any:
+            if self.hangs:
+                await anyio.sleep_forever()
+            if self.fails:
+                raise ServerError("etcd is away", code=500)
+            return await getattr(client, verb)(*args, **options)
+
+        return call
+
+    async def lease(self) -> Lease:
+        return await self.store.get(Lease, KEY)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+def elector(server: Server, name: str, *, skew: float = 0) -> LeaderElector:
+    def now() -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=anyio.current_time() - 1000 + skew)
+
+    return LeaderElector(server.client, KEY, name, Timing(), now=now, rng=lambda: 0.0)
+
+
+async def lead(one: LeaderElector, seconds: float) -> None:
+    with anyio.move_on_after(seconds):
+        await one.renew()
+
+
+async def test_the_first_one_makes_the_lease(server: Server) -> None:
+    one = elector(server, "a")
+    await one.acquire()
+    spec = (await server.lease()).spec
+    assert spec.to_dict() == {
+        "holderIdentity": "a",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "2026-01-01T00:00:00.000000Z",
+        "renewTime": "2026-01-01T00:00:00.000000Z",
+        "leaseTransitions": 0,
+    }
+    assert metrics.REGISTRY.get_sample_value("leader_election_master_status", {"name": "lock"}) == 1
+
+
+async def test_a_holder_renews_with_one_request_each_period(server: Server) -> None:
+    one = elector(server, "a")
+    await one.acquire()
+    server.store.calls.clear()
+    await lead(one, 9)
+    assert [call.verb for call in server.store.calls] == ["update"] * 4
+    spec = (await server.lease()).spec
+    assert (spec.acquire_time, spec.renew_time) == (
+        "2026-01-01T00:00:00.000000Z",
+        "2026-01-01T00:00:08.000000Z",
+    )
+
+
+async def test_the_second_waits_for_the_lease_to_lapse_from_when_it_saw_it_whatever_the_clocks_say(
+    server: Server,
+) -> None:
+    await elector(server, "a").acquire()
+    began = anyio.current_time()
+    other = elector(server, "b", skew=-3600)
+    await other.acquire()
+    # The first look that is 15 s or more after the first: at 16 s, since one looks every two.
+    assert anyio.current_time() - began == 16
+    spec = (await server.lease()).spec
+    assert (spec.holder_identity, spec.lease_transitions) == ("b", 1)
+
+
+async def test_the_second_does_not_take_a_lease_that_is_renewed(server: Server) -> None:
+    one, two = elector(server, "a"), elector(server, "b", skew=3600)
+    await one.acquire()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.renew)
+        with anyio.move_on_after(300) as waited:
+            await two.acquire()
+        tasks.cancel_scope.cancel()
+    assert waited.cancelled_caught
+    assert (await server.lease()).spec.holder_identity == "a"
+
+
+async def test_a_released_lease_is_taken_at_the_next_look(server: Server) -> None:
+    one, two = elector(server, "a"), elector(server, "b")
+    await one.acquire()
+    await one.release()
+    assert (await server.lease()).spec.holder_identity == ""
+    began = anyio.current_time()
+    await two.acquire()
+    assert anyio.current_time() == began
+    assert (await server.lease()).spec.lease_transitions == 1
+
+
+@pytest.mark.parametrize("how", ["hangs", "fails"])
+async def test_a_holder_that_cannot_renew_gives_up_before_the_lease_lapses(server: Server, how: str) -> None:
+    one = elector(server, "a")
+    await one.acquire()
+    began = anyio.current_time()
+    setattr(server, how, True)
+    with pytest.raises(LeaderElectionLostError, match="was not renewed in time"):
+        await one.renew()
+    assert anyio.current_time() - began == 12
+    assert not one.is_leader
+
+
+async def test_a_holder_survives_an_outage_shorter_than_its_tenure(server: Server) -> None:
+    one = elector(server, "a")
+    await one.acquire()
+    server.hangs = True
+
+    async def heal() -> None:
+        await anyio.sleep(8)
+        server.hangs = False
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(heal)
+        await lead(one, 60)
+    assert one.is_leader
+
+
+async def test_a_holder_that_finds_somebody_elses_name_gives_up_at_once(server: Server) -> None:
+    one = elector(server, "a")
+    await one.acquire()
+    lease = await server.lease()
+    lease.spec.holder_identity = "b"
+    await server.store.update(lease)
+    with pytest.raises(LeaderElectionLostError, match="held by b"):
+        await one.renew()
+
+
+async def test_a_deleted_lease_is_made_again_by_its_holder(server: Server) -> None:
+    one = elector(server, "a")
+    await one.acquire()
+    await server.store.delete(await server.lease())
+    await lead(one, 3)
+    assert (await server.lease()).spec.holder_identity == "a"
+
+
+async def test_acquiring_outlives_a_server_that_is_away(server: Server) -> None:
+    server.hangs = True
+    one = elector(server, "a")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(one.acquire)
+        await anyio.sleep(60)
+        server.hangs = False
+    assert one.is_leader
+
+
+@pytest.mark.parametrize(
+    ("timing", "message"),
+    [
+        (Timing(lease_duration=10), "lease duration must be greater than renew deadline"),
+        (Timing(renew_deadline=2.4), "renew deadline must be greater than retry period"),
+        (Timing(retry_period=0), "must be positive"),
+    ],
+)
+async def test_durations_that_give_no_guarantee_are_refused(
+    server: Server, timing: Timing, message: str
+) -> None:
+    with pytest.raises(InvalidTimingError, match=message):
+        LeaderElector(server.client, KEY, "a", timing)

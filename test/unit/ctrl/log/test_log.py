@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import io
+import json
+import logging
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import structlog
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.ctrl import log
+
+Start = Callable[..., Callable[[], list[str]]]
+NS = 1_700_000_000_123_456_789
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    before = structlog.get_config()
+    level, handlers = logging.root.level, list(logging.root.handlers)
+    yield
+    structlog.configure(**before)
+    logging.root.setLevel(level)
+    logging.root.handlers[:] = handlers
+
+
+@pytest.fixture
+def lines() -> Start:
+    def start(**options: Any) -> Callable[[], list[str]]:
+        stream = io.StringIO()
+        log.configure(log.Options(**options), stream=stream, now_ns=lambda: NS)
+        return lambda: stream.getvalue().splitlines()
+
+    return start
+
+
+def test_a_json_line_has_zaps_keys_in_zaps_order(lines: Start) -> None:
+    read = lines()
+    log.logger_from("setup").info("Starting", port=9443)
+    assert read() == [
+        '{"level":"info","ts":"2023-11-14T22:13:20Z","logger":"setup","msg":"Starting","port":9443}'
+    ]
+
+
+def caught(error: Exception) -> Exception:
+    with pytest.raises(type(error)) as caught:
+        raise error
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("flag", "ts"),
+    [
+        ("epoch", NS / 1e9),
+        ("millis", NS / 1e6),
+        ("nanos", NS),
+        ("nano", NS),
+        ("iso8601", "2023-11-14T22:13:20.123Z"),
+        ("rfc3339", "2023-11-14T22:13:20Z"),
+        ("RFC3339Nano", "2023-11-14T22:13:20.123456789Z"),
+    ],
+)
+def test_time_is_written_as_the_flag_says(flag: str, ts: object) -> None:
+    stream = io.StringIO()
+    log.configure(log.Options.from_flags(time_encoding=flag), stream=stream, now_ns=lambda: NS)
+    log.logger_from().info("x")
+    assert json.loads(stream.getvalue())["ts"] == ts
+
+
+@pytest.mark.parametrize(
+    ("level", "written"),
+    [
+        ("panic", []),
+        ("error", ["error"]),
+        ("info", ["error", "warn", "info"]),
+        ("debug", ["error", "warn", "info", "debug"]),
+        ("2", ["error", "warn", "info", "debug"]),
+        ("5", ["error", "warn", "info", "debug", "Level(-5)"]),
+    ],
+)
+def test_levels_below_the_flag_are_not_written(level: str, written: list[str]) -> None:
+    stream = io.StringIO()
+    log.configure(log.Options.from_flags(level=level), stream=stream)
+    logger = log.logger_from()
+    for method in (logger.error, logger.warning, logger.info, logger.debug, logger.trace):
+        method("x")
+    assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == written
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("level", "loud", 'invalid log level "loud"'),
+        ("level", "0", 'invalid log level "0"'),
+        ("level", "-1", 'invalid log level "-1"'),
+        ("encoder", "xml", 'invalid encoder value "xml"'),
+        ("stacktrace_level", "debug", 'invalid stacktrace level "debug"'),
+        ("time_encoding", "noon", 'invalid time-encoding value "noon"'),
+    ],
+)
+def test_a_flag_that_names_nothing_is_refused_in_zaps_words(flag: str, value: str, message: str) -> None:
+    with pytest.raises(ValueError, match="^" + message + "$"):
+        log.Options.from_flags(**{flag: value})  # type: ignore[arg-type]  # only texts are tried
+
+
+def test_development_means_console_debug_and_stacks_with_warnings(lines: Start) -> None:
+    read = lines(development=True)
+    log.logger_from("a").debug("Hello", n=1)
+    log.logger_from("a").warning("Careful", error=caught(RuntimeError("boom")))
+    assert read()[0] == '2023-11-14T22:13:20Z\tDEBUG\ta\tHello\t{"n": 1}'
+    assert read()[1] == '2023-11-14T22:13:20Z\tWARN\ta\tCareful\t{"error": "boom"}'
+    assert read()[2].startswith("Traceback")
+
+
+def test_an_error_carries_its_text_and_its_stack(lines: Start) -> None:
+    read = lines()
+    error = caught(ExceptionGroup("both", [ValueError("one"), OSError("two")]))
+    log.logger_from().error("Reconciler error", error=error)
+    line = json.loads(read()[0])
+    assert line["error"] == "one\ntwo"
+    assert "ValueError: one" in line["stacktrace"]
+
+
+def test_values_are_references_and_plain_json(lines: Start) -> None:
+    read = lines()
+    pod = Pod.from_dict({"metadata": {"namespace": "a", "name": "b"}, "spec": {"containers": []}})
+    log.logger_from().info(
+        "x",
+        pod=pod,
+        key=NamespacedName("", "node"),
+        wait=timedelta(seconds=1.5),
+        gvk=Pod.gvk,
+        some={3},
+        event="e",
+    )
+    assert json.loads(read()[0]) == {
+        "level": "info",
+        "ts": "2023-11-14T22:13:20Z",
+        "msg": "x",
+        "pod": {"apiVersion": "v1", "kind": "Pod", "namespace": "a", "name": "b"},
+        "key": {"name": "node"},
+        "wait": 1.5,
+        "gvk": "v1, Kind=Pod",
+        "some": [3],
+        "event_": "e",
+    }
+
+
+def test_what_the_context_binds_is_on_each_line_until_it_ends(lines: Start) -> None:
+    read = lines()
+    logger = log.logger_from()
+    with log.into_context(controller="pod"):
+        logger.info("in")
+    logger.info("out")
+    assert [json.loads(line).get("controller") for line in read()] == ["pod", None]
+
+
+def test_a_logger_made_before_the_set_up_follows_it(lines: Start) -> None:
+    logger = log.logger_from("early")
+    read = lines()
+    logger.info("x")
+    assert json.loads(read()[0])["logger"] == "early"
+
+
+def test_other_libraries_warnings_come_in_the_same_form(lines: Start) -> None:
+    read = lines()
+    logging.getLogger("aiohttp.server").warning("odd %s", "thing")
+    logging.getLogger("aiohttp.server").info("chatter")
+    assert [json.loads(line)["msg"] for line in read()] == ["odd thing"]
