@@ -64,7 +64,7 @@ class ResourceFieldSelector(Struct):
     container_name: str | None = None
     resource: str = ""
     divisor: Quantity | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"resource"})
+    go_always: ClassVar[frozenset[str]] = frozenset({"resource", "divisor"})
 
 
 class ConfigMapKeySelector(Struct):
@@ -671,6 +671,30 @@ class ServiceAccountTokenProjection(Struct):
     go_pointers: ClassVar[frozenset[str]] = frozenset({"expiration_seconds"})
 
 
+class ClusterTrustBundleProjection(Struct):
+    """corev1.ClusterTrustBundleProjection."""
+
+    name: str | None = None
+    signer_name: str | None = None
+    label_selector: LabelSelector | None = None
+    optional: bool | None = None
+    path: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"name", "signer_name", "optional"})
+
+
+class PodCertificateProjection(Struct):
+    """corev1.PodCertificateProjection."""
+
+    signer_name: str | None = None
+    key_type: str | None = None
+    max_expiration_seconds: int | None = None
+    credential_bundle_path: str | None = None
+    key_path: str | None = None
+    certificate_chain_path: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"max_expiration_seconds"})
+
+
 class VolumeProjection(Struct):
     """corev1.VolumeProjection."""
 
@@ -678,8 +702,8 @@ class VolumeProjection(Struct):
     downward_api: DownwardAPIProjection | None = Field(default=None, alias="downwardAPI")
     config_map: ConfigMapProjection | None = None
     service_account_token: ServiceAccountTokenProjection | None = None
-    cluster_trust_bundle: dict[str, JSON] | None = None
-    pod_certificate: dict[str, JSON] | None = None
+    cluster_trust_bundle: ClusterTrustBundleProjection | None = None
+    pod_certificate: PodCertificateProjection | None = None
 
 
 class ProjectedVolumeSource(Struct):

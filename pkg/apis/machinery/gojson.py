@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from .base import Struct, is_unset
+from .quantity import CANONICAL
 
 _HTML: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _HTML_TABLE: Final = str.maketrans(_HTML)
@@ -117,7 +118,7 @@ def _layout(kind: type[Struct]) -> tuple[_Field, ...]:
         _Field(
             name,
             info.alias or name,
-            _zero(name, info.annotation) if name in kind.go_always else None,
+            _zero(kind, name) if name in kind.go_always else None,
             name in kind.go_pointers,
             info.exclude_if is is_unset,
         )
@@ -125,13 +126,19 @@ def _layout(kind: type[Struct]) -> tuple[_Field, ...]:
     )
 
 
-def _zero(name: str, annotation: Any) -> str:
+def _zero(kind: type[Struct], name: str) -> str:
+    info = kind.model_fields[name]
+    annotation = info.annotation
+    if name in kind.go_pointers or name.endswith(("_time", "_timestamp")):
+        return "null"
     if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
         annotation = next(each for each in typing.get_args(annotation) if each is not type(None))
+    if CANONICAL in (*info.metadata, *getattr(annotation, "__metadata__", ())):
+        return '"0"'
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return _encode(annotation())
     if annotation is str:
-        return "null" if name.endswith(("_time", "_timestamp")) else '""'
+        return '""'
     if annotation is bool:
         return "false"
     return "0" if annotation in (int, float) else "null"

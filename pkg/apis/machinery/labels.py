@@ -12,7 +12,7 @@ from typing import Final
 
 from pkg.apis.meta.v1 import LabelSelector
 
-from . import names
+from . import field, names
 from .gojson import quote
 
 LabelSelectorLike = str | Mapping[str, str | Iterable[str]]
@@ -116,28 +116,37 @@ def requirement(key: str, operator: Operator, values: Iterable[str] = ()) -> Req
         SelectorError: the key or a value cannot be a label's, or the values do not fit the operator.
     """
     held = tuple(values)
-    _check_key(key, "key")
-    if operator in _SETS:
-        problem = None if held else "for 'in', 'notin' operators, values set can't be empty"
-    elif operator in _UNARY:
-        problem = "values set must be empty for exists and does not exist" if held else None
-    elif operator in _NUMBERS:
-        problem = None if len(held) == 1 else "for 'Gt', 'Lt' operators, exactly one value is required"
-        if not problem and _integer(held[0]) is None:
-            problem = "for 'Gt', 'Lt' operators, the value must be an integer"
-    else:
-        problem = None if len(held) == 1 else "exact-match compatibility requires one single value"
-    if problem:
-        raise SelectorError(f"values: Invalid value: [{','.join(map(quote, held))}]: {problem}")
+    path = field.Path("values")
+    errors = field.ErrorList(_key_errors(key, "key"))
+    if problem := _misfit(operator, held):
+        errors.append(field.invalid(path, held, problem))
+    elif operator in _NUMBERS and _integer(held[0]) is None:
+        problem = "for 'Gt', 'Lt' operators, the value must be an integer"
+        errors.append(field.invalid(path.index(0), held[0], problem))
     for index, value in enumerate(held):
         if wrong := names.is_label_value(value):
-            raise SelectorError(f"values[{index}][{key}]: Invalid value: {quote(value)}: {'; '.join(wrong)}")
+            errors.append(field.invalid(path.index(index).key(key), value, "; ".join(wrong)))
+    if aggregate := errors.to_aggregate():
+        raise SelectorError(str(aggregate))
     return Requirement(key, operator, held)
 
 
-def _check_key(key: str, path: str) -> None:
-    if wrong := names.is_qualified_name(key):
-        raise SelectorError(f"{path}: Invalid value: {quote(key)}: {'; '.join(wrong)}")
+def _misfit(operator: Operator, values: tuple[str, ...]) -> str | None:
+    """Say what is wrong with the number of values, or None."""
+    if operator in _SETS:
+        return None if values else "for 'in', 'notin' operators, values set can't be empty"
+    if operator in _UNARY:
+        return "values set must be empty for exists and does not exist" if values else None
+    if len(values) == 1:
+        return None
+    if operator in _NUMBERS:
+        return "for 'Gt', 'Lt' operators, exactly one value is required"
+    return "exact-match compatibility requires one single value"
+
+
+def _key_errors(key: str, path: str) -> list[field.FieldError]:
+    wrong = names.is_qualified_name(key)
+    return [field.invalid(field.Path(path), key, "; ".join(wrong))] if wrong else []
 
 
 def parse(text: str) -> Selector:
@@ -245,7 +254,7 @@ class _Parser:
                 else f"unable to parse requirement: found '{key}', expected: identifier"
             )
         try:
-            _check_key(key, "<nil>")
+            self._check_key(key)
             if absent:
                 return requirement(key, Operator.DOES_NOT_EXIST)
             if self._peek() in (_END, ","):
@@ -254,12 +263,18 @@ class _Parser:
         except SelectorError as error:
             raise SelectorError(f"unable to parse requirement: {error}") from error
 
+    @staticmethod
+    def _check_key(key: str) -> None:
+        # Go has no path here, and says so.
+        for error in _key_errors(key, "<nil>"):
+            raise SelectorError(str(error))
+
     def _binary(self, key: str) -> Requirement:
         found = self._next()
         if found in ("in", "notin"):
             return requirement(key, Operator(found), self._values())
         if found not in ("=", "==", "!=", ">", "<"):
-            raise SelectorError(f"found '{found}', expected: in, notin, =, ==, !=, >, <")
+            raise SelectorError(f"found '{found}', expected: in, notin, =, ==, !=, gt, lt")
         if self._peek() in (_END, ","):
             return requirement(key, Operator(found), [""])
         value = self._next()
@@ -273,14 +288,15 @@ class _Parser:
         values: set[str] = set()
         while True:
             found = self._peek()
-            values.add("" if found in (",", ")") else self._identifier())
+            values.add("" if found in (",", ")") else self._identifier(first=not values))
             if (found := self._next()) == ")":
                 return sorted(values)
             if found != ",":
                 raise SelectorError(f"found '{found}', expected: ',' or ')'")
 
-    def _identifier(self) -> str:
+    def _identifier(self, *, first: bool) -> str:
         found = self._next()
         if found in _SPECIAL:
-            raise SelectorError(f"found '{found}', expected: ',', ')' or identifier")
+            expected = "',', ')' or identifier" if first else "',', or identifier"
+            raise SelectorError(f"found '{found}', expected: {expected}")
         return found
