@@ -82,6 +82,8 @@ class Manager:
         self.scheme = self.options.scheme
         self.metrics = metrics.REGISTRY
         self.controller_options = self.options.controller
+        self.controller_names: set[str] = set()
+        """Names that are taken: logs and metrics know controllers by them."""
         self.elected = anyio.Event()
         self._transports: list[rest.Transport] = []
         main = transport or self._transport(config)
