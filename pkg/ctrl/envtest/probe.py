@@ -48,6 +48,8 @@ async def answer(probe: Probe, tls: ssl.SSLContext | None, *, timeout: float = 5
                     await writer.wait_closed()
     except TimeoutError:
         return "no answer"
+    except ConnectionRefusedError:
+        return "connection refused"
     except OSError as error:
         return error.strerror or str(error) or type(error).__name__
     return words[1].decode() if len(words) > 1 else "no status line"
