@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runs recorded cases through the product's own code and prints every difference.
+
+    replay.py FILE… [--emit FILE] [--family PREFIX …] [--no-wait]
+
+The last line is ``N passed, N failed``; the exit code is 1 when one failed, 2 when a file is no vector file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":  # as a script, from wherever: the product's packages are two folders up
+    sys.path[:0] = [str(Path(__file__).resolve().parents[2])]
+
+import msgspec
+from replayer import cases, compare, ops
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Replay; return the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        found = list(cases.load(options.files, options.family))
+    except cases.BadVectorFileError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    results = asyncio.run(_replay(found))
+    if options.emit is not None:
+        emitted = [
+            {"op": case.op, "name": case.name, "got": compare.normalised(got)} for case, got, _ in results
+        ]
+        options.emit.write_bytes(msgspec.json.format(msgspec.json.encode(emitted)))
+    failed = 0
+    for case, _, wrong in results:
+        if wrong:
+            failed += 1
+            _say(f"FAIL {case.name} ({case.op})", *(f"    {line}" for line in wrong))
+    _say(f"{len(results) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+def _say(*lines: str) -> None:
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+
+
+async def _replay(found: list[cases.Case]) -> list[tuple[cases.Case, dict[str, Any], list[str]]]:
+    results = []
+    for case in found:
+        try:
+            got = await ops.answer(case)
+        except ops.UnknownOpError as error:
+            results.append((case, {"error": str(error)}, [str(error)]))
+            continue
+        results.append((case, got, compare.differences(case, got)))
+    return results
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="replay.py", description="Replay recorded cases.")
+    parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a vector file")
+    parser.add_argument("--emit", metavar="FILE", type=Path, help="write the answers to FILE, as JSON")
+    parser.add_argument(
+        "--family",
+        metavar="PREFIX",
+        action="append",
+        default=[],
+        help="only cases whose name begins with PREFIX, by whole segments; may be given again",
+    )
+    parser.add_argument(
+        "--no-wait", action="store_true", help="accepted; cases run on a fixed clock and never wait"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Vector files: what was put in, and what upstream's code answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+
+class BadVectorFileError(Exception):
+    """A file cannot be read as vectors; the text names it."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case; ``input`` is the whole of it, the answer included."""
+
+    op: str
+    name: str
+    want: dict[str, Any]
+    input: dict[str, Any]
+
+
+def load(files: Iterable[Path], families: Sequence[str] = ()) -> Iterator[Case]:
+    """Yield the files' cases; with families, those whose name begins with one of them, by whole segments."""
+    for file in files:
+        for data in _read(file):
+            case = _case(file, data)
+            if not families or any(_belongs(case.name, family) for family in families):
+                yield case
+
+
+def _read(file: Path) -> list[Any]:
+    try:
+        found = msgspec.json.decode(file.read_bytes())
+    except (OSError, msgspec.DecodeError) as error:
+        raise BadVectorFileError(f"{file}: {error}") from error
+    if not isinstance(found, list):
+        raise BadVectorFileError(f"{file}: not a list of cases")
+    return found
+
+
+def _case(file: Path, data: Any) -> Case:
+    if isinstance(data, dict):
+        want = data.get("want", data.get("expect"))
+        op, name = data.get("op"), data.get("name")
+        if isinstance(op, str) and isinstance(name, str) and isinstance(want, dict):
+            return Case(op, name, want, data)
+    raise BadVectorFileError(f"{file}: a case without op, name or want")
+
+
+def _belongs(name: str, family: str) -> bool:
+    return name == family or name.startswith(family if family.endswith("/") else family + "/")

@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Carries out a case's operation with the product's own code; returns the answer in the shape of the case's ``want``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from pkg.apis.machinery.errors import NotFoundError, StatusError
+from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.strategicpatch import StrategicMergeError
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler, TrainJobReconciler
+from pkg.ctrl import reconcile
+from pkg.ctrl.rest import RestError
+from pkg.runtime import UnsupportedRuntimeError, core, runtime_for
+
+from . import admission, watches
+from .cases import Case
+from .world import NOW, Cluster, Recorder, decode, runtimes
+
+Answer = dict[str, Any]
+
+
+class UnknownOpError(Exception):
+    """A case asks for an operation nobody here knows."""
+
+
+async def answer(case: Case) -> Answer:
+    """Return the product's answer to a case; {"panic": …} where it broke in a way of its own.
+
+    Raises:
+        UnknownOpError: there is no such operation.
+    """
+    op = _OPS.get(case.op)
+    if op is None:
+        raise UnknownOpError(f"unknown op: {case.op}")
+    try:
+        return await op(case.input)
+    except Exception as error:
+        return {"panic": f"{type(error).__name__}: {error}"}
+
+
+async def _new_objects(case: Answer) -> Answer:
+    cluster = Cluster(case)
+    train_job = TrainJob.from_dict(case["trainJob"])
+    try:
+        runtime = runtime_for(await runtimes(cluster), train_job.spec.runtime_ref)
+        objects = await runtime.new_objects(train_job)
+    except (
+        StatusError,
+        RestError,
+        StrategicMergeError,
+        UnsupportedRuntimeError,
+        core.RuntimeNotFoundError,
+    ) as error:
+        return {"error": str(error)}
+    return {"objects": sorted((obj.to_dict() for obj in objects), key=_kind_and_name)}
+
+
+async def _status(case: Answer) -> Answer:
+    train_job = TrainJob.from_dict(case["trainJob"])
+    runtime = runtime_for(await runtimes(Cluster(case)), train_job.spec.runtime_ref)
+    try:
+        status = await runtime.train_job_status(train_job)
+    except (StatusError, RestError) as error:
+        return {"error": str(error)}
+    return {"status": status.to_dict() if status is not None else None}
+
+
+async def _reconcile(case: Answer) -> Answer:
+    cluster = Cluster(case)
+    train_job = _seed(cluster, case["trainJob"])
+    recorder = Recorder()
+    reconciler = TrainJobReconciler(cluster, recorder, await runtimes(cluster), now=lambda: NOW)
+    error: str | None = None
+    for _ in range(case.get("reconciles", 1)):
+        error = await _error_of(reconciler.reconcile(reconcile.Request.for_object(train_job)))
+    stored = await super(Cluster, cluster).get(TrainJob, train_job.key)
+    applied = [
+        {
+            "apiVersion": call.kind.api_version,
+            "kind": call.kind.kind,
+            "name": call.key.name,
+            "namespace": call.key.namespace,
+        }
+        for call in cluster.calls
+        if call.verb == "apply"
+    ]
+    return {
+        "error": error,
+        "status": stored.status.to_dict(),
+        "applied": sorted(applied, key=lambda ref: (ref["kind"], ref["name"])),
+        "events": recorder.events,
+    }
+
+
+async def _reconcile_runtime(case: Answer) -> Answer:
+    cluster = Cluster(case)
+    runtime = _seed(cluster, case["runtime"])
+    await runtimes(cluster)
+    reconciler = (
+        ClusterTrainingRuntimeReconciler(cluster)
+        if isinstance(runtime, ClusterTrainingRuntime)
+        else TrainingRuntimeReconciler(cluster)
+    )
+    error = await _error_of(reconciler.reconcile(reconcile.Request.for_object(runtime)))
+    try:
+        stored = await super(Cluster, cluster).get(type(runtime), runtime.key)
+    except NotFoundError:
+        return {"error": error, "exists": False}
+    return {"error": error, "exists": True, "finalizers": stored.metadata.finalizers or []}
+
+
+async def _validate_create(case: Answer) -> Answer:
+    return await admission.verdict_on_train_job(await runtimes(Cluster(case)), None, case["trainJob"])
+
+
+async def _validate_update(case: Answer) -> Answer:
+    return await admission.verdict_on_train_job(
+        await runtimes(Cluster(case)), case["oldTrainJob"], case["trainJob"]
+    )
+
+
+async def _validate_runtime(case: Answer) -> Answer:
+    kind = ClusterTrainingRuntime if case["runtime"]["kind"] == "ClusterTrainingRuntime" else TrainingRuntime
+    return await admission.verdict_on_runtime(kind, case.get("oldRuntime"), case["runtime"])
+
+
+async def _enqueue(case: Answer) -> Answer:
+    return {"requests": await watches.woken_by(Cluster(case), case["event"])}
+
+
+def _seed(cluster: Cluster, data: Answer) -> Object:
+    obj = decode(data)
+    cluster.add(obj)
+    return obj
+
+
+async def _error_of(step: Awaitable[Any]) -> str | None:
+    """Return the text of what the step raised; of several errors a line each."""
+    try:
+        await step
+    except ExceptionGroup as group:
+        return "\n".join(map(str, group.exceptions))
+    except Exception as error:
+        return str(error)
+    return None
+
+
+def _kind_and_name(obj: Answer) -> tuple[str, str, str]:
+    return obj["kind"], obj["metadata"]["name"], obj["apiVersion"]
+
+
+_OPS: Final[dict[str, Callable[[Answer], Awaitable[Answer]]]] = {
+    "newObjects": _new_objects,
+    "status": _status,
+    "reconcile": _reconcile,
+    "reconcileRuntime": _reconcile_runtime,
+    "validateCreate": _validate_create,
+    "validateUpdate": _validate_update,
+    "validateRuntime": _validate_runtime,
+    "enqueue": _enqueue,
+}

@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which TrainJobs an event wakes, plugin by plugin: the plugins' watches on a builder that only takes notes."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pkg.apis.machinery.object import Object
+from pkg.ctrl import event
+from pkg.runtime.framework import WatchExtensionPlugin
+from pkg.runtime.framework.plugins import registry
+
+from .world import Cluster, decode, runtimes
+
+
+class _Notes:
+    """A controller builder, as far as plugins use it."""
+
+    def __init__(self) -> None:
+        self.watched: list[tuple[type[Object], Any, tuple[Any, ...]]] = []
+
+    def watches(self, kind: type[Object], handler: Any, *predicates: Any, **_options: Any) -> _Notes:
+        self.watched.append((kind, handler, predicates))
+        return self
+
+
+class _Queue:
+    """A work queue, as far as handlers use it."""
+
+    def __init__(self) -> None:
+        self.requests: set[str] = set()
+
+    def add(self, request: Any, **_options: Any) -> None:
+        self.requests.add(f"{request.namespace}/{request.name}")
+
+
+async def woken_by(cluster: Cluster, happened: dict[str, Any]) -> dict[str, list[str]]:
+    """Return, by plugin, the TrainJobs that the event puts on the queue; plugins that do not watch its kind are left out."""
+    await runtimes(cluster)
+    subject = decode(happened["object"])
+    woken: dict[str, list[str]] = {}
+    for name, factory in registry.new_registry(found=()).items():
+        plugin = await factory(cluster, _NoIndexer())
+        if not isinstance(plugin, WatchExtensionPlugin):
+            continue
+        notes: Any = _Notes()
+        for add_watches in plugin.reconciler_builders():
+            notes = add_watches(notes, cluster, cast("Any", None))
+        concerned = [watch for watch in notes.watched if watch[0].gvk == subject.gvk]
+        if concerned:
+            queue = _Queue()
+            for _, handler, predicates in concerned:
+                await _tell(handler, predicates, happened["type"], subject, queue)
+            woken[name.lower()] = sorted(queue.requests)
+    return woken
+
+
+async def _tell(handler: Any, predicates: tuple[Any, ...], kind: str, subject: Object, queue: _Queue) -> None:
+    made: Any
+    match kind:
+        case "create":
+            made = event.CreateEvent(subject)
+        case "update":
+            made = event.UpdateEvent(subject.deep_copy(), subject)
+        case "delete":
+            made = event.DeleteEvent(subject)
+        case _:
+            made = event.GenericEvent(subject)
+    if all(getattr(predicate, kind)(made) for predicate in predicates):
+        await getattr(handler, kind)(made, queue)
+
+
+class _NoIndexer:
+    """The indices are registered already, by the runtimes."""
+
+    async def index_field(self, kind: Any, field: str, extract: Any) -> None:
+        del kind, field, extract
