@@ -22,7 +22,7 @@ _log = log.logger_from("controller-runtime.manager")
 class Runnable(Protocol):
     """Something that lives as long as the manager: :meth:`start` runs until cancelled or done.
 
-    It may also offer ``async ready()``, which returns once others may rely on it; ``stop_gracefully()``, which asks it
+    It may also offer ``async ready()``, which returns once others may rely on it; ``stop()``, which asks it
     to end by itself in its own order (else it is cancelled at once); and ``need_leader_election() -> bool``
     (without it, it runs on the leader only).
     """
@@ -45,7 +45,7 @@ class HasReady(Protocol):
 class StopsGracefully(Protocol):
     """It ends in its own order when asked."""
 
-    def stop_gracefully(self) -> None:
+    def stop(self) -> None:
         """Ask it to end; :meth:`Runnable.start` returns soon after."""
         ...
 
@@ -114,7 +114,7 @@ class RunnableGroup:
         self._stopping = True
         for member, scope in list(self._running.items()):
             if isinstance(member, StopsGracefully):
-                member.stop_gracefully()
+                member.stop()
             else:
                 scope.cancel()
         while self._running:
