@@ -8,7 +8,7 @@ that whoever wrote an object never reads an older one. Nothing here waits or dec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -22,7 +22,6 @@ MAX_WRITES: Final = 4096
 WRITE_TTL: Final = 120.0
 """Seconds after which a write that no watch confirms is forgotten."""
 
-LabelMatcher = Callable[[Mapping[str, str]], bool]
 IndexValues = Mapping[str, tuple[str, ...]]
 """Of one object: for each index, the values under which it is found."""
 _NOTHING: Final[IndexValues] = {}
@@ -178,42 +177,32 @@ class Store:
         return self.told(key)
 
     def select(
-        self,
-        now: float,
-        *,
-        namespace: str = "",
-        matches: LabelMatcher | None = None,
-        fields: Mapping[str, str] | None = None,
+        self, now: float, *, namespace: str = "", fields: Mapping[str, str] | None = None
     ) -> list[Entry]:
-        """Return the newest entries that meet every condition; ``fields`` name open indices or the key's parts."""
+        """Return the newest entries of a namespace that ``fields``, open indices or parts of the key, find."""
         self._expire(now)
         fields = dict(fields or {})
         namespace = fields.pop("metadata.namespace", namespace)
         name = fields.pop("metadata.name", None)
-        chosen = [
-            entry
-            for entry in self._candidates(namespace, fields)
-            if (name is None or entry.name == name) and (matches is None or matches(entry.labels))
-        ]
-        if not self._writes:
-            return chosen
-        chosen = [entry for entry in chosen if entry.key not in self._writes]
-        for write in self._writes.values():
-            entry = write.entry
-            if (
-                entry is not None
-                and (not namespace or entry.namespace == namespace)
-                and (name is None or entry.name == name)
+        chosen = self._candidates(namespace, fields)
+        if self._writes:
+            outdated = {id(self.told(key)) for key in self._writes}
+            chosen = [entry for entry in chosen if id(entry) not in outdated]
+            chosen += [
+                write.entry
+                for write in self._writes.values()
+                if write.entry is not None
+                and (not namespace or write.entry.namespace == namespace)
                 and all(value in write.values.get(field, ()) for field, value in fields.items())
-                and (matches is None or matches(entry.labels))
-            ):
-                chosen.append(entry)
-        return chosen
+            ]
+        return chosen if name is None else [entry for entry in chosen if entry.name == name]
 
-    def _candidates(self, namespace: str, fields: Mapping[str, str]) -> Iterable[Entry]:
+    def _candidates(self, namespace: str, fields: Mapping[str, str]) -> list[Entry]:
         """What the watch told, by namespace and indices."""
+        if not fields and namespace:
+            return list(self._objects.get(namespace, {}).values())
         if not fields:
-            return self._within(namespace)
+            return [entry for within in self._objects.values() for entry in within.values()]
         found = [self._indices[field].keys.get(value, {}) for field, value in fields.items()]
         found.sort(key=len)
         fewest, *others = found
@@ -222,13 +211,6 @@ class Store:
             for key in fewest
             if (not namespace or key.namespace == namespace) and all(key in keys for keys in others)
         ]
-
-    def _within(self, namespace: str) -> Iterator[Entry]:
-        if namespace:
-            yield from self._objects.get(namespace, {}).values()
-            return
-        for within in self._objects.values():
-            yield from within.values()
 
 
 def _confirms(entry: Entry, write: _Write) -> bool:

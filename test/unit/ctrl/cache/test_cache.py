@@ -31,7 +31,7 @@ async def test_the_room_exports_what_others_build_on() -> None:
     assert exported == {
         "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
         "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "IndexMissingError", "Informer",
-        "Options", "Owner", "Registration", "Transform", "UndecodableObjectError",
+        "Options", "Registration", "Transform", "UndecodableObjectError",
     }  # fmt: skip
 
 
