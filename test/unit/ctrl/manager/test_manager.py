@@ -1,0 +1,370 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.coordination.v1 import Lease
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.ctrl import rest
+from pkg.ctrl.httpserver import HTTPRequest
+from pkg.ctrl.manager import (
+    GracePeriodExceededError,
+    GroupStoppedError,
+    LostLeadershipError,
+    Manager,
+    ManagerError,
+    Options,
+    UnreachableError,
+)
+
+QUIET = {"metrics_bind_address": "0", "health_probe_bind_address": "0"}
+ELECTION = {"leader_election": True, "leader_election_id": "lock", "leader_election_namespace": "ns"}
+
+
+class Worker:
+    """A runnable that writes down what happens to it."""
+
+    def __init__(
+        self,
+        name: str,
+        diary: list[str],
+        *,
+        leader: bool = True,
+        ready_after: float = 0,
+        fails_after: float | None = None,
+        ends_after: float = 0,
+    ) -> None:
+        self.name = name
+        self._diary = diary
+        self._leader = leader
+        self._ready_after = ready_after
+        self._fails_after = fails_after
+        self._ends_after = ends_after
+
+    def need_leader_election(self) -> bool:
+        return self._leader
+
+    async def ready(self) -> None:
+        await anyio.sleep(self._ready_after)
+
+    async def start(self) -> None:
+        self._diary.append(f"{self.name} starts at {anyio.current_time() - 1000:g}")
+        try:
+            if self._fails_after is not None:
+                await anyio.sleep(self._fails_after)
+                raise ValueError("boom")
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(self._ends_after)
+            self._diary.append(f"{self.name} ended")
+
+
+class Polite(Worker):
+    """Ends by itself when asked, after a while; it says whether it was cancelled instead."""
+
+    def __init__(self, name: str, diary: list[str], *, takes: float) -> None:
+        super().__init__(name, diary)
+        self._asked = anyio.Event()
+        self._takes = takes
+
+    def stop(self) -> None:
+        self._asked.set()
+
+    async def start(self) -> None:
+        try:
+            await self._asked.wait()
+            await anyio.sleep(self._takes)
+        except anyio.get_cancelled_exc_class():
+            self._diary.append(f"{self.name} was cancelled")
+            raise
+        self._diary.append(f"{self.name} finished")
+
+
+def answer(request: rest.Request) -> rest.FakeResponse:
+    assert request.path == "/version"
+    return rest.FakeResponse(200, {"gitVersion": "v1.35.4"})
+
+
+def new_manager(handler: Callable[..., Any] = answer, **options: Any) -> Manager:
+    transport = rest.FakeTransport(handler)
+    return Manager(rest.Config("https://api"), Options(**{**QUIET, **options}), transport=transport)
+
+
+@asynccontextmanager
+async def running(mgr: Manager) -> AsyncIterator[None]:
+    """Run the manager; at the end stop it and wait."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        yield
+        mgr.stop()
+
+
+@pytest.fixture
+def diary() -> list[str]:
+    return []
+
+
+async def test_others_are_ready_before_the_leaders_runnables_start_and_end_before_them(
+    diary: list[str],
+) -> None:
+    mgr = new_manager()
+    mgr.add(Worker("controller", diary))
+    mgr.add(Worker("other", diary, leader=False, ready_after=3))
+    async with running(mgr):
+        await mgr.elected.wait()
+    assert diary == ["other starts at 0", "controller starts at 3", "other ended", "controller ended"]
+
+
+async def test_what_is_added_at_run_time_starts_at_once_and_ends_with_the_rest(diary: list[str]) -> None:
+    mgr = new_manager()
+    async with running(mgr):
+        await mgr.elected.wait()
+        await anyio.sleep(5)
+        mgr.add(Worker("late", diary))
+        await anyio.sleep(1)
+    assert diary == ["late starts at 5", "late ended"]
+    with pytest.raises(GroupStoppedError, match="Worker too late was added to leader-elected while stopping"):
+        mgr.add(Worker("too late", diary))
+
+
+async def test_one_failure_stops_all_and_is_what_start_raises(diary: list[str]) -> None:
+    mgr = new_manager()
+    mgr.add(Worker("good", diary))
+    mgr.add(Worker("bad", diary, fails_after=2))
+    with pytest.raises(ManagerError, match="^Worker bad: boom$") as caught:
+        await mgr.start()
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert "good ended" in diary
+
+
+async def test_a_failure_while_starting_keeps_the_later_ones_from_starting(diary: list[str]) -> None:
+    mgr = new_manager()
+    mgr.add(Worker("slow", diary, leader=False, ready_after=60))
+    mgr.add(Worker("bad", diary, leader=False, fails_after=2))
+    mgr.add(Worker("controller", diary))
+    with pytest.raises(ManagerError, match="bad: boom"):
+        await mgr.start()
+    assert anyio.current_time() == 1002
+    assert not [line for line in diary if line.startswith("controller")]
+
+
+async def test_a_runnable_with_stop_is_not_cancelled_within_the_grace_period(diary: list[str]) -> None:
+    mgr = new_manager(graceful_shutdown_timeout=30)
+    mgr.add(Polite("controller", diary, takes=20))
+    async with running(mgr):
+        await mgr.elected.wait()
+    assert diary == ["controller finished"]
+
+
+async def test_what_does_not_end_within_the_grace_period_is_cancelled_and_named(diary: list[str]) -> None:
+    mgr = new_manager(graceful_shutdown_timeout=30)
+    mgr.add(Polite("controller", diary, takes=31))
+    mgr.add(Worker("quick", diary))
+    with pytest.raises(GracePeriodExceededError, match="within grace period of 30 s: Polite controller$"):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_unwrapped, mgr.start)
+            await mgr.elected.wait()
+            mgr.stop()
+    assert diary[-1] == "controller was cancelled"
+
+
+async def _unwrapped(start: Callable[[], Any]) -> None:
+    await start()
+
+
+async def test_cancelling_start_stops_in_order_too(diary: list[str]) -> None:
+    mgr = new_manager()
+    mgr.add(Polite("controller", diary, takes=2))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        await mgr.elected.wait()
+        tasks.cancel_scope.cancel()
+    assert diary == ["controller finished"]
+
+
+async def test_start_returns_when_the_given_event_is_set(diary: list[str]) -> None:
+    mgr = new_manager()
+    mgr.add(Worker("controller", diary))
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start, stop)
+        await mgr.elected.wait()
+        stop.set()
+    assert diary[-1] == "controller ended"
+
+
+async def test_a_manager_starts_once() -> None:
+    mgr = new_manager()
+    async with running(mgr):
+        await mgr.elected.wait()
+    with pytest.raises(ManagerError, match="already started"):
+        await mgr.start()
+
+
+async def test_an_unreachable_server_is_tried_for_ten_seconds_and_named(diary: list[str]) -> None:
+    def away(request: rest.Request) -> rest.FakeResponse:
+        raise rest.TransportError("connection refused", host="https://api")
+
+    mgr = new_manager(away)
+    mgr.add(Worker("controller", diary))
+    with pytest.raises(
+        UnreachableError, match=r"^API server https://api cannot be reached: .*connection refused$"
+    ):
+        await mgr.start()
+    assert 9 <= anyio.current_time() - 1000 <= 10
+    assert diary == []
+
+
+async def test_a_server_that_comes_late_is_waited_for(diary: list[str]) -> None:
+    def later(request: rest.Request) -> rest.FakeResponse:
+        if anyio.current_time() < 1004:
+            raise rest.TransportError("connection refused", host="https://api")
+        return answer(request)
+
+    mgr = new_manager(later)
+    async with running(mgr):
+        await mgr.elected.wait()
+    assert anyio.current_time() == 1004
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"leader_election": True}, "leader election needs an id"),
+        ({"leader_election": True, "leader_election_id": "x"}, "leader election needs a namespace"),
+        (
+            {**ELECTION, "renew_deadline": 15},
+            "leader election: lease duration must be greater than renew deadline",
+        ),
+        ({"metrics_bind_address": "here"}, "listen on 'here': want host:port"),
+    ],
+)
+async def test_options_that_make_no_sense_are_refused_at_once(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ManagerError, match=message):
+        new_manager(**options)
+
+
+class LeaseServer:
+    """Serves one lease."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.events: list[str] = []
+        self.away = False
+
+    async def __call__(self, request: rest.Request) -> rest.FakeResponse:
+        if request.path == "/version":
+            return answer(request)
+        if request.path.endswith("/events"):
+            self.events.append((request.body or b"").decode())
+            return rest.FakeResponse(201, request.body or b"")
+        if self.away:
+            await anyio.sleep_forever()
+        if request.method == "GET" and self.lease is None:
+            return rest.FakeResponse(
+                404, {"kind": "Status", "code": 404, "reason": "NotFound", "message": "none"}
+            )
+        if request.method != "GET":
+            self.lease = Lease.from_json(request.body or b"").to_dict()
+            self.lease["metadata"]["resourceVersion"] = str(anyio.current_time())
+        return rest.FakeResponse(200, self.lease)
+
+
+async def test_the_lease_is_held_until_everything_else_ended_and_then_released(diary: list[str]) -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Polite("controller", diary, takes=25))
+    async with running(mgr):
+        await mgr.elected.wait()
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"]
+        mgr.stop()
+        await anyio.sleep(24)
+        assert server.lease["spec"]["holderIdentity"]
+    assert server.lease["spec"]["holderIdentity"] == ""
+    assert diary == ["controller finished"]
+    assert "became leader" in server.events[0]
+
+
+async def test_a_follower_runs_what_needs_no_leader_only(diary: list[str]) -> None:
+    server = LeaseServer()
+    server.lease = Lease.from_dict(
+        {
+            "metadata": {"namespace": "ns", "name": "lock"},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600},
+        }
+    ).to_dict()
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Worker("controller", diary))
+    mgr.add(Worker("other", diary, leader=False))
+    async with running(mgr):
+        await anyio.sleep(600)
+        assert diary == ["other starts at 0"]
+    assert server.lease["spec"]["holderIdentity"] == "another"
+
+
+async def test_losing_the_lease_cancels_everything_without_grace(diary: list[str]) -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Polite("controller", diary, takes=25))
+    with pytest.raises(
+        LostLeadershipError, match="leader election lost: lease ns/lock was not renewed in time"
+    ):
+        async with anyio.create_task_group() as tasks:
+
+            async def go_away() -> None:
+                await mgr.elected.wait()
+                server.away = True
+
+            tasks.start_soon(go_away)
+            try:
+                await mgr.start()
+            finally:
+                tasks.cancel_scope.cancel()
+    assert diary == ["controller was cancelled"]
+    assert anyio.current_time() == 1012
+
+
+async def test_readiness_fails_until_caches_are_synced_and_names_what_is_degraded() -> None:
+    def handler(request: rest.Request) -> rest.FakeResponse:
+        if request.path == "/version":
+            return answer(request)
+        return rest.FakeResponse(
+            403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "pods is forbidden"}
+        )
+
+    mgr = new_manager(handler, health_probe_bind_address="127.0.0.1:0")
+    ready = mgr.health_server._routes["/readyz"]
+    await mgr.cache.get_informer(Pod)
+    assert (await ready(HTTPRequest(path="/readyz"))).status == 500
+    async with running(mgr):
+        await mgr.elected.wait()
+        response = await ready(HTTPRequest(path="/readyz"))
+    assert response.status == 200
+    assert b"[+]informers ok: Pod is degraded: " in response.body
+    assert b"pods is forbidden" in response.body
+
+
+async def test_checks_are_registered_before_the_start_and_once() -> None:
+    mgr = new_manager()
+    mgr.add_readyz_check("a", lambda: None)
+    with pytest.raises(ManagerError, match="check a exists already"):
+        mgr.add_readyz_check("a", lambda: None)
+    async with running(mgr):
+        await mgr.elected.wait()
+        with pytest.raises(ManagerError, match="check b was added after the start"):
+            mgr.add_healthz_check("b", lambda: None)
+
+
+async def test_the_client_works_before_the_start_when_the_manager_is_entered() -> None:
+    def handler(request: rest.Request) -> rest.FakeResponse:
+        return rest.FakeResponse(200, {"metadata": {"name": "p"}, "spec": {"containers": []}})
+
+    async with new_manager(handler) as mgr:
+        assert (await mgr.api_reader.get(Pod, NamespacedName("ns", "p"))).name == "p"
