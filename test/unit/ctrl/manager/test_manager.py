@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -105,6 +105,15 @@ async def running(mgr: Manager) -> AsyncIterator[None]:
         mgr.stop()
 
 
+async def failure_of(mgr: Manager, meanwhile: Callable[[], Awaitable[None]]) -> ManagerError:
+    """Return what the manager fails with."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(meanwhile)
+        with pytest.raises(ManagerError) as caught:
+            await mgr.start()
+    return caught.value
+
+
 @pytest.fixture
 def diary() -> list[str]:
     return []
@@ -137,7 +146,7 @@ async def test_one_failure_stops_all_and_is_what_start_raises(diary: list[str]) 
     mgr = new_manager()
     mgr.add(Worker("good", diary))
     mgr.add(Worker("bad", diary, fails_after=2))
-    with pytest.raises(ManagerError, match="^Worker bad: boom$") as caught:
+    with pytest.raises(ManagerError, match=r"^Worker bad: boom$") as caught:
         await mgr.start()
     assert isinstance(caught.value.__cause__, ValueError)
     assert "good ended" in diary
@@ -166,16 +175,15 @@ async def test_what_does_not_end_within_the_grace_period_is_cancelled_and_named(
     mgr = new_manager(graceful_shutdown_timeout=30)
     mgr.add(Polite("controller", diary, takes=31))
     mgr.add(Worker("quick", diary))
-    with pytest.raises(GracePeriodExceededError, match="within grace period of 30 s: Polite controller$"):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_unwrapped, mgr.start)
-            await mgr.elected.wait()
-            mgr.stop()
+
+    async def stop() -> None:
+        await mgr.elected.wait()
+        mgr.stop()
+
+    failure = await failure_of(mgr, stop)
+    assert isinstance(failure, GracePeriodExceededError)
+    assert str(failure).endswith("within grace period of 30 s: Polite controller")
     assert diary[-1] == "controller was cancelled"
-
-
-async def _unwrapped(start: Callable[[], Any]) -> None:
-    await start()
 
 
 async def test_cancelling_start_stops_in_order_too(diary: list[str]) -> None:
@@ -313,20 +321,14 @@ async def test_losing_the_lease_cancels_everything_without_grace(diary: list[str
     server = LeaseServer()
     mgr = new_manager(server, **ELECTION)
     mgr.add(Polite("controller", diary, takes=25))
-    with pytest.raises(
-        LostLeadershipError, match="leader election lost: lease ns/lock was not renewed in time"
-    ):
-        async with anyio.create_task_group() as tasks:
 
-            async def go_away() -> None:
-                await mgr.elected.wait()
-                server.away = True
+    async def go_away() -> None:
+        await mgr.elected.wait()
+        server.away = True
 
-            tasks.start_soon(go_away)
-            try:
-                await mgr.start()
-            finally:
-                tasks.cancel_scope.cancel()
+    failure = await failure_of(mgr, go_away)
+    assert isinstance(failure, LostLeadershipError)
+    assert str(failure) == "leader election lost: lease ns/lock was not renewed in time"
     assert diary == ["controller was cancelled"]
     assert anyio.current_time() == 1012
 
