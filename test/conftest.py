@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of every kind share: one real API server for the run, and a namespace for each test."""
+"""What tests of every kind share: one real API server, one whole cluster, and a namespace for each test."""
 
 import dataclasses
 import re
 import secrets
+import sys
 from collections.abc import AsyncIterator, Iterator
 
 import anyio
@@ -12,8 +13,9 @@ import pytest
 
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import unstructured
+from pkg.cli.cluster import Cluster
 from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment
+from pkg.ctrl.envtest import Environment, PlainProgress
 from pkg.ctrl.rest import Config, RESTMapper, Transport
 
 NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
@@ -26,6 +28,19 @@ def control_plane() -> Iterator[Environment]:
     anyio.run(environment.start)
     yield environment
     anyio.run(environment.stop)
+
+
+@pytest.fixture(scope="session")
+def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The whole local cluster with our manager, for end-to-end tests; belongs to no event loop.
+
+    ``.kubeconfig`` is the administrator's file, ``async with .client() as client`` an administrator's client.
+    """
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"), tied=True, progress=PlainProgress(sys.stderr))
+    anyio.run(cluster.up)
+    yield cluster
+    cluster.supervisor.check()
+    cluster.kill()
 
 
 @pytest.fixture
