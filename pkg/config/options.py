@@ -7,12 +7,17 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.scheme import default_scheme
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.ctrl import manager, rest
 
 from .duration import seconds
+
+_CONCURRENCY: Final = {str(TrainJob.gvk.group_kind): 5}
+"""Reconciles at once where the Configuration says nothing."""
 
 
 def manager_options(cfg: Configuration) -> manager.Options:
@@ -20,7 +25,9 @@ def manager_options(cfg: Configuration) -> manager.Options:
     health, election = cfg.health, cfg.leader_election
     return manager.Options(
         scheme=default_scheme(),
-        controller=manager.ControllerOptions(group_kind_concurrency=cfg.controller.group_kind_concurrency or {}),
+        controller=manager.ControllerOptions(
+            group_kind_concurrency={**_CONCURRENCY, **(cfg.controller.group_kind_concurrency or {})}
+        ),
         leader_election=bool(election.leader_elect),
         leader_election_id=election.resource_name or "",
         leader_election_namespace=election.resource_namespace or "",

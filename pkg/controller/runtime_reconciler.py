@@ -16,13 +16,16 @@ from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl import client, handler
+from pkg.ctrl import client, handler, predicate
 from pkg.ctrl.controller import controllerutil
 
 if TYPE_CHECKING:
     from pkg.ctrl import controller
 
 _FINALIZER: Final = constants.RESOURCE_IN_USE_FINALIZER
+_REFERENCES_CHANGE: Final = predicate.Funcs[TrainJob](
+    update=lambda evt: evt.old.spec.runtime_ref != evt.new.spec.runtime_ref
+)
 
 
 class RuntimeReconciler:
@@ -69,7 +72,11 @@ class RuntimeReconciler:
             ctrl.new_controller_managed_by(mgr)
             .named(self.name)
             .for_(self.kind)
-            .watches(TrainJob, handler.enqueue_requests_from_map_func(self.runtime_of))
+            .watches(
+                TrainJob,
+                handler.enqueue_requests_from_map_func(self.runtime_of),
+                predicates=[_REFERENCES_CHANGE],
+            )
             .with_options(options)
             .complete(self)
         )

@@ -20,9 +20,11 @@ from pkg import config, controller, ctrl, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.machinery.errors import StatusError
 from pkg.ctrl import healthz, log, rest
+from pkg.ctrl.manager import ManagerError
 from pkg.runtime import core
 
 from . import flags, goflags
+from .certificates import AwaitedWebhooks
 from .flags import Flags
 
 DISTRIBUTION: Final = "trainer-controller-manager"
@@ -46,8 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log.configure(parsed.log)
     try:
         cfg = config.load(parsed.config)
-        anyio.run(run, parsed, cfg, backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None})
-    except (config.ConfigurationError, rest.RestError, StatusError, ctrl.ManagerError, OSError) as error:
+        anyio.run(
+            run, parsed, cfg, backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None}
+        )
+    except (config.ConfigurationError, rest.RestError, StatusError, ManagerError, OSError) as error:
         return _complain(error, _FAILED)
     except KeyboardInterrupt:
         return _FAILED
@@ -64,17 +68,23 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
     log.logger_from("setup").info("Starting", version=_version(), configFile=parsed.config)
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
     mgr = ctrl.Manager(connection, config.manager_options(cfg))
-    await setup(mgr, parsed)
-    await mgr.start()
+    await setup(mgr, parsed, cfg)
+    async with ctrl.setup_signal_handler() as stop:
+        await mgr.start(stop)
 
 
-async def setup(mgr: ctrl.Manager, parsed: Flags) -> None:
+async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     """Register runtimes, controllers, webhooks and checks with a manager that has not started."""
     runtimes = await core.new(mgr.client, mgr.field_indexer)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
-    webhooks.setup(mgr, runtimes)
     mgr.add_healthz_check("healthz", healthz.ping)
-    mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
+    if cfg.cert_management.enable:
+        awaited = AwaitedWebhooks(mgr, runtimes, config.cert_dir(cfg))
+        mgr.add(awaited)
+        mgr.add_readyz_check("readyz", awaited.check)
+    else:
+        webhooks.setup(mgr, runtimes)
+        mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
     if "podgrouper" in parsed.controllers:
         log.logger_from("setup").warning("This build has no pod grouper")
 
