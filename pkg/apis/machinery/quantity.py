@@ -22,7 +22,7 @@ _MAX_BINARY: Final = 2**63 - 1
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-_TEXT: Final = re.compile(r"([+-]?)(?=[0-9.])0*([0-9]*)(?:\.([0-9]*))?([A-Za-z]*)([+-]?[0-9]*)", re.ASCII)
+_TEXT: Final = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([A-Za-z]*)([+-]?[0-9]*)", re.ASCII)
 _FAST_DIGITS: Final = 18
 
 
@@ -120,8 +120,9 @@ def canonical(text: str) -> str:
 
 def _read(text: str) -> tuple[Amount, bool]:
     """Return the amount, and whether Go keeps the text as it stands."""
+    # A text without a single digit is zero to Go, as long as there is something.
     match = _TEXT.fullmatch(text)
-    if match is None:
+    if match is None or not text:
         raise ValueError(
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
