@@ -87,9 +87,13 @@ class _Pipe(Generic[T]):
         """Pass on a deletion."""
         self._pass(partial(self._predicate.delete, evt), partial(self._handler.delete, evt, queue))
 
-    def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
-        """Pass on an event of somebody's own making."""
-        self._pass(partial(self._predicate.generic, evt), partial(self._handler.generic, evt, queue))
+    async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+        """Handle an event of somebody's own making, before its maker goes on."""
+        try:
+            if self._predicate.generic(evt):
+                await self._handler.generic(evt, queue)
+        except Exception as error:  # as in run
+            self._report(error)
 
     async def run(self) -> None:
         """Work off, in order, what handlers that wait have to do; until cancelled."""
@@ -182,17 +186,15 @@ class Channel(Source, Generic[T]):
         *predicates: predicate.Predicate[T],
     ) -> None:
         self._stream = stream
-        self._handler = handle
-        self._predicate = predicate.and_(*predicates)
+        self._pipe = _Pipe(str(self), handle, predicates)
 
     def __str__(self) -> str:
         return "channel source"
 
     async def start(self, queue: Queue) -> None:
-        """Handle event after event; as the stream's reader, this one may fail with it."""
+        """Handle event after event; the stream is read no faster than that."""
         async for evt in self._stream:
-            if self._predicate.generic(evt):
-                await self._handler.generic(evt, queue)
+            await self._pipe.generic(evt, queue)
 
 
 class Func(Source):

@@ -1,0 +1,7 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Controllers and webhooks declared in one sentence."""
+
+from .controller import Builder as Builder
+from .controller import ControllerManager as ControllerManager
+from .controller import new_controller_managed_by as new_controller_managed_by

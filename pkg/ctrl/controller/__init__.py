@@ -1,0 +1,10 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Controllers: sources that fill a queue, and workers that reconcile what comes out of it."""
+
+from .controller import Controller as Controller
+from .controller import reconcile_id as reconcile_id
+from .options import Defaults as Defaults
+from .options import LogConstructor as LogConstructor
+from .options import Options as Options
+from .options import Settings as Settings

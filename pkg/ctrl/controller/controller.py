@@ -1,0 +1,303 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A controller: sources fill its queue, workers take requests out and reconcile them.
+
+It starts its sources, waits until they have seen what there is, and only then starts its workers. It ends
+in the other order: asked to stop, it hands out nothing more, lets the reconciles in hand finish, and ends
+its sources. What became of a reconcile is decided in one place, :meth:`Controller._conclude`.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.ctrl import log, metrics, source, workqueue
+from pkg.ctrl.reconcile import (
+    ControllerError,
+    PanicError,
+    Reconciler,
+    ReconcileTimeoutError,
+    Request,
+    Result,
+    TerminalError,
+)
+
+from .options import Defaults, Options
+
+PANICS: Final = (
+    AssertionError,
+    AttributeError,
+    ArithmeticError,
+    BufferError,
+    LookupError,
+    MemoryError,
+    NameError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+)
+"""Errors that no reconciler means to raise: what in Go would be a panic. They are counted as such."""
+
+SUCCESS: Final = "success"
+REQUEUE_AFTER: Final = "requeue_after"
+ERROR: Final = "error"
+_RESULTS: Final = (ERROR, REQUEUE_AFTER, "requeue", SUCCESS)
+
+_log = log.logger_from("controller")
+_current: Final[ContextVar[str]] = ContextVar("reconcile_id", default="")
+
+
+def reconcile_id() -> str:
+    """Return the ID of the reconcile that is going on, as logs show it; empty outside of one."""
+    return _current.get()
+
+
+class Controller:
+    """Runs a reconciler: a runnable for a manager. Started once."""
+
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler,
+        options: Options | None = None,
+        *,
+        defaults: Defaults | None = None,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        """Make a controller; ``name`` is what logs and metrics call it.
+
+        What ``options`` leave open is as in ``defaults``.
+
+        Raises:
+            ControllerError: it has no name, or no worker.
+        """
+        if not name:
+            raise ControllerError("a controller needs a name")
+        self.name = name
+        self.settings = settings = (options or Options()).settle(defaults)
+        self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
+            name, rate_limiter=settings.rate_limiter, metrics=settings.metrics
+        )
+        self._reconciler = reconciler
+        self._new_id = new_id
+        self._sources: list[source.Source] = []
+        self._tasks: TaskGroup | None = None
+        self._started = False
+        self._ready = anyio.Event()
+        self._stopping = anyio.Event()
+
+    def need_leader_election(self) -> bool:
+        """Whether only a leader may run it."""
+        return self.settings.need_leader_election
+
+    def watch(self, src: source.Source) -> None:
+        """Take requests from ``src`` too: from the start on, or from now on if that was before."""
+        if self._tasks is not None:
+            self._tasks.start_soon(self._run_source, src)
+        else:
+            self._sources.append(src)
+
+    async def ready(self) -> None:
+        """Return once workers work."""
+        await self._ready.wait()
+
+    def stop(self) -> None:
+        """Let :meth:`start` return when the reconciles in hand are done; cancel it to end those too."""
+        self._stopping.set()
+        self.queue.shut_down()
+
+    async def start(self) -> None:
+        """Run until :meth:`stop` is called, or cancelled.
+
+        Raises:
+            CacheSyncTimeoutError: a kind was neither listed nor refused in time.
+            ControllerError: it was started before.
+            Exception: a source failed, or a panic is not to be recovered from.
+        """
+        if self._started:
+            raise ControllerError(f"controller {self.name} was started before: was it added twice?")
+        self._started = True
+        self._show_metrics()
+        with log.into_context(**self._fields(None)):
+            try:
+                await self._run()
+            except BaseExceptionGroup as group:
+                raise _only_cause(group) from None
+            finally:
+                self.queue.shut_down()
+
+    async def _run(self) -> None:
+        async with anyio.create_task_group() as sources:
+            self._tasks = sources
+            waiting, self._sources = self._sources, []
+            for src in waiting:
+                sources.start_soon(self._run_source, src)
+            async with anyio.create_task_group() as syncing:
+                syncing.start_soon(self._until_stopped, syncing.cancel_scope)
+                _log.info("Starting Controller")
+                async with anyio.create_task_group() as syncs:
+                    for src in waiting:
+                        if isinstance(src, source.SyncingSource):
+                            syncs.start_soon(self._sync, src)
+                syncing.cancel_scope.cancel()
+            if not self._stopping.is_set():
+                _log.info("Starting workers", workerCount=self.settings.max_concurrent_reconciles)
+                async with anyio.create_task_group() as workers:
+                    for _ in range(self.settings.max_concurrent_reconciles):
+                        workers.start_soon(self._work)
+                    self._ready.set()
+            _log.info("All workers finished")
+            self._tasks = None
+            sources.cancel_scope.cancel()
+
+    async def _until_stopped(self, scope: anyio.CancelScope) -> None:
+        await self._stopping.wait()
+        scope.cancel()
+
+    async def _run_source(self, src: source.Source) -> None:
+        _log.info("Starting EventSource", source=str(src))
+        await src.start(self.queue)
+
+    async def _sync(self, src: source.SyncingSource) -> None:
+        await src.wait_for_sync(self.settings.cache_sync_timeout)
+        if src.problem is not None:
+            _log.warning("EventSource is degraded, going on without it", source=str(src), reason=src.problem)
+
+    async def _work(self) -> None:
+        active = metrics.ACTIVE_WORKERS.labels(self.name)
+        while True:
+            try:
+                request, priority = await self.queue.get_with_priority()
+            except workqueue.QueueShutDownError:
+                return
+            active.inc()
+            try:
+                await self._handle(request, priority)
+            finally:
+                active.dec()
+                self.queue.done(request)
+
+    async def _handle(self, request: Request, priority: int) -> None:
+        """Reconcile one request, time it, and draw the consequences."""
+        ident = self._new_id()
+        token = _current.set(ident)
+        began = time.perf_counter()
+        try:
+            with log.into_context(**self._fields(request), reconcileID=ident):
+                _log.trace("Reconciling")
+                try:
+                    outcome: Result | Exception = await self._reconcile(request)
+                except Exception as error:
+                    outcome = self._recover(error)
+                self._conclude(request, outcome, priority)
+        finally:
+            _current.reset(token)
+            metrics.RECONCILE_TIME.labels(self.name).observe(time.perf_counter() - began)
+
+    async def _reconcile(self, request: Request) -> Result:
+        timeout = self.settings.reconciliation_timeout
+        with anyio.move_on_after(timeout) as deadline:
+            result: Any = await self._reconciler.reconcile(request)
+            if not isinstance(result, Result):
+                raise TypeError(f"reconcile returned {type(result).__name__}, not a Result")
+            return result
+        assert deadline.cancelled_caught  # noqa: S101  # the block ends in no other way
+        metrics.RECONCILE_TIMEOUTS.labels(self.name).inc()
+        raise ReconcileTimeoutError(f"reconcile was cancelled after {timeout:g} s")
+
+    def _recover(self, error: Exception) -> Exception:
+        if not _is_panic(error):
+            return error
+        metrics.RECONCILE_PANICS.labels(self.name).inc()
+        if not self.settings.recover_panic:
+            _log.error("Observed a panic in reconciler", error=error)
+            raise error
+        panic = PanicError(f"panic: {type(error).__name__}: {log.describe(error)} [recovered]")
+        panic.__cause__ = error
+        return panic
+
+    def _conclude(self, request: Request, outcome: Result | Exception, priority: int) -> None:
+        """Requeue, forget, count and log, by what came of a reconcile."""
+        if isinstance(outcome, Result) and outcome.priority is not None:
+            priority = outcome.priority
+        if isinstance(outcome, Exception):
+            if _is_terminal(outcome):
+                metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
+            else:
+                self.queue.add(request, priority=priority, rate_limited=True)
+            metrics.RECONCILE_ERRORS.labels(self.name).inc()
+            self._count(ERROR)
+            _log.error("Reconciler error", error=outcome)
+        elif (after := outcome.requeue_after) is not None and after.total_seconds() > 0:
+            _log.trace("Reconcile done, requeueing", after=after)
+            self.queue.forget(request)
+            self.queue.add(request, priority=priority, after=after.total_seconds())
+            self._count(REQUEUE_AFTER)
+        else:
+            _log.trace("Reconcile successful")
+            self.queue.forget(request)
+            self._count(SUCCESS)
+
+    def _count(self, result: str) -> None:
+        metrics.RECONCILE_TOTAL.labels(self.name, result).inc()
+
+    def _show_metrics(self) -> None:
+        """Let every series of this controller exist, at zero, before its first reconcile."""
+        for result in _RESULTS:
+            metrics.RECONCILE_TOTAL.labels(self.name, result)
+        for counter in (
+            metrics.RECONCILE_ERRORS,
+            metrics.TERMINAL_RECONCILE_ERRORS,
+            metrics.RECONCILE_PANICS,
+            metrics.RECONCILE_TIMEOUTS,
+        ):
+            counter.labels(self.name)
+        metrics.MAX_CONCURRENT_RECONCILES.labels(self.name).set(self.settings.max_concurrent_reconciles)
+        metrics.ACTIVE_WORKERS.labels(self.name).set(0)
+
+    def _fields(self, request: Request | None) -> dict[str, Any]:
+        fields: dict[str, Any] = {"controller": self.name}
+        gvk = self.settings.kind
+        if gvk is not None:
+            fields |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
+        if request is not None:
+            if gvk is not None:
+                fields[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
+            fields |= {"namespace": request.namespace, "name": request.name}
+        if self.settings.log_constructor is not None:
+            extra: Mapping[str, Any] = self.settings.log_constructor(request)
+            fields.update(extra)
+        return fields
+
+
+def _is_terminal(error: BaseException) -> bool:
+    """Whether a retry is pointless: it says so, its cause does, or every one of several does."""
+    if isinstance(error, TerminalError):
+        return True
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_terminal, error.exceptions))
+    return error.__cause__ is not None and _is_terminal(error.__cause__)
+
+
+def _is_panic(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_panic, error.exceptions))
+    return isinstance(error, PANICS)
+
+
+def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what a task group wrapped, when it is one thing."""
+    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
+        inner = group.exceptions[0]
+        if not isinstance(inner, BaseExceptionGroup):
+            return inner
+        group = inner
+    return group
