@@ -173,7 +173,7 @@ class Kind(SyncingSource, Generic[T]):
         if self._informer is None:
             raise cache.CacheSyncTimeoutError(f"{self}: not started within {timeout:g} s")
         left = None if deadline is None else max(0.0, deadline - anyio.current_time())
-        await self._informer.engine.wait_for_sync(left, or_problem=True)
+        await self._informer.wait_for_sync(left, or_problem=True)
 
 
 class Channel(Source, Generic[T]):

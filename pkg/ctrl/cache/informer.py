@@ -260,10 +260,10 @@ class Informer(Generic[T]):
         """Tell ``handler`` of every object there is, then of changes, in order."""
         return self.engine.register(self.kind, handler)
 
-    async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Return when everything that exists has been listed.
+    async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
+        """Return when everything that exists has been listed; or, if asked, when the kind is refused.
 
         Raises:
-            CacheSyncTimeoutError: that took too long; a refused kind is waited for, too.
+            CacheSyncTimeoutError: that took too long; without ``or_problem`` a refused kind is waited for, too.
         """
-        await self.engine.wait_for_sync(timeout)
+        await self.engine.wait_for_sync(timeout, or_problem=or_problem)
