@@ -50,7 +50,6 @@ class CertWatcher:
         self._period = period
         self._context = server_context()
         self._loaded: tuple[bytes, bytes] | None = None
-        self._refused: tuple[bytes, bytes] | None = None
 
     def context(self) -> ssl.SSLContext:
         """Return the context, always the same one.
@@ -109,10 +108,11 @@ class SelfSigned:
     def context(self) -> ssl.SSLContext:
         """Return a new context with a new certificate."""
         context = server_context()
-        load_pair(context, *self._make())
+        load_pair(context, *self.pair())
         return context
 
-    def _make(self) -> tuple[bytes, bytes]:
+    def pair(self) -> tuple[bytes, bytes]:
+        """Return a new certificate and its key, in PEM."""
         # Imported here: the library takes 60 ms and only servers without files need it.
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization

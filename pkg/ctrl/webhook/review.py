@@ -110,7 +110,9 @@ class Webhook:
             except Exception as error:
                 metrics.WEBHOOK_PANICS.inc()
                 _log.error("Observed a panic in webhook", error=error)
-                return admission.errored(500, f"panic: {log.describe(error)} [recovered]")
+                return admission.errored(
+                    500, f"panic: {type(error).__name__}: {log.describe(error)} [recovered]"
+                )
             status = response.status
             _log.trace(
                 "Wrote response",

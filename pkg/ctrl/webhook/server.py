@@ -44,6 +44,11 @@ class Server:
         """The port that is listened on."""
         return self._server.port
 
+    @property
+    def paths(self) -> list[str]:
+        """What is served."""
+        return list(self._routes)
+
     def register(self, path: str, handler: admission.Handler) -> None:
         """Serve ``handler`` at ``path``.
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -105,7 +105,7 @@ async def running(mgr: Manager) -> AsyncIterator[None]:
         mgr.stop()
 
 
-async def failure_of(mgr: Manager, meanwhile: Callable[[], Awaitable[None]]) -> ManagerError:
+async def failure_of(mgr: Manager, meanwhile: Callable[[], Coroutine[Any, Any, None]]) -> ManagerError:
     """Return what the manager fails with."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(meanwhile)
