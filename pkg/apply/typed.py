@@ -33,6 +33,12 @@ _PLAIN_FIELDS: Final[dict[str, frozenset[str]]] = dict.fromkeys(
         *("role", "schedulerName", "scheme", "serviceAccount", "serviceAccountName", "stdin", "stdinOnce"),
         *("subPath", "subPathExpr", "subdomain", "successThreshold", "terminationMessagePath"),
         *("terminationMessagePolicy", "timeoutSeconds", "tty", "user", "workingDir"),
+        # Of volumes that are seldom seen.
+        *("chapAuthDiscovery", "chapAuthSession", "datasetName", "datasetUUID", "iscsiInterface", "keyring"),
+        *("partition", "pool", "protectionDomain", "revision", "secretFile", "sslEnabled", "storageMode"),
+        *("storagePolicyID", "storagePolicyName", "storagePool", "tenant", "volumeNamespace"),
+        # Of metadata.
+        *("generateName", "generation", "resourceVersion", "uid"),
     ),
     _ANYWHERE,
 ) | {
@@ -40,22 +46,27 @@ _PLAIN_FIELDS: Final[dict[str, frozenset[str]]] = dict.fromkeys(
     "action": frozenset({"restartPolicyRules"}),
     "containerName": frozenset({"resourceFieldRef"}),
     "fsType": frozenset(
-        {"awsElasticBlockStore", "fc", "gcePersistentDisk", "iscsi", "rbd", "flexVolume", "cinder"}
+        {
+            *("awsElasticBlockStore", "cinder", "fc", "flexVolume", "gcePersistentDisk", "iscsi"),
+            *("photonPersistentDisk", "portworxVolume", "rbd", "scaleIO", "storageos", "vsphereVolume"),
+        }
     ),
     "image": frozenset({"containers", "initContainers", "ephemeralContainers"}),
     "key": frozenset({"tolerations"}),
     "name": frozenset(
         {
             *("configMap", "configMapKeyRef", "configMapRef", "secret", "secretKeyRef", "secretRef"),
-            *("imagePullSecrets", "nodePublishSecretRef", "options", "ports"),
+            *("imagePullSecrets", "metadata", "nodePublishSecretRef", "options", "ports"),
         }
     ),
+    "namespace": frozenset({"metadata"}),
     "operator": frozenset({"tolerations", "exitCodes"}),
     "path": frozenset({"httpGet", "cephfs"}),
     "readOnly": frozenset(
         {
             *("volumeMounts", "persistentVolumeClaim", "nfs", "awsElasticBlockStore", "azureFile", "cephfs"),
-            *("cinder", "fc", "flexVolume", "gcePersistentDisk", "glusterfs", "iscsi", "rbd"),
+            *("cinder", "fc", "flexVolume", "gcePersistentDisk", "glusterfs", "iscsi", "portworxVolume"),
+            *("quobyte", "rbd", "scaleIO", "storageos"),
         }
     ),
     "restartPolicy": frozenset({"spec"}),
@@ -63,13 +74,13 @@ _PLAIN_FIELDS: Final[dict[str, frozenset[str]]] = dict.fromkeys(
     "signerName": frozenset({"podCertificate"}),
     "type": frozenset({"seLinuxOptions"}),
     "value": frozenset({"env", "tolerations"}),
-    "volumeName": frozenset({"spec"}),
+    "volumeName": frozenset({"scaleIO", "spec", "storageos"}),
 }
 
 _STRING_MAPS: Final = frozenset(
     {
-        *("labels", "annotations", "nodeSelector", "matchLabels", "limits", "requests", "volumeAttributes"),
-        *("userAnnotations",),
+        *("labels", "annotations", "nodeSelector", "matchLabels", "limits", "requests", "overhead"),
+        *("userAnnotations", "volumeAttributes"),
     }
 )
 _CONTAINERS: Final = frozenset({"containers", "initContainers", "ephemeralContainers"})
@@ -99,7 +110,9 @@ def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
         value.setdefault("resources", {})
     elif inside in ("template", "volumeClaimTemplate"):
         value.setdefault("metadata", {})
-        value.setdefault("spec", {})
+        spec = value.setdefault("spec", {})
+        if inside == "volumeClaimTemplate":
+            spec.setdefault("resources", {})
     elif inside == "resourceFieldRef":
         value.setdefault("divisor", "0")
     return value

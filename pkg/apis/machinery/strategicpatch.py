@@ -150,18 +150,18 @@ def _merge_field(original: Document, name: str, new: JSON, member: Member) -> No
     if isinstance(old, dict) and isinstance(new, dict):
         original[name] = _merge_map(old, new, member.schema)
     elif isinstance(old, list) and isinstance(new, list):
-        original[name] = _merge_list(old, new, member) if member.merge else new
+        original[name] = _merge_list(old, new, member) if member.merge else _cleaned(new)
     elif isinstance(new, dict) and _DIRECTIVE in new:
         original.pop(name, None)
     else:
-        original[name] = _cleaned(new) if old is None or type(old) is not type(new) else new
+        original[name] = _cleaned(new)
 
 
 def _replaced_or_deleted(patch: Document) -> Document:
     directive = patch[_DIRECTIVE]
     if directive == "replace":
-        del patch[_DIRECTIVE]
-        return patch
+        replacement: Document = _cleaned({name: held for name, held in patch.items() if name != _DIRECTIVE})
+        return replacement
     if directive == "delete":
         return {}
     raise StrategicMergeError(f"unknown patch type: {directive} in map: {go_text(patch)}")
@@ -198,7 +198,7 @@ def _merge_ordered(original: Document, patch: Document, schema: Schema, directiv
     elif live is None:
         merged = _cleaned(new)
     else:
-        merged = _merge_list(live, new, member) if member.merge else new
+        merged = _merge_list(live, new, member) if member.merge else _cleaned(new)
     original[name] = _in_order(merged, order, live_order, member.key)
 
 
@@ -206,7 +206,7 @@ def _check_order(patch: list[JSON], order: list[JSON], key: str) -> None:
     """Refuse a patch whose items are not all in the order list, or stand in it the other way round."""
     if not order or not patch:
         return
-    kept = [item for item in patch if not (isinstance(item, dict) and item.get(_DIRECTIVE) == "delete")]
+    kept = [item for item in patch if not (isinstance(item, dict) and _DIRECTIVE in item)]
     places = [_index(order, item, key) for item in kept]
     if None in places or places != sorted(place for place in places if place is not None):
         raise StrategicMergeError(
@@ -240,7 +240,7 @@ def _merge_list(original: list[JSON], patch: list[JSON], member: Member) -> list
     for item in patch:
         place = _find(merged, member.key, _key_of(item, member.key))
         if place is None:
-            merged.append(item)
+            merged.append(_cleaned(item))
         else:
             merged[place] = _merge_map(merged[place], item, member.schema)
     return _in_order(merged, patch, original, member.key)
@@ -263,7 +263,7 @@ def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple
             raise StrategicMergeError("merging lists cannot yet be specified in the patch")
         else:
             raise StrategicMergeError(f"unknown patch type: {directive} in map: {go_text(item)}")
-    return (plain, []) if replace else (original, plain)
+    return (_cleaned(plain), []) if replace else (original, plain)
 
 
 def _in_order(merged: list[JSON], order: list[JSON], live: list[JSON], key: str) -> list[JSON]:
@@ -317,7 +317,7 @@ def _unique(items: list[JSON]) -> list[JSON]:
 
 
 def _cleaned(value: JSON) -> Any:
-    """Return a patch's value for a field the object lacks: without nulls and without directives."""
+    """Return a part of the patch that nothing is merged with: without nulls and without directives."""
     if isinstance(value, dict):
         return {
             name: _cleaned(held)
