@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What integration tests of Trainer share: its kinds served, and our manager running under its shipped rights."""
+
+import dataclasses
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from pkg import config
+from pkg.apis.core.v1 import Namespace
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from pkg.cli import resources
+from pkg.cli.cluster import contents
+from pkg.cli.cluster.tools import JOBSET
+from pkg.cli.manager import flags, program
+from pkg.ctrl import Manager
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Binaries, Environment, apply_manifests
+from pkg.ctrl.rest import Config, RESTMapper, Transport
+
+USER = "trainer-under-test"
+ROOT = Path(__file__).parents[2]
+
+RunManager = Callable[..., AbstractAsyncContextManager[Manager]]
+
+
+@pytest.fixture(scope="session")
+def trainer_control_plane(control_plane: Environment) -> Environment:
+    """The run's API server, with JobSet's and Trainer's CRDs, and a user who may what our manager may."""
+
+    async def install() -> None:
+        binaries = await Binaries().locate(JOBSET)
+        await control_plane.install_crds(*contents.crds(binaries[JOBSET.name]))
+        async with Transport(control_plane.config) as transport:
+            client = LiveClient(transport, RESTMapper(transport))
+            await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
+            (role,) = [each for each in resources.manifests("rbac") if each["kind"] == "ClusterRole"]
+            binding = {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": USER},
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io",
+                    "kind": "ClusterRole",
+                    "name": role["metadata"]["name"],
+                },
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
+            }
+            await apply_manifests(client, [role, binding], owner="test")
+
+    anyio.run(install)
+    return control_plane
+
+
+@pytest.fixture
+async def trainer_config(trainer_control_plane: Environment) -> Config:
+    """How the manager under test reaches the API server."""
+    return await trainer_control_plane.add_user(USER)
+
+
+@pytest.fixture
+def run_manager(trainer_config: Config) -> RunManager:
+    """Run the program's own manager inside the test: ``async with run_manager(serving={…}) as mgr``."""
+
+    @asynccontextmanager
+    async def run(*arguments: str, webhooks: bool = False, **options: Any) -> AsyncIterator[Manager]:
+        cfg = config.load()
+        cfg.cert_management.enable = not webhooks
+        settings = dataclasses.replace(
+            config.manager_options(cfg),
+            **{"metrics_bind_address": "0", "health_probe_bind_address": "0", **options},
+        )
+        mgr = Manager(dataclasses.replace(trainer_config, qps=0), settings)
+        await program.setup(mgr, flags.parse(arguments), cfg)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(mgr.start)
+            with anyio.fail_after(30):
+                await mgr.elected.wait()
+            yield mgr
+            mgr.stop()
+
+    return run
+
+
+class Process:
+    """Our manager as a process of its own, as a cluster runs it."""
+
+    def __init__(self, arguments: list[str], log: Path) -> None:
+        self.log = log
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "pkg.cli.manager", *arguments],
+                cwd=ROOT,
+                stdout=out,
+                stderr=out,
+            )
+
+    def kill(self) -> None:
+        """End it as if the machine had failed."""
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+
+    def terminate(self) -> int:
+        """Ask it to end; return its exit code."""
+        self._process.terminate()
+        return self._process.wait(timeout=30)
+
+
+@pytest.fixture
+def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
+    """Start our manager as a process; what is still running at the end of the test is killed."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(trainer_control_plane.kubeconfig_for(USER)))
+    kubeconfig.chmod(0o600)
+    configuration = tmp_path / "config.yaml"
+    configuration.write_text(
+        "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"
+        "metrics: {bindAddress: '0'}\nhealth: {healthProbeBindAddress: '0'}\nclientConnection: {qps: -1}\n"
+        f"webhook: {{certDir: {tmp_path / 'none'}}}\n"
+    )
+    started: list[Process] = []
+
+    def start(*arguments: str) -> Process:
+        process = Process(
+            [f"--config={configuration}", f"--kubeconfig={kubeconfig}", *arguments], tmp_path / "manager.log"
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+
+
+@pytest.fixture
+async def torch_runtime(trainer_control_plane: Environment, live_client: LiveClient, namespace: str) -> str:
+    """A ClusterTrainingRuntime of this test's own, equal to the shipped torch-distributed; its name."""
+    del trainer_control_plane
+    (shipped,) = [
+        each for each in resources.manifests("runtimes") if each["metadata"]["name"] == "torch-distributed"
+    ]
+    shipped["metadata"]["name"] = f"torch-{namespace}"[:63].rstrip("-")
+    await live_client.create(ClusterTrainingRuntime.from_dict(shipped))
+    return str(shipped["metadata"]["name"])

@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.object import metadata_only
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import eventually
+
+pytestmark = pytest.mark.integration
+
+MANY = 500
+
+
+async def test_500_jobs_at_once_get_their_job_sets_though_the_manager_is_killed_in_the_middle(
+    start_manager: Any, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    def job(number: int) -> TrainJob:
+        metadata = {"name": f"job-{number}", "namespace": namespace}
+        return TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": torch_runtime}}})
+
+    async def job_sets() -> int:
+        return len(await live_client.list(metadata_only(JobSet), namespace=namespace))
+
+    first = start_manager()
+    async with anyio.create_task_group() as tasks:
+        for number in range(MANY):
+            tasks.start_soon(live_client.create, job(number))
+        killed_at = await eventually(
+            lambda: _at_least(job_sets, MANY // 10), timeout=120, reason="the first manager has begun"
+        )
+        first.kill()
+    # In the middle: else this test shows nothing.
+    assert killed_at < MANY
+
+    second = start_manager()
+    await eventually(
+        lambda: _at_least(job_sets, MANY), timeout=180, interval=0.2, reason="all JobSets are there"
+    )
+    owners = {each.name: each.metadata.uid for each in await live_client.list(TrainJob, namespace=namespace)}
+    found = await live_client.list(JobSet, namespace=namespace)
+    controlled = {each.name: [owner.uid for owner in each.metadata.owner_references or ()] for each in found}
+    assert controlled == {name: [uid] for name, uid in owners.items()}
+    # Made once each: nothing was made again, or changed, by the second manager.
+    assert {each.metadata.generation for each in found} == {1}
+    assert second.terminate() == 0
+
+
+async def _at_least(count: Any, wanted: int) -> int:
+    found: int = await count()
+    return found if found >= wanted else 0

@@ -1,0 +1,215 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pkg.apis.core.v1 import Event
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.object import OwnerReference
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import consistently, eventually
+
+pytestmark = pytest.mark.integration
+
+FINALIZER = "trainer.kubeflow.org/resource-in-use"
+RunManager = Callable[..., Any]
+
+
+def train_job(namespace: str, runtime: str, *, name: str = "job", **spec: Any) -> TrainJob:
+    return TrainJob.from_dict(
+        {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"runtimeRef": {"name": runtime}, **spec},
+        }
+    )
+
+
+async def finish(client: LiveClient, key: tuple[str, str], condition: str) -> None:
+    """Do as the JobSet controller does when all is over."""
+    job_set = await client.get(JobSet, key)
+    verdict = {
+        "type": condition,
+        "status": "True",
+        "reason": "R",
+        "message": "m",
+        "lastTransitionTime": "2025-01-01T00:00:00Z",
+    }
+    job_set.status = job_set.status.from_dict(
+        {
+            "conditions": [verdict],
+            "restarts": 0,
+            "replicatedJobsStatus": [
+                {"name": "node", "ready": 0, "succeeded": 1, "failed": 0, "active": 0, "suspended": 0}
+            ],
+        }
+    )
+    await client.status.update(job_set)
+
+
+def conditions(job: TrainJob) -> dict[str, str]:
+    return {each.type: each.status for each in job.status.conditions or ()}
+
+
+async def test_a_train_job_becomes_a_job_set_and_takes_its_verdict(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = (namespace, "job")
+    async with run_manager():
+        job = await live_client.create(train_job(namespace, torch_runtime, trainer={"numNodes": 3}))
+        job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        (owner,) = job_set.metadata.owner_references or [OwnerReference()]
+        assert (owner.kind, owner.uid, owner.controller) == ("TrainJob", job.metadata.uid, True)
+        assert {each["manager"] for each in job_set.metadata.managed_fields or ()} == {"trainer"}
+        node = job_set.to_dict()["spec"]["replicatedJobs"][0]["template"]["spec"]
+        assert (node["parallelism"], node["completions"]) == (3, 3)
+        assert conditions(await live_client.get(TrainJob, key)) == {}
+
+        async def guarded() -> bool:
+            runtime = await live_client.get(ClusterTrainingRuntime, ("", torch_runtime))
+            return runtime.metadata.finalizers == [FINALIZER]
+
+        await eventually(guarded, reason="the runtime in use is guarded")
+        await finish(live_client, key, "Completed")
+
+        async def complete() -> bool:
+            found = await live_client.get(TrainJob, key)
+            return conditions(found) == {"Complete": "True"} and bool(found.status.jobs_status)
+
+        await eventually(complete, reason="the TrainJob is Complete")
+        # As the JobSet's TTL would.
+        await live_client.delete(await live_client.get(JobSet, key))
+
+        async def stays_gone() -> bool:
+            with pytest.raises(NotFoundError):
+                await live_client.get(JobSet, key)
+            return True
+
+        await consistently(stays_gone, reason="a finished job's JobSet is not rebuilt")
+
+
+async def test_drift_is_healed_and_a_removed_job_set_comes_back(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = (namespace, "job")
+    async with run_manager():
+        await live_client.create(train_job(namespace, torch_runtime))
+        job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        job_set.spec.suspend = True
+        await live_client.update(job_set)
+
+        async def resumed() -> bool:
+            return (await live_client.get(JobSet, key)).spec.suspend is False
+
+        await eventually(resumed, reason="the JobSet runs again")
+        await live_client.delete(job_set)
+
+        async def another() -> bool:
+            return (await live_client.get(JobSet, key)).metadata.uid != job_set.metadata.uid
+
+        await eventually(another, reason="there is a JobSet again")
+
+
+async def test_what_is_settled_causes_no_request(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = (namespace, "job")
+    async with run_manager():
+        await live_client.create(train_job(namespace, torch_runtime, suspend=True))
+
+        async def settled() -> bool:
+            return conditions(await live_client.get(TrainJob, key)) == {"Suspended": "True"}
+
+        await eventually(settled, reason="the TrainJob says that it is suspended")
+        job_set, job = await live_client.get(JobSet, key), await live_client.get(TrainJob, key)
+        times = [each["time"] for each in job_set.metadata.managed_fields or ()]
+        # An event that changes nothing of what is wanted.
+        job_set.status = job_set.status.from_dict({"restarts": 1})
+        await live_client.status.update(job_set)
+
+    async with run_manager():  # nor does a restart
+
+        async def unchanged() -> bool:
+            now = await live_client.get(JobSet, key)
+            ours = [
+                each["time"] for each in now.metadata.managed_fields or () if each["manager"] == "trainer"
+            ]
+            same_job = (
+                await live_client.get(TrainJob, key)
+            ).metadata.resource_version == job.metadata.resource_version
+            return ours == times and now.metadata.generation == job_set.metadata.generation and same_job
+
+        await consistently(unchanged, reason="neither JobSet nor TrainJob is written")
+
+
+async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
+    run_manager: RunManager, live_client: LiveClient, namespace: str
+) -> None:
+    key = (namespace, "job")
+    job = train_job(namespace, "later")
+    job.spec.runtime_ref.kind = "TrainingRuntime"
+    async with run_manager():
+        await live_client.create(job)
+
+        async def told() -> Event | None:
+            events = await live_client.list(Event, namespace=namespace)
+            return next((each for each in events if each.reason == "TrainJobResourcesCreationFailed"), None)
+
+        event = await eventually(told, reason="the failure is told")
+        assert event.type == "Warning"
+        assert (event.message or "").startswith(
+            "TrainJob resources reconciliation failed: TrainingRuntime specified in TrainJob is not found: "
+        )
+        assert event.source is not None
+        assert event.source.component == "trainer-trainjob-controller"
+        assert event.first_timestamp
+        template = {
+            "spec": {
+                "replicatedJobs": [
+                    {
+                        "name": "node",
+                        "template": {
+                            "spec": {
+                                "template": {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
+                            }
+                        },
+                    }
+                ]
+            }
+        }
+        await live_client.create(
+            TrainingRuntime.from_dict(
+                {"metadata": {"name": "later", "namespace": namespace}, "spec": {"template": template}}
+            )
+        )
+        await eventually(
+            lambda: live_client.get(JobSet, key), timeout=30, reason="the JobSet is made after all"
+        )
+
+
+async def test_a_runtime_in_use_outlives_its_deletion_until_the_last_job_goes(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = ("", torch_runtime)
+    async with run_manager("--controllers=clustertrainingruntime"):
+        job = await live_client.create(train_job(namespace, torch_runtime))
+
+        async def guarded() -> bool:
+            return bool((await live_client.get(ClusterTrainingRuntime, key)).metadata.finalizers)
+
+        await eventually(guarded, reason="the runtime is guarded")
+        await live_client.delete(await live_client.get(ClusterTrainingRuntime, key))
+        await consistently(guarded, reason="the deleted runtime stays")
+        await live_client.delete(job)
+
+        async def gone() -> bool:
+            try:
+                await live_client.get(ClusterTrainingRuntime, key)
+            except NotFoundError:
+                return True
+            return False
+
+        await eventually(gone, reason="the runtime goes with its last job")
