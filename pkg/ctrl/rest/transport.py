@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -72,6 +72,7 @@ class _Wire:
         self._base = config.host.rstrip("/")
         self.host = URL(config.host).authority
         self._session: aiohttp.ClientSession | None = None
+        self._streams: set[_Stream] = set()
         self._ssl: ssl.SSLContext | bool = True
         self._ssl_stamp: object = None
         self._ssl_checked = float("-inf")
@@ -89,6 +90,8 @@ class _Wire:
 
     async def close(self) -> None:
         session, self._session = self._session, None
+        for stream in tuple(self._streams):
+            await stream.close()
         if session is not None:
             await session.close()
 
@@ -122,7 +125,9 @@ class _Wire:
             allow_redirects=False,
         )
         if request.stream and raw.status < 400:
-            return _Stream(raw, self._base)
+            stream = _Stream(raw, self._base, self._streams.discard)
+            self._streams.add(stream)
+            return stream
         try:
             return _Answer(raw.status, raw.headers.copy(), await raw.read())
         finally:
@@ -165,11 +170,12 @@ class _Answer(Response):
 
 
 class _Stream(Response):
-    def __init__(self, raw: aiohttp.ClientResponse, host: str) -> None:
+    def __init__(self, raw: aiohttp.ClientResponse, host: str, forget: Callable[[_Stream], None]) -> None:
         self.status = raw.status
         self.headers = raw.headers
         self._raw = raw
         self._host = host
+        self._forget = forget
 
     async def read(self) -> bytes:
         return b"".join([chunk async for chunk in self._chunks()])
@@ -193,13 +199,27 @@ class _Stream(Response):
             raise errors.TransportError(_reason(error), host=self._host) from error
 
     async def close(self) -> None:
+        connection = self._raw.connection
+        if connection is not None and connection.transport is not None:
+            # Nobody waits for the server's farewell to a stream: a graceful TLS end could outlive the loop.
+            connection.transport.abort()
         self._raw.close()
+        self._forget(self)
 
 
 def _reason(error: Exception) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _one_line(error.certificate_error)
     if isinstance(error, aiohttp.ClientConnectorError):
         cause = error.os_error
-        return os.strerror(cause.errno).lower() if cause.errno else str(cause) or type(cause).__name__
+        if isinstance(cause, ssl.SSLError) or not cause.errno or cause.errno < 0:
+            # TLS and name resolution have numbers of their own, and texts.
+            return _one_line(cause.strerror or cause)
+        return os.strerror(cause.errno).lower()
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed the connection without an answer"
-    return " ".join(str(error).split()) or type(error).__name__
+    return _one_line(error)
+
+
+def _one_line(what: object) -> str:
+    return " ".join(str(what).split()) or type(what).__name__
