@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from pkg.apis.machinery.errors import ForbiddenError, StatusError
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.cli.cluster import contents
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment, eventually
+
+pytestmark = pytest.mark.integration
+
+STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+
+
+@pytest.fixture
+def admitting_manager(
+    trainer_control_plane: Environment,
+    run_manager: Callable[..., Any],
+    live_client: LiveClient,
+    namespace: str,
+    tmp_path: Path,
+) -> Callable[[], AbstractAsyncContextManager[None]]:
+    """Run a manager that the API server asks about this test's objects."""
+    authority = trainer_control_plane.control_plane.authority
+    authority.server("webhooks", ["127.0.0.1", "localhost"]).write(tmp_path)
+
+    async def refuses() -> bool:
+        try:
+            await live_client.create(runtime(namespace, replicas=2), dry_run=True)
+        except StatusError as error:
+            return "always must be 1" in str(error)
+        return False
+
+    @asynccontextmanager
+    async def run() -> AsyncIterator[None]:
+        serving = {"webhook_cert_dir": str(tmp_path), "webhook_host": "127.0.0.1", "webhook_port": 0}
+        async with run_manager(webhooks=True, **serving) as mgr:
+            url = f"https://127.0.0.1:{mgr.webhook_server.port}"
+            (manifest,) = contents.trainer_webhooks(url, authority.certificate)
+            manifest["metadata"]["name"] = namespace
+            ours = f"request.namespace == '{namespace}' || request.name.startsWith('{namespace[:20]}')"
+            for hook in manifest["webhooks"]:
+                hook["matchConditions"] = [{"name": "ours", "expression": ours}]
+            made = await live_client.create(ValidatingWebhookConfiguration.from_dict(manifest))
+            try:
+                await eventually(refuses, reason="the API server asks the webhook")
+                yield
+            finally:
+                await live_client.delete(made)
+
+    return run
+
+
+def runtime(namespace: str, *, replicas: int = 1) -> TrainingRuntime:
+    return TrainingRuntime.from_dict(
+        {"metadata": {"name": "plain", "namespace": namespace}, "spec": spec(replicas)}
+    )
+
+
+def spec(replicas: int = 1) -> dict[str, Any]:
+    containers = [{"name": "node", "image": "busybox"}]
+    template = {
+        "metadata": {"labels": {STEP: "trainer"}},
+        "spec": {"template": {"spec": {"containers": containers}}},
+    }
+    return {
+        "mlPolicy": {"numNodes": 1},
+        "template": {
+            "spec": {"replicatedJobs": [{"name": "node", "replicas": replicas, "template": template}]}
+        },
+    }
+
+
+async def test_the_api_server_gets_our_verdicts(
+    admitting_manager: Callable[[], AbstractAsyncContextManager[None]],
+    live_client: LiveClient,
+    namespace: str,
+) -> None:
+    async with admitting_manager():
+        with pytest.raises(ForbiddenError) as refused:
+            await live_client.create(runtime(namespace, replicas=2))
+        assert str(refused.value) == (
+            'admission webhook "validator.trainingruntime.trainer.kubeflow.org" denied the request: '
+            "spec.template.spec.replicatedJobs[0].replicas: Invalid value: 2: always must be 1"
+        )
+        await live_client.create(runtime(namespace))
+
+        cluster = ClusterTrainingRuntime.from_dict(
+            {"metadata": {"name": f"{namespace[:20]}-cluster"}, "spec": spec(replicas=3)}
+        )
+        with pytest.raises(ForbiddenError, match="always must be 1"):
+            await live_client.create(cluster)
+
+        ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "gone"}
+        job = {"metadata": {"name": "job", "namespace": namespace}, "spec": {"runtimeRef": ref}}
+        with pytest.raises(ForbiddenError, match="must be created before the TrainJob is created"):
+            await live_client.create(TrainJob.from_dict(job))
+        ref["name"] = "plain"
+        await live_client.create(TrainJob.from_dict(job))
