@@ -1,0 +1,154 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The CRDs on a real API server: accepted, defaulting, validating, and pruning nothing a user may write."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pkg.apis.machinery import kubernetes_schema
+from pkg.apis.machinery.errors import InvalidError
+from pkg.apis.machinery.object import Unstructured, unstructured
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import read_manifests
+from pkg.ctrl.envtest.crds import install_crds, wait_established
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(autouse=True)
+async def crds(live_client: LiveClient) -> None:
+    names = await install_crds(live_client, read_manifests(ROOT / "config" / "crd" / "json"))
+    await wait_established(live_client, names)
+
+
+def train_job(namespace: str, **spec: Any) -> Unstructured:
+    return unstructured(TrainJob.gvk).from_dict(
+        {"metadata": {"name": "job", "namespace": namespace}, "spec": {"runtimeRef": {"name": "rt"}, **spec}}
+    )
+
+
+async def test_defaults_are_filled_in(live_client: LiveClient, namespace: str) -> None:
+    stored = await live_client.create(train_job(namespace))
+    assert stored["spec"] == {
+        "runtimeRef": {"name": "rt", "apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"},
+        "suspend": False,
+        "managedBy": "trainer.kubeflow.org/trainjob-controller",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"runtimeRef": {"name": ""}}, "spec.runtimeRef.name"),
+        ({"managedBy": "me"}, "ManagedBy must be trainer.kubeflow.org/trainjob-controller or kueue"),
+        ({"podTemplateOverrides": [{"spec": {}}]}, "spec.podTemplateOverrides[0].targetJobs"),
+        (
+            {"trainer": {"resourcesPerNode": {"limits": {"cpu": "much"}}}},
+            "spec.trainer.resourcesPerNode.limits.cpu",
+        ),
+        (
+            {"trainer": {"env": [{"name": "A"}, {"name": "A"}]}},
+            'spec.trainer.env[1]: Duplicate value: {"name":"A"}',
+        ),
+    ],
+)
+async def test_bad_train_jobs_are_refused(
+    live_client: LiveClient, namespace: str, spec: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidError) as raised:
+        await live_client.create(train_job(namespace, **spec))
+    assert message in str(raised.value)
+
+
+async def test_the_runtime_of_a_job_cannot_be_changed(live_client: LiveClient, namespace: str) -> None:
+    stored = await live_client.create(train_job(namespace))
+    stored["spec"]["runtimeRef"]["name"] = "other"
+    with pytest.raises(InvalidError, match="runtimeRef is immutable"):
+        await live_client.update(stored)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        ({"torch": {}, "mpi": {}}, "Only one of the policy can be configured"),
+        (
+            {"numNodes": 1, "torch": {"elasticPolicy": {}}},
+            "numNodes should not be set if torch.elasticPolicy",
+        ),
+        (
+            {"torch": {"numProcPerNode": "many"}},
+            "NumProcPerNode must be equal to auto, cpu, gpu, or int value",
+        ),
+        ({"mpi": {"mpiImplementation": "Intel"}}, 'Unsupported value: "Intel"'),
+    ],
+)
+async def test_bad_runtimes_are_refused(
+    live_client: LiveClient, namespace: str, policy: dict[str, Any], message: str
+) -> None:
+    runtime = unstructured(TrainingRuntime.gvk).from_dict(
+        {"metadata": {"name": "rt", "namespace": namespace}, "spec": {"mlPolicy": policy}}
+    )
+    with pytest.raises(InvalidError) as raised:
+        await live_client.create(runtime)
+    assert message in str(raised.value)
+
+
+async def test_the_shipped_runtimes_are_accepted_as_they_are(live_client: LiveClient) -> None:
+    shipped = [
+        each
+        for each in read_manifests(*sorted((ROOT / "config" / "runtimes").rglob("*_distributed*.yaml")))
+        if each["kind"] == "ClusterTrainingRuntime"
+    ]
+    assert shipped
+    for each in shipped:
+        stored = await live_client.create(ClusterTrainingRuntime.from_dict(each), dry_run=True)
+        assert (
+            missing(ClusterTrainingRuntime.from_dict(each).to_dict()["spec"], stored.to_dict()["spec"]) == []
+        )
+
+
+def everything(schema: dict[str, Any]) -> Any:
+    """Return a value with every field that a schema knows."""
+    if schema.get("x-kubernetes-int-or-string"):
+        return "1"
+    match schema.get("type"):
+        case "object" if "properties" in schema:
+            return {name: everything(each) for name, each in schema["properties"].items()}
+        case "object":
+            return {"key": everything(schema.get("additionalProperties", {"type": "string"}))}
+        case "array":
+            return [everything(schema["items"])]
+        case "integer":
+            return 1
+        case "boolean":
+            return True
+        case _:
+            return "2026-01-01T00:00:00Z" if schema.get("format") == "date-time" else "eA=="
+
+
+def missing(sent: Any, stored: Any, path: str = "") -> list[str]:
+    """Return the paths of what was sent and is not stored."""
+    if isinstance(sent, dict) and isinstance(stored, dict):
+        return [lost for key in sent for lost in missing(sent[key], stored.get(key), f"{path}.{key}")]
+    if isinstance(sent, list) and isinstance(stored, list) and len(sent) == len(stored):
+        pairs = enumerate(zip(sent, stored, strict=True))
+        return [lost for index, (a, b) in pairs for lost in missing(a, b, f"{path}[{index}]")]
+    return [] if sent == stored else [path]
+
+
+async def test_nothing_that_a_job_template_may_hold_is_pruned(
+    live_client: LiveClient, namespace: str
+) -> None:
+    template = everything(kubernetes_schema.definition("batch.v1.JobTemplateSpec"))
+    spec = {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}}}
+    runtime = unstructured(TrainingRuntime.gvk).from_dict(
+        {"metadata": {"name": "full", "namespace": namespace}, "spec": spec}
+    )
+    stored = await live_client.create(runtime)
+    assert missing(spec, stored["spec"]) == []
+    again = TrainingRuntime.from_dict(stored.to_dict())
+    assert missing(spec, again.to_dict()["spec"]) == []

@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The models name Kubernetes' fields as Kubernetes does."""
+
+import inspect
+from collections.abc import Iterator
+
+import pytest
+
+from pkg.apis.batch import v1 as batch
+from pkg.apis.core import v1 as core
+from pkg.apis.machinery import kubernetes_schema
+from pkg.apis.machinery.base import Struct
+from pkg.apis.meta import v1 as meta
+from pkg.apis.scheme import default_scheme
+
+
+def recorded() -> Iterator[tuple[str, type[Struct]]]:
+    for module, group in ((core, "core.v1"), (batch, "batch.v1"), (meta, "meta.v1")):
+        for name, kind in inspect.getmembers(module, inspect.isclass):
+            full = f"{group}.{name}"
+            if (
+                issubclass(kind, Struct)
+                and kind.__module__ == module.__name__
+                and kubernetes_schema.has_definition(full)
+            ):
+                yield full, kind
+
+
+@pytest.mark.parametrize(("name", "kind"), [pytest.param(*each, id=each[0]) for each in recorded()])
+def test_every_field_is_one_that_the_api_server_serves_and_none_is_missing(
+    name: str, kind: type[Struct]
+) -> None:
+    wire = {info.alias or attribute for attribute, info in kind.model_fields.items()}
+    assert wire == set(kubernetes_schema.definition(name).get("properties", {}))
+
+
+def structs(kind: type[Struct]) -> Iterator[type[Struct]]:
+    for each in kind.__subclasses__():
+        yield each
+        yield from structs(each)
+
+
+def test_marks_for_go_s_json_name_fields_that_exist() -> None:
+    default_scheme()
+    for kind in structs(Struct):
+        unknown = (kind.go_always | kind.go_pointers) - kind.model_fields.keys()
+        assert not unknown, (kind.__qualname__, unknown)
+
+
+def test_every_kind_knows_where_it_is_served() -> None:
+    scheme = default_scheme()
+    served = {(kind.gvk, kind.resource) for kind in scheme}
+    assert len(served) == len(list(scheme))
+    assert all(resource is None or resource.plural.islower() for _, resource in served)
