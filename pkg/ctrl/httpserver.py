@@ -10,6 +10,7 @@ and answered with 500.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
@@ -137,7 +138,9 @@ class Server:
             else:
                 self._socket = socket.create_server(("", port), backlog=1024)
         except OSError as error:
-            raise ServerError(f"listen on {self._address}: {error.strerror or error}") from error
+            # The library puts the address into strerror; of a name that does not resolve, errno is negative.
+            reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
+            raise ServerError(f"listen on {self._address}: {reason}") from error
         self._socket.setblocking(False)
         return self._socket
 
