@@ -195,6 +195,7 @@ class _Stream(Response):
         try:
             async for chunk in self._raw.content.iter_any():
                 yield chunk
+            self._forget(self)
         except (aiohttp.ClientError, OSError) as error:
             raise errors.TransportError(_reason(error), host=self._host) from error
 

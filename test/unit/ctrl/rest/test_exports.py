@@ -1,0 +1,34 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The room's public names."""
+
+from pkg.ctrl import rest
+
+
+def test_the_exported_names_are_these() -> None:
+    modules = {"config", "credentials", "discovery", "errors", "fake", "kubeconfig", "kubeconfig_import"}
+    modules |= {"layers", "roundtrip", "tls", "transport"}
+    assert {name for name in vars(rest) if not name.startswith("_")} - modules == {
+        "Anonymous",
+        "Basic",
+        "Config",
+        "ConfigError",
+        "Credentials",
+        "FakeResponse",
+        "FakeTransport",
+        "NoKindMatchError",
+        "RESTMapper",
+        "Request",
+        "Response",
+        "RestError",
+        "RoundTripper",
+        "StaticToken",
+        "TLSConfig",
+        "TokenFile",
+        "Transport",
+        "TransportError",
+        "TransportTimeoutError",
+        "in_cluster_config",
+        "load_config",
+        "request",
+    }

@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The transport on a real connection: long lines, broken and silent servers, TLS, nothing left open."""
+
+import asyncio
+import gc
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pkg.ctrl import rest
+from pkg.ctrl.envtest.pki import Authority
+
+pytestmark = pytest.mark.real_time
+
+Answer = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
+GET = rest.Request("GET", "/x")
+
+
+@asynccontextmanager
+async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """A server that hands the request's head to ``answer``, once per connection."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        try:
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+                await answer(head, writer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    try:
+        host, port = server.sockets[0].getsockname()
+        yield f"{'https' if tls else 'http'}://{host}:{port}"
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+        await server.wait_closed()
+
+
+def body(text: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
+
+
+async def test_an_answer_is_read_whole_and_the_request_is_sent_as_it_is() -> None:
+    heads: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        heads.append(head)
+        writer.write(body(b'{"a":1}'))
+
+    async with serving(answer) as host:
+        config = rest.Config(f"{host}/prefix", credentials=rest.StaticToken("t"), user_agent="me")
+        async with rest.Transport(config) as transport:
+            request = rest.Request(
+                "GET", "/n%2Fm", (("labelSelector", "a=b,c"),), {"Accept": "application/json"}
+            )
+            response = await transport.send(request)
+            assert (response.status, await response.read()) == (200, b'{"a":1}')
+    line, *headers = heads[0].split("\r\n")
+    assert line == "GET /prefix/n%2Fm?labelSelector=a%3Db%2Cc HTTP/1.1"
+    assert {"Authorization: Bearer t", "User-Agent: me", "Accept: application/json"} <= set(headers)
+
+
+async def test_lines_of_any_length_arrive_whole_however_they_are_cut() -> None:
+    long = b"x" * (20 << 20)
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        text = b"one\n" + long + b"\n\nlast"
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text))
+        for cut in (text[:2], text[2:5], text[5:]):
+            writer.write(cut)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        response = await transport.send(rest.Request("GET", "/x", stream=True))
+        assert [line async for line in response.lines()] == [b"one", long, b"", b"last"]
+        await response.close()
+
+
+async def test_a_server_that_is_not_there_is_named() -> None:
+    with pytest.raises(rest.TransportError, match=r"^http://127.0.0.1:1: connection refused$"):
+        async with rest.Transport(rest.Config("http://127.0.0.1:1")) as transport:
+            await transport.send(GET)
+
+
+async def test_a_silent_server_is_given_up_in_time() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(30)
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        with pytest.raises(rest.TransportTimeoutError, match=r"no answer to GET /x within 0.05 s"):
+            await transport.send(rest.Request("GET", "/x", timeout=0.05))
+
+
+async def test_a_silent_stream_is_given_up_before_its_first_byte_only() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.3)
+        writer.write(b"5\r\nlate\n\r\n0\r\n\r\n")
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        response = await transport.send(rest.Request("GET", "/x", stream=True, timeout=0.2))
+        assert [line async for line in response.lines()] == [b"late"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_breaks_off_is_an_error(stream: bool) -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf\n")
+        await writer.drain()
+        writer.close()
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+
+        async def lines() -> list[bytes]:
+            response = await transport.send(rest.Request("POST", "/x", stream=stream))
+            return [line async for line in response.lines()]
+
+        with pytest.raises(rest.TransportError, match=host):
+            await lines()
+
+
+async def test_leaving_with_open_streams_leaves_nothing_behind() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+
+    async with serving(answer) as host:
+        async with rest.Transport(rest.Config(host)) as transport:
+            response = await transport.send(rest.Request("GET", "/x", stream=True))
+            lines = response.lines()
+            assert await anext(lines) == b"one"
+            with anyio.move_on_after(0.05) as scope:
+                await anext(lines)
+            assert scope.cancelled_caught
+        with pytest.raises(rest.TransportError, match="not open"):
+            await transport.send(GET)
+    gc.collect()  # an unclosed connection would warn now, and warnings are errors
+
+
+async def test_a_client_certificate_is_shown_and_the_server_name_checked(tmp_path: Path) -> None:
+    authority = Authority.create("test-ca")
+    cert, key = authority.server("other.test", ["other.test"]).write(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
+    context.load_cert_chain(cert, key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    users: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        shown = writer.get_extra_info("peercert")
+        users.extend(v for part in shown["subject"] for k, v in part if k == "commonName")
+        writer.write(body(b"ok"))
+
+    me = authority.client("me")
+    tls = rest.TLSConfig(ca=authority.certificate, cert=me.certificate, key=me.key, server_name="other.test")
+    async with serving(answer, context) as host:
+        async with rest.Transport(rest.Config(host, tls=tls)) as transport:
+            assert (await transport.send(GET)).status == 200
+        assert users == ["me"]
+        wrong = rest.TLSConfig(ca=authority.certificate, cert=me.certificate, key=me.key)
+        async with rest.Transport(rest.Config(host, tls=wrong)) as transport:
+            with pytest.raises(rest.TransportError, match="certificate"):
+                await transport.send(GET)
+
+
+async def test_an_unusable_certificate_is_a_configuration_error() -> None:
+    with pytest.raises(rest.ConfigError, match="certificate authority"):
+        async with rest.Transport(rest.Config("https://127.0.0.1:1", tls=rest.TLSConfig(ca=b"no pem"))):
+            pass
