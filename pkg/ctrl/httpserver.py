@@ -139,7 +139,8 @@ class Server:
                 self._socket = socket.create_server(("", port), backlog=1024)
         except OSError as error:
             # The library puts the address into strerror; of a name that does not resolve, errno is negative.
-            reason = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
+            number = error.errno or 0
+            reason = os.strerror(number) if number > 0 else error.strerror or str(error)
             raise ServerError(f"listen on {self._address}: {reason}") from error
         self._socket.setblocking(False)
         return self._socket
