@@ -201,8 +201,9 @@ class Cluster:
                 await client.create(node(number, shape))
             await wait_established(client, names, timeout=self.options.timeout)
         components = [*kubernetes, parts.kwok(), *await self._controllers(client, parts)]
-        async with self._step(f"start {', '.join(component.name for component in components)}"):
-            for component in components:
+        async with self._step(task := "start the controllers"):
+            for done, component in enumerate(components):
+                self._progress.update(task, done=done, total=len(components), detail=component.name)
                 await self.supervisor.wait_ready(component, timeout=self.options.timeout)
             url, authority = f"https://{HOST}:", parts.plane.authority.certificate
             hooks = contents.jobset_webhooks(jobset, f"{url}{parts.ports.jobset_webhook}", authority)

@@ -56,7 +56,7 @@ class State:
             kept = json.loads((directory / _FILE).read_bytes())
             probes = {name: _probe(**probe) for name, probe in kept.pop("probes").items()}
             return cls(**kept, probes=probes)
-        except (OSError, ValueError, TypeError, KeyError):
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
 
