@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Factories. What is left out is what an API server with our CRDs would have filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pkg.apis.batch.v1 import JobSpec, JobTemplateSpec
+from pkg.apis.core.v1 import Container, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements
+from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec, JobSetStatus, ReplicatedJob
+from pkg.apis.meta.v1 import ObjectMeta
+from pkg.apis.trainer.v1alpha1 import (
+    ClusterTrainingRuntime,
+    JobSetTemplateSpec,
+    MLPolicy,
+    PodGroupPolicy,
+    PodTemplateOverride,
+    RuntimeRef,
+    Trainer,
+    TrainingRuntime,
+    TrainingRuntimeSpec,
+    TrainJob,
+    TrainJobSpec,
+    TrainJobStatus,
+)
+from pkg.constants import trainer as constants
+
+UID: Final = "11111111-2222-3333-4444-555555555555"
+
+
+def make_train_job(
+    namespace: str,
+    name: str,
+    *,
+    runtime: str = "runtime",
+    runtime_kind: str = ClusterTrainingRuntime.gvk.kind,
+    uid: str = UID,
+    suspend: bool | None = False,
+    trainer: Trainer | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    overrides: Sequence[PodTemplateOverride] | None = None,
+    managed_by: str | None = constants.TRAIN_JOB_CONTROLLER_NAME,
+    status: TrainJobStatus | None = None,
+    **spec: Any,
+) -> TrainJob:
+    """Return a TrainJob; ``labels`` and ``annotations`` are those of its spec."""
+    return TrainJob(
+        metadata=ObjectMeta(namespace=namespace, name=name, uid=uid),
+        spec=TrainJobSpec(
+            runtime_ref=RuntimeRef(name=runtime, api_group=TrainJob.gvk.group, kind=runtime_kind),
+            suspend=suspend,
+            trainer=trainer,
+            labels=None if labels is None else dict(labels),
+            annotations=None if annotations is None else dict(annotations),
+            pod_template_overrides=None if overrides is None else list(overrides),
+            managed_by=managed_by,
+            **spec,
+        ),
+        status=TrainJobStatus() if status is None else status,
+    )
+
+
+def make_replicated_job(
+    name: str,
+    *,
+    ancestor: str | None = None,
+    container: str | None = None,
+    image: str = "example.com/image:1",
+    env: Mapping[str, str] | None = None,
+    resources: ResourceRequirements | None = None,
+    **pod_spec: Any,
+) -> ReplicatedJob:
+    """Return a template's job of one container, named as the job unless said otherwise."""
+    labels = None if ancestor is None else {constants.LABEL_TRAIN_JOB_ANCESTOR: ancestor}
+    variables = None if env is None else [EnvVar(name=key, value=value) for key, value in env.items()]
+    main = Container(name=container or name, image=image, env=variables, resources=resources)
+    pod = PodTemplateSpec(spec=PodSpec(containers=[main], **pod_spec))
+    return ReplicatedJob(
+        name=name,
+        group_name="default",
+        replicas=1,
+        template=JobTemplateSpec(
+            metadata=None if labels is None else ObjectMeta(labels=labels), spec=JobSpec(template=pod)
+        ),
+    )
+
+
+def make_training_runtime_spec(
+    *jobs: ReplicatedJob,
+    ml_policy: MLPolicy | None = None,
+    pod_group_policy: PodGroupPolicy | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> TrainingRuntimeSpec:
+    """Return a runtime's spec; without jobs, one with a trainer's job ``node``."""
+    metadata = None
+    if labels is not None or annotations is not None:
+        metadata = ObjectMeta(
+            labels=None if labels is None else dict(labels),
+            annotations=None if annotations is None else dict(annotations),
+        )
+    default = make_replicated_job(constants.NODE, ancestor=constants.ANCESTOR_TRAINER)
+    return TrainingRuntimeSpec(
+        ml_policy=ml_policy,
+        pod_group_policy=pod_group_policy,
+        template=JobSetTemplateSpec(
+            metadata=metadata, spec=JobSetSpec(replicated_jobs=list(jobs) or [default])
+        ),
+    )
+
+
+def make_training_runtime(
+    namespace: str, name: str = "runtime", spec: TrainingRuntimeSpec | None = None
+) -> TrainingRuntime:
+    """Return a TrainingRuntime."""
+    return TrainingRuntime(
+        metadata=ObjectMeta(namespace=namespace, name=name), spec=spec or make_training_runtime_spec()
+    )
+
+
+def make_cluster_training_runtime(
+    name: str = "runtime",
+    spec: TrainingRuntimeSpec | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+) -> ClusterTrainingRuntime:
+    """Return a ClusterTrainingRuntime."""
+    return ClusterTrainingRuntime(
+        metadata=ObjectMeta(name=name, labels=None if labels is None else dict(labels)),
+        spec=spec or make_training_runtime_spec(),
+    )
+
+
+def make_job_set(
+    namespace: str, name: str, *, suspend: bool | None = None, status: JobSetStatus | None = None
+) -> JobSet:
+    """Return a JobSet as the JobSet controller has it, of one job ``node``."""
+    return JobSet(
+        metadata=ObjectMeta(namespace=namespace, name=name),
+        spec=JobSetSpec(replicated_jobs=[make_replicated_job(constants.NODE)], suspend=suspend),
+        status=JobSetStatus() if status is None else status,
+    )

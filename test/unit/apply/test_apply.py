@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pkg import apply
+from pkg.apis.core.v1 import ContainerPort, EnvVar, Volume, VolumeMount
+
+
+def env(**values: str) -> list[EnvVar]:
+    return [EnvVar(name=name, value=value) for name, value in values.items()]
+
+
+def test_an_item_takes_the_place_of_the_first_with_its_key_or_goes_last() -> None:
+    present = env(A="1", B="2")
+
+    result = apply.upsert_env_vars(present, env(C="3", A="4"))
+
+    assert result is present
+    assert [(item.name, item.value) for item in result] == [("A", "4"), ("B", "2"), ("C", "3")]
+
+
+def test_nothing_to_add_leaves_no_list() -> None:
+    assert apply.upsert_env_vars(None, []) is None
+    assert apply.upsert_volumes(None, [Volume(name="a")]) == [Volume(name="a")]
+
+
+def test_volumes_go_by_name_and_mounts_by_path() -> None:
+    mounts = apply.upsert_volume_mounts(
+        [VolumeMount(name="a", mount_path="/a")], [VolumeMount(name="b", mount_path="/a")]
+    )
+    volumes = apply.upsert_volumes([Volume(name="a")], [Volume(name="a", empty_dir={})])  # type: ignore[arg-type] # decoded
+
+    assert mounts == [VolumeMount(name="b", mount_path="/a")]
+    assert volumes is not None
+    assert len(volumes) == 1
+
+
+@pytest.mark.parametrize(
+    ("present", "new", "want"),
+    [
+        pytest.param([(80, "a")], (80, None), [(80, None)], id="by number"),
+        pytest.param([(80, "a")], (81, "a"), [(81, "a")], id="by name"),
+        pytest.param([(80, None)], (81, None), [(81, None)], id="two without a name"),
+        pytest.param([(80, "a")], (81, "b"), [(80, "a"), (81, "b")], id="another"),
+    ],
+)
+def test_ports_go_by_number_or_name(
+    present: list[tuple[int, str | None]], new: tuple[int, str | None], want: list[tuple[int, str | None]]
+) -> None:
+    ports = [ContainerPort(container_port=number, name=name) for number, name in present]
+
+    result = apply.upsert_port(ports, [ContainerPort(container_port=new[0], name=new[1])])
+
+    assert [(port.container_port, port.name) for port in result or ()] == want
+
+
+@pytest.mark.parametrize(
+    ("given", "want"),
+    [
+        pytest.param({"name": "A"}, {"name": "A", "value": ""}, id="no value is the empty one"),
+        pytest.param(
+            {"name": "A", "value": "x", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "p"}}},
+            {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "p"}}},
+            id="a reference wins, without its apiVersion",
+        ),
+        pytest.param(
+            {"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+            {
+                "name": "A",
+                "valueFrom": {
+                    "resourceFieldRef": {"containerName": "", "resource": "limits.cpu", "divisor": "0"}
+                },
+            },
+            id="a resource with container and divisor",
+        ),
+        pytest.param(
+            {"name": "A", "valueFrom": {"secretKeyRef": {"key": "k"}, "newRef": {"x": 1}}},
+            {"name": "A", "valueFrom": {"secretKeyRef": {"name": "", "key": "k"}, "newRef": {"x": 1}}},
+            id="a source that nobody knows is kept",
+        ),
+    ],
+)
+def test_a_variable_is_applied_as_a_reference_or_a_value(given: dict[str, Any], want: dict[str, Any]) -> None:
+    variable = EnvVar.from_dict(given)
+
+    assert apply.env_var(variable).to_dict() == want
+    assert variable == EnvVar.from_dict(given)

@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.trainer.v1alpha1 import (
+    MLPolicy,
+    PodTemplateOverride,
+    TorchMLPolicySource,
+    Trainer,
+)
+from pkg.constants import trainer as constants
+from pkg.ctrl.client import FakeClient
+from pkg.runtime import core, runtime_for
+from pkg.util.testing import (
+    make_cluster_training_runtime,
+    make_job_set,
+    make_replicated_job,
+    make_train_job,
+    make_training_runtime,
+    make_training_runtime_spec,
+)
+
+
+def override(**spec: Any) -> PodTemplateOverride:
+    return PodTemplateOverride.from_dict({"targetJobs": [{"name": "node"}], "spec": spec})
+
+
+@pytest.fixture
+def client() -> FakeClient:
+    return FakeClient(
+        make_cluster_training_runtime(
+            spec=make_training_runtime_spec(
+                make_replicated_job(
+                    "node",
+                    ancestor="trainer",
+                    env={"A": "1"},
+                    service_account_name="old",
+                    node_selector={"a": "1"},
+                ),
+                ml_policy=MLPolicy(num_nodes=2, torch=TorchMLPolicySource(num_proc_per_node="auto")),
+                labels={"l": "runtime"},
+            )
+        ),
+        make_training_runtime("team-a"),
+    )
+
+
+async def test_a_runtime_given_to_the_pipeline_stays_as_it_was(client: FakeClient) -> None:
+    served = (await core.new(client, client))[core.TRAINING_RUNTIME_GROUP_KIND]
+    assert isinstance(served, core.TrainingRuntime)
+    spec = make_training_runtime_spec(
+        make_replicated_job("node", ancestor="trainer", env={"A": "1"}),
+        ml_policy=MLPolicy(torch=TorchMLPolicySource()),
+        labels={"l": "runtime"},
+    )
+    train_job = make_train_job(
+        "team-a",
+        "job",
+        trainer=Trainer(num_nodes=3, image="new", args=[]),
+        labels={"l": "job"},
+        overrides=[override(nodeSelector={"b": "2"}, volumes=[{"name": "v", "emptyDir": {}}])],
+    )
+    before = spec.to_json(), train_job.to_json()
+
+    (job_set,) = await served.objects_from(spec, train_job)
+
+    assert (spec.to_json(), train_job.to_json()) == before
+    assert job_set.labels == {"l": "job"}
+
+
+async def test_later_overrides_win_and_an_empty_account_takes_the_templates_away(client: FakeClient) -> None:
+    train_job = make_train_job(
+        "team-a",
+        "job",
+        overrides=[
+            override(serviceAccountName="first", nodeSelector={"a": "2", "b": "2"}),
+            override(serviceAccountName="", nodeSelector={"b": "3"}),
+        ],
+    )
+    served = runtime_for(await core.new(client, client), train_job.spec.runtime_ref)
+
+    (job_set,) = await served.new_objects(train_job)
+
+    pod = job_set.to_dict()["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert "serviceAccountName" not in pod
+    assert pod["nodeSelector"] == {"a": "2", "b": "3"}
+
+
+async def test_only_a_job_set_template_is_understood(client: FakeClient) -> None:
+    for served in (await core.new(client, client)).values():
+        with pytest.raises(TypeError, match="unsupported runtimeTemplateSpec"):
+            served.runtime_info(make_train_job("a", "j"), {"spec": {}}, None, None)
+
+
+async def test_only_the_namespaced_kind_brings_watches(client: FakeClient) -> None:
+    made = await core.new(client, client)
+
+    assert len(made[core.TRAINING_RUNTIME_GROUP_KIND].event_handler_registrars()) == 1
+    assert made[core.CLUSTER_TRAINING_RUNTIME_GROUP_KIND].event_handler_registrars() == []
+
+
+async def test_an_override_that_does_not_fit_is_an_error_of_that_field(client: FakeClient) -> None:
+    train_job = make_train_job(
+        "team-a",
+        "job",
+        overrides=[override(imagePullSecrets=[{"name": "a"}]), override(imagePullSecrets=[{}])],
+    )
+    served = runtime_for(await core.new(client, client), train_job.spec.runtime_ref)
+
+    _, (error,) = await served.validate_objects(None, train_job)
+
+    assert error.field == "spec.podTemplateOverrides"
+    assert error.detail == "map: map[] does not contain declared merge key: name"
+
+
+async def test_a_missing_runtime_is_told_with_its_cause(client: FakeClient) -> None:
+    made = await core.new(client, client)
+    train_job = make_train_job("team-b", "job", runtime_kind="TrainingRuntime")
+
+    with pytest.raises(core.RuntimeNotFoundError) as raised:
+        await runtime_for(made, train_job.spec.runtime_ref).new_objects(train_job)
+
+    assert isinstance(raised.value.__cause__, NotFoundError)
+
+
+async def test_a_job_set_that_runs_is_left_alone_until_the_train_job_is_suspended(client: FakeClient) -> None:
+    client.add(make_job_set("team-a", "job", suspend=False))
+    made = await core.new(client, client)
+    running, suspended = make_train_job("team-a", "job"), make_train_job("team-a", "job", suspend=True)
+
+    assert await runtime_for(made, running.spec.runtime_ref).new_objects(running) == []
+    assert len(await runtime_for(made, suspended.spec.runtime_ref).new_objects(suspended)) == 1
+
+
+async def test_endpoints_follow_the_count(client: FakeClient) -> None:
+    served = (await core.new(client, client))[core.TRAINING_RUNTIME_GROUP_KIND]
+    spec = make_training_runtime_spec(ml_policy=MLPolicy(num_nodes=2))
+
+    info = served.runtime_info(make_train_job("a", "job"), spec.template, spec.ml_policy, None)
+
+    pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
+    assert pod_set is not None
+    assert list(pod_set.endpoints) == ["job-node-0-0.job", "job-node-0-1.job"]
+    pod_set.count = 1
+    assert list(pod_set.endpoints) == ["job-node-0-0.job"]

@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from pkg.apis.core.v1 import EnvVar, ResourceRequirements
+from pkg.apis.trainer.v1alpha1 import MLPolicy, TorchMLPolicySource, Trainer, TrainJob, TrainJobStatus
+from pkg.ctrl.client import FakeClient
+from pkg.runtime import core as runtimes
+from pkg.runtime.framework import Plugin, TrainJobStatusPlugin, core
+from pkg.runtime.framework.plugins import registry
+from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+
+SPECS = {
+    "plain": make_training_runtime_spec(ml_policy=MLPolicy(num_nodes=2)),
+    "torch": make_training_runtime_spec(
+        make_replicated_job("dataset-initializer", ancestor="dataset-initializer"),
+        make_replicated_job("node", ancestor="trainer", env={"A": "1"}),
+        ml_policy=MLPolicy(num_nodes=2, torch=TorchMLPolicySource(num_proc_per_node="auto")),
+    ),
+}
+
+
+@pytest.fixture
+def train_job() -> TrainJob:
+    resources = ResourceRequirements(limits={"nvidia.com/gpu": "4"})
+    trainer = Trainer(
+        num_nodes=3, env=[EnvVar(name="B", value="2")], num_proc_per_node=2, resources_per_node=resources
+    )
+    return make_train_job("team-a", "job", trainer=trainer)
+
+
+async def outcome(plugins: Sequence[Plugin], spec: str, train_job: TrainJob, client: FakeClient) -> str:
+    runtime = runtimes.TrainingRuntime(core.Framework(plugins), client)
+    objects = await runtime.objects_from(SPECS[spec], train_job)
+    _, errors = await runtime.validate_against(SPECS[spec], None, train_job)
+    return json.dumps(
+        [sorted(json.dumps(o.to_dict(), sort_keys=True) for o in objects), sorted(map(str, errors))]
+    )
+
+
+@pytest.mark.parametrize("spec", SPECS)
+async def test_the_order_of_plugins_does_not_matter(spec: str, train_job: TrainJob) -> None:
+    client = FakeClient()
+    made = [await factory(client, client) for factory in registry.new_registry(found=()).values()]
+
+    outcomes = {await outcome(order, spec, train_job, client) for order in itertools.permutations(made)}
+
+    assert len(outcomes) == 1
+
+
+async def test_the_indices_of_runtime_classes_are_registered() -> None:
+    client = FakeClient()
+
+    await core.new(client, {}, client)
+
+    with pytest.raises(ValueError, match="index named"):
+        await core.new(client, {}, client)
+
+
+class Reporter(TrainJobStatusPlugin):
+    def __init__(self, name: str) -> None:
+        self.name = name  # type: ignore[misc] # two plugins of one class need two names
+
+    async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
+        return train_job.status
+
+
+async def test_at_most_one_plugin_reports_the_status(train_job: TrainJob) -> None:
+    assert await core.Framework([]).run_train_job_status_plugin(train_job) is None
+    assert await core.Framework([Reporter("a")]).run_train_job_status_plugin(train_job) is train_job.status
+    with pytest.raises(core.TooManyTrainJobStatusPluginsError, match=r"registered: a, b$"):
+        core.Framework([Reporter("a"), Reporter("b")])
