@@ -7,6 +7,7 @@ import pytest
 from pkg.apis.machinery.strategicpatch import (
     POD_TEMPLATE,
     SCHEMAS,
+    Document,
     StrategicMergeError,
     strategic_merge_patch,
 )
