@@ -241,9 +241,8 @@ class Memory:
                 key.name,
                 "the object has been modified; please apply your changes to the latest version and try again",
             )
-        config = (
-            {"status": config["status"]} if subresource and "status" in config else _main_part(table, config)
-        )
+        wanted = {"status"} if subresource else config.keys() - ({"status"} if table.status else set())
+        config = {name: value for name, value in config.items() if name in wanted}
         mine = ownership.fields_of(config)
         others = {other: fields for other, fields in row.owners.items() if other != who}
         differing = _differing(row.document, config, mine)
@@ -304,13 +303,13 @@ class Memory:
             metadata["generation"] = 1
         if dry_run:
             return document
-        return self._store(table, _key(document), Stored(document, owners), "ADDED")
+        return self._store(table, _key(document), Stored(document, _owning(owners)), "ADDED")
 
     def _replace(
         self, table: Table, key: NamespacedName, row: Stored, after: Stored, *, dry_run: bool
     ) -> Document:
         """Store ``after`` if it differs, and drop the object when its last finalizer went."""
-        after.owners = {who: fields for who, fields in after.owners.items() if fields}
+        after.owners = _owning(after.owners)
         content = {k: v for k, v in after.document.items() if k not in ("metadata", "status")}
         before = {k: v for k, v in row.document.items() if k not in ("metadata", "status")}
         metadata = after.document["metadata"]
@@ -337,6 +336,10 @@ class Memory:
         last = {**document, "metadata": {**document["metadata"], "resourceVersion": self.version}}
         _tell(table, Change("DELETED", last))
         return last
+
+
+def _owning(owners: Mapping[Manager, ownership.FieldSet]) -> dict[Manager, ownership.FieldSet]:
+    return {who: fields for who, fields in owners.items() if fields}
 
 
 def _tell(table: Table, change: Change) -> None:
@@ -379,8 +382,10 @@ def _unowned(document: Document) -> Document:
 
 
 def _differing(live: Document, config: Document, fields: ownership.FieldSet) -> ownership.FieldSet:
+    """Which of ``fields`` applying ``config`` would change."""
+    merged = ownership.merge(live, config)
     return frozenset(
-        path for path in fields if not same(ownership.value_at(live, path), ownership.value_at(config, path))
+        path for path in fields if not same(ownership.value_at(live, path), ownership.value_at(merged, path))
     )
 
 

@@ -126,6 +126,8 @@ def merge(live: JSON, config: JSON, name: Step = "") -> JSON:
     if isinstance(live, list) and isinstance(config, list):
         if name in _SETS:
             return live + [value for value in config if value not in live]
+        if not config and _keys(live, name):
+            return live
         if _keys(config, name) and (not live or _keys(live, name)):
             items = list(live)
             for item, step in zip(config, _steps(config, name), strict=True):

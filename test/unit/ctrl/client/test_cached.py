@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""CachedClient: what is read where, and what the cache is told."""
+
+from typing import Any
+
+import pytest
+
+from pkg.apis.core.v1 import ConfigMap, Secret
+from pkg.apis.machinery import errors
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, metadata_only, unstructured
+from pkg.ctrl.client import CachedClient, FakeClient, merge_from
+
+
+class MemoryCache(FakeClient):
+    """A cache that only knows what it is told."""
+
+    def __init__(self, *objects: Object) -> None:
+        super().__init__(*objects)
+        self.told: list[tuple[str, str, str]] = []
+
+    def remember_write(self, obj: Object) -> None:
+        self.told.append(("write", obj.name, obj.metadata.resource_version or ""))
+
+    def remember_delete(self, obj: Object) -> None:
+        self.told.append(("delete", obj.name, ""))
+
+
+def config_map(name: str = "c", **metadata: Any) -> ConfigMap:
+    return ConfigMap.from_dict({"metadata": {"name": name, "namespace": "n", **metadata}})
+
+
+@pytest.fixture
+def live() -> FakeClient:
+    return FakeClient(config_map("live"))
+
+
+@pytest.fixture
+def cache() -> MemoryCache:
+    return MemoryCache(config_map("cached"))
+
+
+async def test_reads_come_from_the_cache(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
+    assert [each.name for each in await client.list(ConfigMap, namespace="n")] == ["cached"]
+    assert (await client.get(ConfigMap, ("n", "cached"))).name == "cached"
+    with pytest.raises(errors.NotFoundError):
+        await client.get(ConfigMap, ("n", "live"))
+    assert live.calls == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        pytest.param(ConfigMap, {"uncached": [ConfigMap]}, id="chosen"),
+        pytest.param(metadata_only(ConfigMap), {"uncached": [ConfigMap]}, id="chosen, metadata only"),
+        pytest.param(unstructured(ConfigMap.gvk), {}, id="unstructured"),
+    ],
+)
+async def test_some_reads_go_to_the_server(
+    live: FakeClient, cache: MemoryCache, kind: type[Object], options: dict[str, Any]
+) -> None:
+    client = CachedClient(live, cache, **options)
+    assert [each.name for each in await client.list(kind)] == ["live"]
+    assert (await client.get(kind, ("n", "live"))).name == "live"
+
+
+async def test_unstructured_kinds_are_cached_on_request(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache, unstructured=True)
+    assert [each.name for each in await client.list(unstructured(GVK("", "v1", "ConfigMap")))] == ["cached"]
+
+
+async def test_the_cache_is_told_of_every_write(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
+    obj = await client.create(config_map())
+    changed = obj.deep_copy()
+    changed.data = {"a": "1"}
+    changed = await client.patch(changed, merge_from(obj))
+    changed.data = {"a": "2"}
+    changed = await client.update(changed)
+    await client.apply(config_map("other"), field_owner="me")
+    await client.status.apply(config_map("other"), field_owner="me")
+    await client.delete(changed)
+    assert cache.told == [
+        ("write", "c", "1000"),
+        ("write", "c", "1001"),
+        ("write", "c", "1002"),
+        ("write", "other", "1003"),
+        ("write", "other", "1003"),
+        ("delete", "c", ""),
+    ]
+
+
+async def test_a_marked_object_is_a_write(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
+    await client.delete(await client.create(config_map(finalizers=["a/x"])))
+    assert cache.told[-1] == ("write", "c", "1001")
+
+
+async def test_a_dry_run_and_a_refusal_are_no_news(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
+    await client.create(config_map(), dry_run=True)
+    await client.delete(config_map("live"), dry_run=True)
+    with pytest.raises(errors.NotFoundError):
+        await client.update(Secret.from_dict({"metadata": {"name": "s", "namespace": "n"}}))
+    assert cache.told == []

@@ -1,0 +1,37 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The room's public names."""
+
+from types import ModuleType
+
+from pkg.ctrl import client
+
+
+def test_the_exported_names_are_these() -> None:
+    names = {name for name, value in vars(client).items() if not isinstance(value, ModuleType)}
+    assert {name for name in names if not name.startswith("_")} == {
+        "APPLY",
+        "JSON",
+        "MERGE",
+        "STRATEGIC",
+        "CacheReader",
+        "CachedClient",
+        "Client",
+        "FakeClient",
+        "FieldIndexer",
+        "IndexerFunc",
+        "LabelSelectorLike",
+        "LiveClient",
+        "ObjectList",
+        "Patch",
+        "Propagation",
+        "Reader",
+        "StatusClient",
+        "SubResourceClient",
+        "Writer",
+        "ignore_not_found",
+        "merge_from",
+        "namespaced",
+        "raw_patch",
+        "read_only",
+    }
