@@ -71,9 +71,13 @@ def test_unset_looks_below() -> None:
 def test_a_copy_shares_nothing() -> None:
     job_set = JobSet.from_dict({"spec": {"replicatedJobs": [{"name": "a"}], "future": {"x": []}}})
     copied = job_set.deep_copy()
+    assert copied == job_set
+    assert copied.model_fields_set == job_set.model_fields_set
     assert copied.spec.replicated_jobs is not None
     copied.spec.replicated_jobs[0].name = "b"
-    assert job_set.to_dict()["spec"]["replicatedJobs"] == [{"name": "a"}]
+    assert copied.spec.model_extra is not None
+    copied.spec.model_extra["future"]["x"].append(1)
+    assert job_set.to_dict()["spec"] == {"replicatedJobs": [{"name": "a"}], "future": {"x": []}}
 
 
 def test_a_job_keeps_its_fields_in_the_structs_order_whatever_the_input_s() -> None:
