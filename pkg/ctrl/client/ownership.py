@@ -93,7 +93,9 @@ _MISSING: Final = object()
 
 def fields_of(obj: Mapping[str, JSON]) -> FieldSet:
     """Return the paths of everything that ``obj`` sets and somebody can own."""
-    return frozenset(path for path in _walk(obj, ()) if path not in _NOBODYS and path[:2] not in _NOBODYS)
+    return frozenset(
+        path for path in _walk(obj, ()) if path and path not in _NOBODYS and path[:2] not in _NOBODYS
+    )
 
 
 def changed(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> FieldSet:
