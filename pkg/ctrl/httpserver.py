@@ -104,7 +104,9 @@ class Server:
         tls: TLSProvider | None = None,
         max_body: int = 1 << 20,
         drain: float = _DRAIN,
+        name: str = "server",
     ) -> None:
+        self.name = name
         self._address = address
         self._routes = routes
         self._tls = tls

@@ -3,14 +3,14 @@
 """The process: what its parts share, and how they start and stop."""
 
 from . import signals as signals
-from .manager import GracePeriodExceededError as GracePeriodExceededError
-from .manager import LostLeadershipError as LostLeadershipError
+from .errors import GracePeriodExceededError as GracePeriodExceededError
+from .errors import GroupStoppedError as GroupStoppedError
+from .errors import LostLeadershipError as LostLeadershipError
+from .errors import ManagerError as ManagerError
+from .errors import UnreachableError as UnreachableError
 from .manager import Manager as Manager
-from .manager import ManagerError as ManagerError
-from .manager import UnreachableError as UnreachableError
 from .options import ControllerOptions as ControllerOptions
 from .options import Options as Options
-from .runnable_group import GroupStoppedError as GroupStoppedError
 from .runnable_group import LeaderElectionRunnable as LeaderElectionRunnable
 from .runnable_group import Runnable as Runnable
 from .signals import setup_signal_handler as setup_signal_handler

@@ -1,15 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Manager: what controllers share, and the order in which everything starts and stops.
+"""Manager: what the controllers of one process share.
 
 It starts the event broadcaster, servers, webhooks, caches, others and, once elected, what only a leader may
 run; each group when the one before is ready. It stops them in reverse, together within the grace period,
 and only then gives the lease back. What fails first, at any time, stops the rest and is what ``start`` raises.
-
-ManagerError                      the manager could not start, or ended because something failed
-├── UnreachableError              the API server was never reached
-├── LostLeadershipError           somebody else leads, or may soon: end the process
-└── GracePeriodExceededError      something did not end in time
 """
 
 from __future__ import annotations
@@ -24,35 +19,20 @@ from types import TracebackType
 from typing import Final, Self
 
 import anyio
-from anyio.abc import TaskGroup
 
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.ctrl import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
 from pkg.ctrl.httpserver import Address, Server, ServerError, TLSProvider
 
+from .errors import ManagerError, UnreachableError
+from .lifecycle import Lifecycle
 from .options import OFF, Options
-from .runnable_group import LeaderElectionRunnable, Runnable, RunnableGroup, describe
+from .runnable_group import LeaderElectionRunnable, Runnable
 
 _RETRY: Final = 1.0
 _INFORMERS: Final = "informers"
 
 _log = log.logger_from("controller-runtime.manager")
-
-
-class ManagerError(Exception):
-    """The manager could not start, or something in it failed."""
-
-
-class UnreachableError(ManagerError):
-    """The API server did not answer."""
-
-
-class LostLeadershipError(ManagerError):
-    """The lease could not be kept. Everything was cancelled at once, nothing was given time."""
-
-
-class GracePeriodExceededError(ManagerError):
-    """Something went on running; it was cancelled."""
 
 
 class Manager:
@@ -84,7 +64,6 @@ class Manager:
         self.controller_options = self.options.controller
         self.controller_names: set[str] = set()
         """Names that are taken: logs and metrics know controllers by them."""
-        self.elected = anyio.Event()
         self._transports: list[rest.Transport] = []
         main = transport or self._transport(config)
         # Events and leases are not held up by reconciling's requests: they have a way of their own.
@@ -99,29 +78,25 @@ class Manager:
         )
         self._main = main
         self._broadcaster = recorder.Broadcaster(self._aside)
-        self._elector = self._make_elector()
+        self._lifecycle = Lifecycle(
+            grace=self.options.graceful_shutdown_timeout,
+            connect=self._connect,
+            elector=self._make_elector(),
+            on_elected=self._tell_of_leading,
+        )
+        self.elected = self._lifecycle.elected
+        """Set once the runnables of a leader run; without leader election, after all the others."""
         self._healthz: dict[str, healthz.Checker] = {}
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
-
-        self._events = RunnableGroup("events", self._runnable_failed)
-        self._servers = RunnableGroup("servers", self._runnable_failed)
-        self._webhooks = RunnableGroup("webhooks", self._runnable_failed)
-        self._caches = RunnableGroup("caches", self._runnable_failed)
-        self._others = RunnableGroup("others", self._runnable_failed)
-        self._leader_elected = RunnableGroup("leader-elected", self._runnable_failed)
-        self._events.add(self._broadcaster)
-        self._caches.add(_CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
+        self._lifecycle.events.add(self._broadcaster)
+        self._lifecycle.caches.add(_CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:
             self._add_servers()
         except ServerError as error:
             raise ManagerError(str(error)) from error
-
         self._open = False
         self._started = False
-        self._synced = False
-        self._stop = anyio.Event()
-        self._failure: Exception | None = None
 
     # What others register.
 
@@ -134,11 +109,11 @@ class Manager:
             GroupStoppedError: the manager is stopping.
         """
         if isinstance(runnable, webhook.Server):
-            self._webhooks.add(runnable)
+            self._lifecycle.webhooks.add(runnable)
         elif isinstance(runnable, LeaderElectionRunnable) and not runnable.need_leader_election():
-            self._others.add(runnable)
+            self._lifecycle.others.add(runnable)
         else:
-            self._leader_elected.add(runnable)
+            self._lifecycle.leader_elected.add(runnable)
 
     def add_healthz_check(self, name: str, check: healthz.Checker) -> None:
         """Add a check to the liveness endpoint; before the start.
@@ -183,7 +158,7 @@ class Manager:
 
     def stop(self) -> None:
         """Ask a running manager to stop; ``start`` returns when it has."""
-        self._stop.set()
+        self._lifecycle.stop.set()
 
     async def start(self, stop: anyio.Event | None = None) -> None:
         """Run until ``stop`` is set, :meth:`stop` is called, something fails or the task is cancelled.
@@ -198,100 +173,28 @@ class Manager:
         if self._started:
             raise ManagerError("manager already started")
         self._started = True
-        async with self._opened(), anyio.create_task_group() as tasks:
-            tasks.start_soon(self._run)
-            try:
-                async with anyio.create_task_group() as race:
-                    for event in {stop or self._stop, self._stop}:
-                        race.start_soon(_wait_and_cancel, event, race.cancel_scope)
-            finally:
-                self._stop.set()
-        if self._failure is not None:
-            raise self._failure
-
-    async def _run(self) -> None:
-        # Shielded: a cancelled start() stops in order too, by the event.
-        with anyio.CancelScope(shield=True):
+        async with self._opened():
+            failure: list[ManagerError] = []
             async with anyio.create_task_group() as tasks:
-                elector_scope = anyio.CancelScope()
-                async with anyio.create_task_group() as starting:
-                    starting.start_soon(_wait_and_cancel, self._stop, starting.cancel_scope)
-                    await self._start_groups(tasks, elector_scope)
-                    await self._stop.wait()
-                await self._stop_groups(elector_scope)
+                tasks.start_soon(self._run, failure, tasks.cancel_scope)
+                try:
+                    await (stop or self._lifecycle.stop).wait()
+                finally:
+                    self._lifecycle.stop.set()
+        if failure:
+            raise failure[0]
 
-    async def _start_groups(self, tasks: TaskGroup, elector_scope: anyio.CancelScope) -> None:
-        _log.info("Starting manager")
-        for group in (self._events, self._servers):
-            await group.start(tasks)
+    async def _run(self, failure: list[ManagerError], waiting: anyio.CancelScope) -> None:
         try:
-            await self._connect()
-        except UnreachableError as error:
-            self._fail(error)
-            return
-        for group in (self._webhooks, self._caches):
-            await group.start(tasks)
-        if self._stop.is_set():
-            return
-        self._synced = True
-        await self._others.start(tasks)
-        if self._elector is not None:
-            tasks.start_soon(self._lead, self._elector, tasks, elector_scope)
-        else:
-            await self._leader_elected.start(tasks)
-            self.elected.set()
+            await self._lifecycle.run()
+        except ManagerError as error:
+            failure.append(error)
+        waiting.cancel()
 
-    async def _stop_groups(self, elector_scope: anyio.CancelScope) -> None:
-        grace = self.options.graceful_shutdown_timeout
-        lost = isinstance(self._failure, LostLeadershipError)
-        if lost:
-            # Somebody else acts now: not one more request.
-            self._leader_elected.kill()
-            grace = 0
-        order = [
-            self._others,
-            self._leader_elected,
-            self._caches,
-            self._webhooks,
-            self._servers,
-            self._events,
-        ]
-        with anyio.move_on_after(None if grace < 0 else grace) as within:
-            for group in order[:-1]:
-                _log.info("Stopping and waiting", group=group.name)
-                await group.stop()
-        if within.cancelled_caught:
-            left = [name for group in order[:-1] for name in group.kill()]
-            if left and grace > 0:
-                self._fail(
-                    GracePeriodExceededError(
-                        f"failed waiting for all runnables to end within grace period of {grace:g} s: "
-                        + ", ".join(left)
-                    )
-                )
-        elector_scope.cancel()
-        if self._elector is not None and not lost:
-            await self._elector.release()
-        await self._events.stop()
-        _log.info("Manager stopped")
-
-    async def _lead(
-        self, elector: leaderelection.LeaderElector, tasks: TaskGroup, scope: anyio.CancelScope
-    ) -> None:
-        with scope:
-            await elector.acquire()
-            self.event_recorder_for(elector.identity).event(
-                elector.lease, recorder.NORMAL, "LeaderElection", f"{elector.identity} became leader"
-            )
-            try:
-                async with anyio.create_task_group() as leading:
-                    leading.start_soon(elector.renew)
-                    await self._leader_elected.start(tasks)
-                    self.elected.set()
-            except* leaderelection.LeaderElectionLostError as lost:
-                failure = LostLeadershipError(log.describe(lost))
-                failure.__cause__ = lost
-                self._fail(failure)
+    def _tell_of_leading(self, elector: leaderelection.LeaderElector) -> None:
+        self.event_recorder_for(elector.identity).event(
+            elector.lease, recorder.NORMAL, "LeaderElection", f"{elector.identity} became leader"
+        )
 
     async def _connect(self) -> None:
         """Return once the API server answers anything at all."""
@@ -320,23 +223,6 @@ class Manager:
         else:
             async with self:
                 yield
-
-    # Failing.
-
-    def _runnable_failed(self, runnable: Runnable, error: Exception) -> None:
-        if isinstance(error, ManagerError):
-            self._fail(error)
-            return
-        failure = ManagerError(f"{describe(runnable)}: {log.describe(error)}")
-        failure.__cause__ = error
-        self._fail(failure)
-
-    def _fail(self, error: Exception) -> None:
-        if self._failure is None:
-            self._failure = error
-        else:
-            _log.error("Another error while stopping", error=error)
-        self._stop.set()
 
     # Building.
 
@@ -375,13 +261,14 @@ class Manager:
             tls = self._metrics_tls() if options.metrics_secure else None
             address = Address.parse(options.metrics_bind_address)
             self.metrics_server = metrics.MetricsServer(address, tls=tls, filter_=options.metrics_filter)
-            self._servers.add(self.metrics_server)
+            self._lifecycle.servers.add(self.metrics_server)
         if options.health_probe_bind_address not in OFF:
             live = healthz.HealthHandler(options.liveness_endpoint_name, self._healthz)
             ready = healthz.HealthHandler(options.readiness_endpoint_name, self._readyz)
             address = Address.parse(options.health_probe_bind_address)
-            self.health_server = Server(address, {**live.routes(), **ready.routes()})
-            self._servers.add(self.health_server)
+            routes = {**live.routes(), **ready.routes()}
+            self.health_server = Server(address, routes, name="health probe server")
+            self._lifecycle.servers.add(self.health_server)
 
     def _metrics_tls(self) -> TLSProvider:
         cert_dir = Path(self.options.metrics_cert_dir)
@@ -389,7 +276,7 @@ class Manager:
         if not (self.options.metrics_cert_dir and cert.exists() and key.exists()):
             return webhook.SelfSigned()
         watcher = webhook.CertWatcher(cert, key)
-        self._servers.add(watcher)
+        self._lifecycle.servers.add(watcher)
         return watcher
 
     def _add_check(self, checks: dict[str, healthz.Checker], name: str, check: healthz.Checker) -> None:
@@ -400,7 +287,7 @@ class Manager:
         checks[name] = check
 
     def _check_informers(self) -> str:
-        if not self._synced:
+        if not self._lifecycle.synced:
             raise healthz.NotHealthyError("caches have not synced yet")
         degraded = self.cache.degraded()
         return "; ".join(f"{gvk.group_kind} is degraded: {why}" for gvk, why in sorted(degraded.items()))
@@ -409,7 +296,7 @@ class Manager:
 class _CacheRunnable:
     """The cache as a runnable: it is ready once synced, and has so long for that."""
 
-    name = ""
+    name = "cache"
 
     def __init__(self, cache_: cache.Cache, sync_timeout: float) -> None:
         self._cache = cache_
@@ -420,11 +307,6 @@ class _CacheRunnable:
 
     async def ready(self) -> None:
         await self._cache.wait_for_sync(self._sync_timeout)
-
-
-async def _wait_and_cancel(event: anyio.Event, scope: anyio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
 
 
 def _count_request(code: str, method: str, host: str) -> None:

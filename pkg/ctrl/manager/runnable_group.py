@@ -16,6 +16,8 @@ from anyio.abc import TaskGroup
 
 from pkg.ctrl import log
 
+from .errors import GroupStoppedError
+
 _log = log.logger_from("controller-runtime.manager")
 
 
@@ -57,10 +59,6 @@ class LeaderElectionRunnable(Protocol):
     def need_leader_election(self) -> bool:
         """Whether to wait for being elected."""
         ...
-
-
-class GroupStoppedError(Exception):
-    """A runnable was added to a group that is stopping."""
 
 
 class RunnableGroup:
@@ -164,6 +162,6 @@ class RunnableGroup:
 
 
 def describe(runnable: object) -> str:
-    """Return what logs call a runnable: its own name, or its class's."""
+    """Return what logs and errors call a runnable: its own name, else its class's."""
     name = getattr(runnable, "name", "")
-    return f"{type(runnable).__name__} {name}" if isinstance(name, str) and name else type(runnable).__name__
+    return name if isinstance(name, str) and name else type(runnable).__name__

@@ -25,6 +25,8 @@ _log = log.logger_from("controller-runtime.metrics")
 class MetricsServer:
     """A runnable that serves ``registry``; also on managers that do not lead."""
 
+    name = "metrics server"
+
     def __init__(
         self,
         address: Address,

@@ -68,6 +68,8 @@ class Broadcaster:
     ``writer`` must not throttle reconciling: it is called from one task, one call at a time.
     """
 
+    name = "event broadcaster"
+
     def __init__(
         self,
         writer: Writer,

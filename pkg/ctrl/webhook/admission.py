@@ -3,7 +3,8 @@
 """Admission: validators and defaulters of one kind, and the answers that their verdicts become.
 
 A validator refuses by raising: a ``StatusError`` is passed on as it is, field errors and trouble with
-the API server are a 403 with their text. Whatever else it raises is a bug: 500, and counted.
+the API server are a 403 with their text. The notes of the error (``add_note``) are the warnings that go with a
+refusal. Whatever else it raises is a bug: 500, and counted.
 """
 
 from __future__ import annotations
@@ -161,10 +162,12 @@ def errored(code: int, message: str) -> AdmissionResponse:
 
 
 def refused(error: Exception) -> AdmissionResponse:
-    """Return what one of :data:`VERDICTS` says."""
+    """Return what one of :data:`VERDICTS` says, its notes as warnings."""
+    warnings = list(getattr(error, "__notes__", ()))
     if isinstance(error, StatusError):
-        return AdmissionResponse(allowed=False, status=Status.from_dict(to_status(error)))
-    return denied(log.describe(error))
+        status = Status.from_dict(to_status(error))
+        return AdmissionResponse(allowed=False, status=status, warnings=warnings or None)
+    return denied(log.describe(error), warnings=warnings)
 
 
 def json_patch(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:

@@ -44,6 +44,8 @@ class CertWatcher:
     after the other. Connections that exist keep the certificate they began with.
     """
 
+    name = "certificate watcher"
+
     def __init__(self, cert: Path, key: Path, *, period: float = _PERIOD) -> None:
         self._cert = cert
         self._key = key

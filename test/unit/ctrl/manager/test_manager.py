@@ -138,7 +138,7 @@ async def test_what_is_added_at_run_time_starts_at_once_and_ends_with_the_rest(d
         mgr.add(Worker("late", diary))
         await anyio.sleep(1)
     assert diary == ["late starts at 5", "late ended"]
-    with pytest.raises(GroupStoppedError, match="Worker too late was added to leader-elected while stopping"):
+    with pytest.raises(GroupStoppedError, match="too late was added to leader-elected while stopping"):
         mgr.add(Worker("too late", diary))
 
 
@@ -146,7 +146,7 @@ async def test_one_failure_stops_all_and_is_what_start_raises(diary: list[str]) 
     mgr = new_manager()
     mgr.add(Worker("good", diary))
     mgr.add(Worker("bad", diary, fails_after=2))
-    with pytest.raises(ManagerError, match=r"^Worker bad: boom$") as caught:
+    with pytest.raises(ManagerError, match=r"^bad: boom$") as caught:
         await mgr.start()
     assert isinstance(caught.value.__cause__, ValueError)
     assert "good ended" in diary
@@ -182,7 +182,7 @@ async def test_what_does_not_end_within_the_grace_period_is_cancelled_and_named(
 
     failure = await failure_of(mgr, stop)
     assert isinstance(failure, GracePeriodExceededError)
-    assert str(failure).endswith("within grace period of 30 s: Polite controller")
+    assert str(failure).endswith("within grace period of 30 s: controller")
     assert diary[-1] == "controller was cancelled"
 
 
@@ -298,6 +298,27 @@ async def test_the_lease_is_held_until_everything_else_ended_and_then_released(d
     assert server.lease["spec"]["holderIdentity"] == ""
     assert diary == ["controller finished"]
     assert "became leader" in server.events[0]
+
+
+async def test_the_lease_is_kept_while_something_still_acts_on_it_beyond_the_grace_period(
+    diary: list[str],
+) -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, graceful_shutdown_timeout=5, **ELECTION)
+    mgr.add(Worker("stubborn", diary, ends_after=40))
+
+    async def stop() -> None:
+        await mgr.elected.wait()
+        mgr.stop()
+        await anyio.sleep(39)
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"]
+        assert server.lease["spec"]["renewTime"] != server.lease["spec"]["acquireTime"]
+
+    assert isinstance(await failure_of(mgr, stop), GracePeriodExceededError)
+    assert diary[-1] == "stubborn ended"
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"] == ""
 
 
 async def test_a_follower_runs_what_needs_no_leader_only(diary: list[str]) -> None:

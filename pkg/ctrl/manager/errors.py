@@ -1,0 +1,32 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Why a manager could not start, or ended.
+
+ManagerError                      the options make no sense, or something failed; the message names it
+├── UnreachableError              the API server was never reached
+├── LostLeadershipError           somebody else leads, or may soon: end the process
+├── GroupStoppedError             something was added while everything stops
+└── GracePeriodExceededError      something did not end in time
+"""
+
+from __future__ import annotations
+
+
+class ManagerError(Exception):
+    """The manager could not start, or something in it failed."""
+
+
+class UnreachableError(ManagerError):
+    """The API server did not answer."""
+
+
+class LostLeadershipError(ManagerError):
+    """The lease could not be kept. Everything was cancelled at once, nothing was given time."""
+
+
+class GroupStoppedError(ManagerError):
+    """A runnable was added to a group that is stopping."""
+
+
+class GracePeriodExceededError(ManagerError):
+    """Something went on running; it was cancelled."""
