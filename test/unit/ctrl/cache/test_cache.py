@@ -312,6 +312,7 @@ class TestOwnWrites:
     async def test_outlast_older_events_that_arrive_late(
         self, server: Any, watched: Any, settle: Any
     ) -> None:
+        server.version = 98  # the next are 99 and 100: numbers, not text
         older = server.put("a", data={"n": "1"}, silent=True)
         newest = server.put("a", data={"n": "2"}, silent=True)
         watched.remember_write(ConfigMap.from_dict(newest))
@@ -385,6 +386,28 @@ class TestOwnWrites:
         watched.remember_write(obj)
         assert await watched.list(ConfigMap) == []
 
+    async def test_that_delete_outlast_the_news_that_it_was_dying(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        server.put("a")
+        await settle()
+        marked = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+        dying = server.put("a", metadata={**marked, "finalizers": ["x/y"]}, silent=True)
+        gone = ConfigMap.from_dict(dying)
+        gone.metadata.finalizers = None
+        watched.remember_write(gone)
+        server.tell("MODIFIED", dying)
+        await settle()
+        assert await watched.list(ConfigMap) == []
+
+    async def test_without_the_label_that_is_selected_are_not_remembered(
+        self, server: Any, start: Any
+    ) -> None:
+        cache = await start(by_object={ConfigMap: ByObject(labels={"app": "x"})})
+        await cache.list(ConfigMap)
+        cache.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
+        assert await cache.list(ConfigMap) == []
+
     async def test_are_forgotten_when_a_bookmark_passes_them_or_in_time(
         self, server: Any, watched: Any, settle: Any
     ) -> None:
@@ -413,3 +436,26 @@ class TestOwnWrites:
             ConfigMap.from_dict(server.put("c", namespace="other", metadata=yes, silent=True))
         )
         assert await cache.list(ConfigMap) == []
+
+    async def test_that_delete_what_the_watch_never_told_of_make_room_for_another(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        written = ConfigMap.from_dict(server.put("a", silent=True))
+        watched.remember_write(written)
+        watched.remember_delete(written)
+        assert await watched.list(ConfigMap) == []
+        server.put("a", uid="another")
+        await settle()
+        assert (await watched.get(ConfigMap, ("team-a", "a"))).metadata.uid == "another"
+
+    async def test_remembered_in_another_order_leave_the_newest(self, server: Any, watched: Any) -> None:
+        first = ConfigMap.from_dict(server.put("a", data={"n": "1"}, silent=True))
+        second = ConfigMap.from_dict(server.put("a", data={"n": "2"}, silent=True))
+        watched.remember_write(second)
+        watched.remember_write(first)
+        assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"n": "2"}
+
+    async def test_stay_in_their_namespace(self, server: Any, watched: Any) -> None:
+        watched.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
+        assert await watched.list(ConfigMap, namespace="team-b") == []
+        assert await watched.list(ConfigMap, fields={"metadata.name": "b"}) == []

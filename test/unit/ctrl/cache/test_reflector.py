@@ -280,3 +280,21 @@ async def test_an_unreachable_server_degrades_nothing_and_is_named_when_waiting_
     with pytest.raises(CacheSyncTimeoutError, match="connection reset"):
         await cache.wait_for_sync(10)
     assert cache.degraded() == {}
+
+
+async def test_watches_that_break_after_a_while_are_resumed_however_often(server: Any, watched: Any) -> None:
+    for _ in range(10):
+        await anyio.sleep(200)
+        server.hang_up(LOST)
+        await anyio.sleep(2)
+    assert [query.get("sendInitialEvents") for query in server.queries] == ["true"] + [None] * 10
+
+
+async def test_an_unknown_answer_of_a_list_is_a_failure_not_the_end(server: Any, start: Any) -> None:
+    server.streams_lists = False
+    server.put("a")
+    server.faults.extend([None, lambda _request: FakeResponse(200, b"<html>")])
+    cache = await start()
+    await cache.get_informer(ConfigMap)
+    await cache.wait_for_sync(1)
+    assert [obj.name for obj in await cache.list(ConfigMap)] == ["a"]
