@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from pkg import ctrl
+from pkg.apis.machinery.field import AggregateError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.constants import trainer as constants
 from pkg.ctrl.webhook.admission import CustomValidator
@@ -27,10 +28,16 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
 
     async def validate_create(self, obj: ClusterTrainingRuntime) -> list[str]:
         """Return the warning of a deprecated runtime; raises as for TrainingRuntimes."""
-        check_replicated_jobs(obj.spec)
+        warnings: list[str] = []
         if trainingruntime.is_support_deprecated(obj.labels):
-            return [DEPRECATED_WARNING.format(obj.name, constants.RUNTIME_DEPRECATION_POLICY_URL)]
-        return []
+            warnings.append(DEPRECATED_WARNING.format(obj.name, constants.RUNTIME_DEPRECATION_POLICY_URL))
+        try:
+            check_replicated_jobs(obj.spec)
+        except AggregateError as error:
+            for warning in warnings:
+                error.add_note(warning)
+            raise
+        return warnings
 
     async def validate_update(self, old: ClusterTrainingRuntime, new: ClusterTrainingRuntime) -> list[str]:
         """Raise as :meth:`validate_create` does."""

@@ -41,6 +41,8 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
             raise ForbiddenError(str(error), code=403, reason="Forbidden") from error
         warnings, errors = await runtime.validate_objects(old, new)
         if (aggregate := errors.to_aggregate()) is not None:
+            for warning in warnings:
+                aggregate.add_note(warning)
             raise aggregate
         return warnings
 

@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import pytest
+
+from pkg.apis.admission.v1 import AdmissionRequest
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, Initializer, TrainJob
+from pkg.apis.trainer.v1alpha1 import ModelInitializer as Model
+from pkg.ctrl.client import FakeClient
+from pkg.ctrl.webhook.admission import ValidatorHandler
+from pkg.runtime import core
+from pkg.util.testing import (
+    make_cluster_training_runtime,
+    make_replicated_job,
+    make_train_job,
+    make_training_runtime_spec,
+)
+from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainJobWebhook
+
+DEPRECATED = {"trainer.kubeflow.org/support": "deprecated"}
+
+
+@pytest.mark.parametrize("initializer", [None, Initializer(model=Model())], ids=["allowed", "refused"])
+async def test_a_train_job_is_warned_of_a_deprecated_runtime_whatever_the_verdict(
+    initializer: Initializer | None,
+) -> None:
+    client = FakeClient(make_cluster_training_runtime(labels=DEPRECATED))
+    webhook = TrainJobWebhook(await core.new(client, client))
+    train_job = make_train_job("a", "j", initializer=initializer)
+    request = AdmissionRequest(uid="1", operation="CREATE", object=train_job.to_dict())
+
+    response = await ValidatorHandler(TrainJob, webhook).handle(request)
+
+    assert response.allowed is (initializer is None)
+    assert [warning.split(" and ")[0] for warning in response.warnings or ()] == [
+        'Referenced ClusterTrainingRuntime "runtime" is deprecated'
+    ]
+
+
+@pytest.mark.parametrize("container", ["node", "x"], ids=["allowed", "refused"])
+async def test_a_deprecated_runtime_is_warned_of_whatever_the_verdict(container: str) -> None:
+    job = make_replicated_job("node", ancestor="trainer", container=container)
+    runtime = make_cluster_training_runtime(spec=make_training_runtime_spec(job), labels=DEPRECATED)
+    request = AdmissionRequest(uid="1", operation="CREATE", object=runtime.to_dict())
+
+    response = await ValidatorHandler(ClusterTrainingRuntime, ClusterTrainingRuntimeWebhook()).handle(request)
+
+    assert response.allowed is (container == "node")
+    assert [warning.split(" and ")[0] for warning in response.warnings or ()] == [
+        'ClusterTrainingRuntime "runtime" is deprecated'
+    ]
