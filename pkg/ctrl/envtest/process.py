@@ -113,7 +113,8 @@ class Process:
 class Supervisor:
     """Starts and stops the components whose logs and pid files are in ``directory``.
 
-    ``tied`` components end when we do, even by SIGKILL (on Linux); others stay until somebody stops them.
+    ``tied`` components end when we do, even by SIGKILL (on Linux); others stay until somebody stops them. A tied
+    component is tied to the thread that starts it: start it from one that lives as long as it shall.
     """
 
     def __init__(self, directory: Path, *, tied: bool) -> None:
