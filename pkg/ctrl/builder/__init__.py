@@ -5,3 +5,5 @@
 from .controller import Builder as Builder
 from .controller import ControllerManager as ControllerManager
 from .controller import new_controller_managed_by as new_controller_managed_by
+from .webhook import WebhookBuilder as WebhookBuilder
+from .webhook import new_webhook_managed_by as new_webhook_managed_by
