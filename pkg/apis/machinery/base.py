@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import from_json
 
 JSON = Any
 
@@ -45,17 +46,31 @@ class Struct(BaseModel):
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
-        """Decode a JSON object that is already parsed.
+        """Decode a JSON object that is already parsed. A field that is null counts as unset, as in Go.
 
         Raises:
             pydantic.ValidationError: a field has another JSON type than the model.
         """
-        return cls.model_validate(data, by_alias=True, by_name=False)
+        try:
+            return cls.model_validate(data, by_alias=True, by_name=False)
+        except ValidationError:
+            cleaned, nulls = _without_nulls(data)
+            if not nulls:
+                raise
+        return cls.model_validate(cleaned, by_alias=True, by_name=False)
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:
         """Decode JSON text. Raises like :meth:`from_dict`."""
-        return cls.model_validate_json(data, by_alias=True, by_name=False)
+        try:
+            return cls.model_validate_json(data, by_alias=True, by_name=False)
+        except ValidationError as error:
+            if any(each["type"] == "json_invalid" for each in error.errors(include_url=False)):
+                raise
+            cleaned, nulls = _without_nulls(from_json(data))
+            if not nulls:
+                raise
+        return cls.model_validate(cleaned, by_alias=True, by_name=False)
 
     def to_dict(self) -> dict[str, JSON]:
         """Return a fresh JSON object: wire names, ``None`` left out."""
@@ -69,6 +84,18 @@ class Struct(BaseModel):
         """Return a copy that shares nothing with this one."""
         copied: Self = _copy(self)
         return copied
+
+
+def _without_nulls(data: JSON) -> tuple[JSON, bool]:
+    """Return ``data`` without the fields that are null, and whether there were any."""
+    if isinstance(data, dict):
+        below = {key: _without_nulls(value) for key, value in data.items() if value is not None}
+        found = len(below) != len(data) or any(nulls for _, nulls in below.values())
+        return {key: value for key, (value, _) in below.items()}, found
+    if isinstance(data, list):
+        items = [_without_nulls(value) for value in data]
+        return [value for value, _ in items], any(nulls for _, nulls in items)
+    return data, False
 
 
 _ATOMS: Final = frozenset({str, int, bool, float, type(None)})

@@ -13,6 +13,7 @@ from pkg.apis.machinery import kubernetes_schema
 from pkg.apis.machinery.base import Struct
 from pkg.apis.meta import v1 as meta
 from pkg.apis.scheme import default_scheme
+from pkg.apis.trainer import v1alpha1 as trainer
 
 
 def recorded() -> Iterator[tuple[str, type[Struct]]]:
@@ -53,3 +54,52 @@ def test_every_kind_knows_where_it_is_served() -> None:
     served = {(kind.gvk, kind.resource) for kind in scheme}
     assert len(served) == len(list(scheme))
     assert all(resource is None or resource.plural.islower() for _, resource in served)
+
+
+def test_the_trainer_group_exports_its_kinds_structs_and_constants() -> None:
+    exported = {
+        name
+        for name in vars(trainer)
+        if not name.startswith("_") and not inspect.ismodule(vars(trainer)[name])
+    }
+    assert exported == {
+        "CLUSTER_TRAINING_RUNTIME_KIND",
+        "ClusterTrainingRuntime",
+        "ContainerOverride",
+        "CoschedulingPodGroupPolicySource",
+        "DatasetInitializer",
+        "GROUP",
+        "GROUP_VERSION",
+        "Initializer",
+        "JobSetTemplateSpec",
+        "JobStatus",
+        "MLPolicy",
+        "MPIMLPolicySource",
+        "MPI_IMPLEMENTATION_INTEL",
+        "MPI_IMPLEMENTATION_MPICH",
+        "MPI_IMPLEMENTATION_OPEN_MPI",
+        "ModelInitializer",
+        "PodGroupPolicy",
+        "PodTemplateOverride",
+        "PodTemplateOverrideTargetJob",
+        "PodTemplateSpecOverride",
+        "RuntimeRef",
+        "TRAINING_RUNTIME_KIND",
+        "TRAIN_JOB_COMPLETE",
+        "TRAIN_JOB_FAILED",
+        "TRAIN_JOB_KIND",
+        "TRAIN_JOB_RESUMED_REASON",
+        "TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON",
+        "TRAIN_JOB_SUSPENDED",
+        "TRAIN_JOB_SUSPENDED_REASON",
+        "TorchElasticPolicy",
+        "TorchMLPolicySource",
+        "TrainJob",
+        "TrainJobSpec",
+        "TrainJobStatus",
+        "Trainer",
+        "TrainingRuntime",
+        "TrainingRuntimeSpec",
+        "VERSION",
+        "VolcanoPodGroupPolicySource",
+    }

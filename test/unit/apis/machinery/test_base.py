@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Structs: unset stays off, unknown stays on."""
 
+import json
+
 import pydantic
 import pytest
 
@@ -83,3 +85,16 @@ def test_a_copy_shares_nothing() -> None:
 def test_a_job_keeps_its_fields_in_the_structs_order_whatever_the_input_s() -> None:
     job = Job.from_json(b'{"spec":{"suspend":true,"parallelism":1},"metadata":{"name":"a"}}')
     assert list(job.to_dict()["spec"]) == ["parallelism", "suspend"]
+
+
+@pytest.mark.parametrize("null", [{"name": None}, {"template": None}, {"template": {"spec": None}}])
+def test_null_counts_as_unset(null: dict[str, object]) -> None:
+    data = {"replicas": 1, **null}
+    assert ReplicatedJob.from_dict(data).replicas == 1
+    assert ReplicatedJob.from_json(json.dumps(data)).to_dict() == ReplicatedJob.from_dict(data).to_dict()
+
+
+@pytest.mark.parametrize("bad", ['{"replicas":"1","name":null}', '{"replicas":"1"}', "{", "[]", "null"])
+def test_what_cannot_be_decoded_is_refused(bad: str) -> None:
+    with pytest.raises(pydantic.ValidationError):
+        ReplicatedJob.from_json(bad)
