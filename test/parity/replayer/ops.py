@@ -33,9 +33,9 @@ async def answer(case: Case) -> Answer:
     Raises:
         UnknownOpError: there is no such operation.
     """
-    op = _OPS.get(case.op)
-    if op is None:
-        raise UnknownOpError(f"unknown op: {case.op}")
+    op, subject = _OPS.get(case.op, (None, ""))
+    if op is None or subject not in case.input:
+        raise UnknownOpError(f"unknown op: {case.op}" + (f" without {subject}" if op is not None else ""))
     try:
         return await op(case.input)
     except Exception as error:
@@ -153,13 +153,14 @@ def _kind_and_name(obj: Answer) -> tuple[str, str, str]:
     return obj["kind"], obj["metadata"]["name"], obj["apiVersion"]
 
 
-_OPS: Final[dict[str, Callable[[Answer], Awaitable[Answer]]]] = {
-    "newObjects": _new_objects,
-    "status": _status,
-    "reconcile": _reconcile,
-    "reconcileRuntime": _reconcile_runtime,
-    "validateCreate": _validate_create,
-    "validateUpdate": _validate_update,
-    "validateRuntime": _validate_runtime,
-    "enqueue": _enqueue,
+_OPS: Final[dict[str, tuple[Callable[[Answer], Awaitable[Answer]], str]]] = {
+    "newObjects": (_new_objects, "trainJob"),
+    "status": (_status, "trainJob"),
+    "reconcile": (_reconcile, "trainJob"),
+    "reconcileRuntime": (_reconcile_runtime, "runtime"),
+    "validateCreate": (_validate_create, "trainJob"),
+    "validateUpdate": (_validate_update, "oldTrainJob"),
+    "validateRuntime": (_validate_runtime, "runtime"),
+    "enqueue": (_enqueue, "event"),
 }
+"""By name: what carries an operation out, and the part of a case it is about."""

@@ -29,20 +29,26 @@ def exported(package: types.ModuleType) -> set[str]:
         ),
         (
             runtime,
-            "Container Info PodSet ReconcilerBuilder Runtime RuntimePolicy Scheduler TemplateSpec "
-            "UnsupportedRuntimeError extract_resource_per_node_from_runtime get_num_gpu_per_node new_info "
-            "new_pod_set runtime_for runtime_ref_to_runtime_registry_key template_spec_apply",
+            (
+                "Container Info PodSet ReconcilerBuilder Runtime RuntimePolicy Scheduler TemplateSpec "
+                "UnsupportedRuntimeError extract_resource_per_node_from_runtime get_num_gpu_per_node new_info "
+                "new_pod_set runtime_for runtime_ref_to_runtime_registry_key template_spec_apply"
+            ),
         ),
         (
             framework,
-            "ComponentBuilderPlugin CustomValidationPlugin EnforceMLPolicyPlugin EnforcePodGroupPolicyPlugin "
-            "Plugin PluginFactory PodNetworkPlugin TrainJobStatusPlugin WatchExtensionPlugin",
+            (
+                "ComponentBuilderPlugin CustomValidationPlugin EnforceMLPolicyPlugin EnforcePodGroupPolicyPlugin "
+                "Plugin PluginFactory PodNetworkPlugin TrainJobStatusPlugin WatchExtensionPlugin"
+            ),
         ),
         (
             core,
-            "CLUSTER_TRAINING_RUNTIME_GROUP_KIND ClusterTrainingRuntime Registry RuntimeFactory "
-            "RuntimeNotFoundError RuntimeRegistrar RuntimeRegistryError TRAINING_RUNTIME_GROUP_KIND "
-            "TrainingRuntime new new_runtime_registry",
+            (
+                "CLUSTER_TRAINING_RUNTIME_GROUP_KIND ClusterTrainingRuntime Registry RuntimeFactory "
+                "RuntimeNotFoundError RuntimeRegistrar RuntimeRegistryError TRAINING_RUNTIME_GROUP_KIND "
+                "TrainingRuntime new new_runtime_registry"
+            ),
         ),
     ],
     ids=["apply", "runtime", "framework", "core"],
