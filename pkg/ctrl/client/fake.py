@@ -254,8 +254,10 @@ class FakeClient:
         options = _given(field_owner, force=force, dry_run=dry_run)
         self._log("apply", type(obj), obj.key, config, subresource, options)
         if not field_owner:
-            raise errors.BadRequestError(
-                "fieldManager is required for apply patch", code=400, reason="BadRequest"
+            raise errors.InvalidError(
+                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
+                code=422,
+                reason="Invalid",
             )
         table = self._writable(type(obj), subresource)
         _check_namespace(table, obj)

@@ -268,7 +268,7 @@ class TestApply:
         assert stored.metadata.finalizers == ["b/y"]
 
     async def test_needs_an_owner(self, client: FakeClient) -> None:
-        with pytest.raises(errors.BadRequestError, match="fieldManager is required"):
+        with pytest.raises(errors.InvalidError, match="fieldManager: Required value"):
             await client.apply(config_map(), field_owner="")
 
 
