@@ -130,3 +130,9 @@ def _the_loop_was_never_blocked(
     yield
     if isinstance(loop, VirtualTimeLoop) and loop.clock.problems:
         pytest.fail("; ".join(loop.clock.problems), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def virtual_loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Makes virtual loops for tests that run several, as property tests do."""
+    return VirtualTimeLoop

@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The loop that unit tests run on keeps its promises."""
+
+import asyncio
+import threading
+import time
+
+import anyio
+import anyio.to_thread
+import pytest
+
+pytest_plugins = ["pytester"]
+
+
+def problems() -> list[str]:
+    found: list[str] = asyncio.get_running_loop().clock.problems  # type: ignore[attr-defined]  # the virtual loop's
+    return found
+
+
+async def test_a_day_passes_at_once_and_exactly() -> None:
+    began, really = anyio.current_time(), time.monotonic()
+    await anyio.sleep(86400)
+    assert anyio.current_time() - began == 86400
+    assert time.monotonic() - really < 5
+
+
+async def test_timers_fire_in_the_order_of_their_times() -> None:
+    order: list[int] = []
+
+    async def after(seconds: int) -> None:
+        await anyio.sleep(seconds)
+        order.append(seconds)
+
+    async with anyio.create_task_group() as tasks:
+        for seconds in (30, 10, 20):
+            tasks.start_soon(after, seconds)
+    assert order == [10, 20, 30]
+
+
+async def test_a_thread_is_given_time_before_the_clock_jumps() -> None:
+    with anyio.fail_after(60):
+        assert await anyio.to_thread.run_sync(threading.get_ident) != threading.get_ident()
+
+
+async def test_sleeping_in_the_loop_fails_even_when_the_error_is_swallowed() -> None:
+    with pytest.raises(AssertionError, match=r"time.sleep inside the event loop"):
+        time.sleep(0)  # noqa: ASYNC251  # the offence itself
+    assert problems() == ["time.sleep inside the event loop"]
+    problems().clear()
+
+
+async def test_connecting_in_the_loop_fails() -> None:
+    with pytest.raises(AssertionError, match=r"socket.connect inside the event loop"):
+        await asyncio.open_connection("127.0.0.1", 9)
+    problems().clear()
+
+
+def test_waiting_for_what_cannot_come_fails_at_once(
+    pytester: pytest.Pytester, request: pytest.FixtureRequest
+) -> None:
+    conftest = request.path.parent / "conftest.py"
+    pytester.makeconftest(conftest.read_text())
+    pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n")
+    pytester.makepyfile(
+        """
+        import anyio
+
+        async def test_hangs():
+            await anyio.Event().wait()
+        """
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*every task waits and no timer is set*"])
