@@ -3,16 +3,20 @@
 """What every request passes on its way out, each a round tripper around the next.
 
 ``Meter`` (counts what the server answered) ← ``Authorize`` (headers, and once again after a 401) ←
-``RetryAfter`` (asks again when the server says when) ← ``Throttle`` (a token bucket).
+``RetryAfter`` (asks again when the server says when) ← ``Warn`` (logs what the server warns of) ←
+``Throttle`` (a token bucket).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Final
 
 import anyio
+
+from pkg.ctrl import log
 
 from . import errors
 from .credentials import Credentials
@@ -20,6 +24,9 @@ from .request import Request
 from .roundtrip import Response, RoundTripper
 
 MAX_RETRIES: Final = 10
+MAX_WARNINGS: Final = 1000
+_WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+_log: Final = log.logger_from("rest")
 
 Observe = Callable[[str, str, str], None]
 """Told code, method and host of each answer; the code of none is ``<error>``."""
@@ -102,6 +109,29 @@ class RetryAfter:
             await response.close()
             await anyio.sleep(delay)
         return await self._inner.send(request)
+
+
+class Warn:
+    """Logs what the server warns of (a deprecated kind, an unknown field), each text once."""
+
+    def __init__(self, inner: RoundTripper) -> None:
+        self._inner = inner
+        self._seen: set[str] = set()
+
+    async def send(self, request: Request) -> Response:
+        """Send, and log."""
+        response = await self._inner.send(request)
+        if "Warning" in response.headers:
+            for text in warnings_in(response.headers["Warning"]):
+                if text not in self._seen and len(self._seen) < MAX_WARNINGS:
+                    self._seen.add(text)
+                    _log.info("Warning from the API server", warning=text, path=request.path)
+        return response
+
+
+def warnings_in(header: str) -> list[str]:
+    """Return the texts of a Warning header, which holds ``299 - "text"`` once or several times."""
+    return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(header)]
 
 
 class Throttle:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -26,7 +26,7 @@ _CONNECT_TIMEOUT: Final = 30.0
 _IDLE: Final = 60.0
 """Seconds an idle connection is kept; API servers keep theirs for 90."""
 _MAX_CONNECTIONS: Final = 256
-_TLS_CHECK_PERIOD: Final = 10.0
+TLS_CHECK_PERIOD: Final = 10.0
 """Seconds between looks at certificate files that may have been rewritten."""
 
 
@@ -36,10 +36,17 @@ class Transport:
     Requests pass the layers of ``pkg.ctrl.rest.layers``. ``observe`` hears of every answer.
     """
 
-    def __init__(self, config: Config, *, observe: layers.Observe | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        observe: layers.Observe | None = None,
+        tls_check_period: float = TLS_CHECK_PERIOD,
+    ) -> None:
         self.config = config
-        self._wire = _Wire(config)
+        self._wire = _Wire(config, tls_check_period)
         inner: RoundTripper = layers.Throttle(self._wire, config.qps, config.burst)
+        inner = layers.Warn(inner)
         if observe is not None:
             inner = layers.Meter(inner, self._wire.host, observe)
         inner = layers.RetryAfter(inner)
@@ -67,8 +74,9 @@ class Transport:
 class _Wire:
     """The innermost round tripper: an aiohttp session."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, tls_check_period: float) -> None:
         self._config = config
+        self._tls_check_period = tls_check_period
         self._base = config.host.rstrip("/")
         self.host = URL(config.host).authority
         self._session: aiohttp.ClientSession | None = None
@@ -129,7 +137,7 @@ class _Wire:
             self._streams.add(stream)
             return stream
         try:
-            return _Answer(raw.status, raw.headers.copy(), await raw.read())
+            return _Answer(raw.status, _headers(raw), await raw.read())
         finally:
             raw.release()
 
@@ -139,7 +147,7 @@ class _Wire:
         if tls is None:
             return True
         now = anyio.current_time()
-        if now - self._ssl_checked >= _TLS_CHECK_PERIOD:
+        if now - self._ssl_checked >= self._tls_check_period:
             self._ssl_checked = now
             stamp = tls.stamp()
             if self._ssl is True or stamp != self._ssl_stamp:
@@ -153,9 +161,9 @@ class _Wire:
 
 
 class _Answer(Response):
-    def __init__(self, status: int, headers: aiohttp.typedefs.LooseHeaders, body: bytes) -> None:
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
-        self.headers = headers  # type: ignore[assignment]  # a CIMultiDict is a Mapping
+        self.headers = headers
         self._body = body
 
     async def read(self) -> bytes:
@@ -206,6 +214,16 @@ class _Stream(Response):
             connection.transport.abort()
         self._raw.close()
         self._forget(self)
+
+
+def _headers(raw: aiohttp.ClientResponse) -> Mapping[str, str]:
+    """The headers; a server sends each warning in a line of its own, and a mapping shows but the first."""
+    warnings = raw.headers.getall("Warning", ())
+    if len(warnings) < 2:
+        return raw.headers
+    headers = raw.headers.copy()
+    headers["Warning"] = ", ".join(warnings)
+    return headers
 
 
 def _reason(error: Exception) -> str:

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a request passes on its way out: throttle, Retry-After, credentials, counting."""
 
+import json
+
 import anyio
 import pytest
 
-from pkg.ctrl import rest
+from pkg.ctrl import log, rest
 from pkg.ctrl.rest import layers
 
 GET = rest.Request("GET", "/x")
@@ -151,6 +153,16 @@ async def test_credentials_that_cannot_be_had_are_no_answer() -> None:
 
     with pytest.raises(rest.TransportError, match=r"^https://h: token file /t: gone$"):
         await layers.Authorize(answers(rest.FakeResponse()), Broken(), "https://h").send(GET)
+
+
+async def test_each_warning_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
+    log.configure()
+    header = '299 - "use \\"v2\\", not v1", 299 - "unknown field \\"x\\""'
+    layer = layers.Warn(answers(rest.FakeResponse(headers={"Warning": header})))
+    for _ in range(3):
+        await layer.send(GET)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [each["warning"] for each in lines] == ['use "v2", not v1', 'unknown field "x"']
 
 
 async def test_every_answer_is_counted_and_so_is_none() -> None:

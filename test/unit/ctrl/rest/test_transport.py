@@ -89,6 +89,16 @@ async def test_lines_of_any_length_arrive_whole_however_they_are_cut() -> None:
         await response.close()
 
 
+async def test_several_warnings_arrive_as_one_header() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b'HTTP/1.1 200 OK\r\nWarning: 299 - "a"\r\nWarning: 299 - "b"\r\nContent-Length: 0\r\n\r\n'
+        )
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        assert (await transport.send(GET)).headers["warning"] == '299 - "a", 299 - "b"'
+
+
 async def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(rest.TransportError, match=r"^http://127.0.0.1:1: connection refused$"):
         async with rest.Transport(rest.Config("http://127.0.0.1:1")) as transport:
@@ -173,6 +183,47 @@ async def test_a_client_certificate_is_shown_and_the_server_name_checked(tmp_pat
         async with rest.Transport(rest.Config(host, tls=wrong)) as transport:
             with pytest.raises(rest.TransportError, match="certificate"):
                 await transport.send(GET)
+
+
+def test_the_stamp_changes_with_the_files(tmp_path: Path) -> None:
+    pair = Authority.create("test-ca").client("me")
+    cert, key = pair.write(tmp_path)
+    tls = rest.TLSConfig(cert=cert, key=key)
+    before = tls.stamp()
+    assert before == tls.stamp()
+    cert.write_bytes(pair.certificate + b"\n")
+    assert tls.stamp() != before
+    cert.unlink()
+    assert tls.stamp() != before
+
+
+async def test_a_rewritten_client_certificate_is_shown_soon(
+    tmp_path: Path,
+) -> None:
+    authority = Authority.create("test-ca")
+    served = authority.server("localhost", ["127.0.0.1"]).write(tmp_path, "server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
+    context.load_cert_chain(*served)
+    context.verify_mode = ssl.CERT_REQUIRED
+    users: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        shown = writer.get_extra_info("peercert")
+        users.extend(v for part in shown["subject"] for k, v in part if k == "commonName")
+        writer.write(body(b"ok"))
+
+    cert, key = authority.client("old").write(tmp_path)
+    tls = rest.TLSConfig(ca=authority.certificate, cert=cert, key=key)
+    async with (
+        serving(answer, context) as host,
+        rest.Transport(rest.Config(host, tls=tls), tls_check_period=0) as transport,
+    ):
+        await transport.send(GET)
+        cert.write_bytes(b"half a certif")
+        await transport.send(GET)
+        authority.client("new").write(tmp_path)
+        await transport.send(GET)
+    assert users == ["old", "old", "new"]
 
 
 async def test_an_unusable_certificate_is_a_configuration_error() -> None:
