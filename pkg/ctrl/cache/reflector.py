@@ -307,11 +307,11 @@ class Reflector:
         if initial and not bookmark.ends_initial_events:
             return False
         self._known = bookmark.resource_version or self._known
-        if initial:
-            return True
+        # A server that sends one sends them every minute or two: from now on silence means something.
         self._bookmarks = True
-        self._sink.reached(self._known)
-        return False
+        if not initial:
+            self._sink.reached(self._known)
+        return initial
 
     def _take_object(self, raw: msgspec.Raw) -> str:
         """Pass an object on; return its resourceVersion, or nothing when it is illegible."""
