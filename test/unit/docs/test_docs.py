@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the documents claim about the code holds: names exist, links lead somewhere, Python blocks run."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+
+
+def test_there_are_documents() -> None:
+    assert {"README.md", "port-map.md", "extending.md"} <= {path.name for path in DOCUMENTS}
+
+
+def test_every_module_that_the_port_map_names_exists() -> None:
+    names = set(re.findall(r"`(pkg\.[a-z0-9_.]+)`", (ROOT / "docs/port-map.md").read_text()))
+    assert len(names) > 40
+    missing = []
+    for name in sorted(names):
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            missing.append(f"{name}: {error}")
+    assert missing == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_relative_links_lead_to_files(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text())
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+PYTHON_BLOCKS = [
+    pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
+    for path in DOCUMENTS
+    if "adr" not in path.parts  # a decision opens with code a user would write, in fragments
+    for number, block in enumerate(
+        re.findall(r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
+    )
+]
+
+
+@pytest.mark.parametrize("block", PYTHON_BLOCKS)
+def test_python_in_documents_runs(block: str) -> None:
+    exec(compile(block, "<document>", "exec"), {"__name__": "document"})
+
+
+def test_every_make_target_in_the_documents_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        word
+        for path in DOCUMENTS
+        for command in re.findall(r"(?:^|`)make ((?:[a-z-]+ ?)+)", path.read_text(), re.MULTILINE)
+        for word in command.split()
+    }
+    assert "demo" in named
+    assert named - targets == set()
