@@ -167,18 +167,6 @@ def text(path: Path) -> str:
     return "".join(parts)
 
 
-def encode(fields: FieldSet) -> dict[str, JSON]:
-    """Return a field set in the form of ``managedFields[].fieldsV1``."""
-    tree: dict[str, JSON] = {}
-    for path in sorted(fields, key=text):
-        node = tree
-        for step in path:
-            node = node.setdefault(_encode_step(step), {})
-        if path and isinstance(path[-1], Item):
-            node["."] = {}
-    return tree
-
-
 def _walk(value: JSON, path: Path) -> Iterable[Path]:
     name = path[-1] if path else ""
     if isinstance(value, dict) and value and name not in _ATOMIC:
@@ -239,14 +227,6 @@ def _without(obj: JSON, path: Path, name: Step = "") -> JSON:
     else:
         del smaller[place]
     return smaller
-
-
-def _encode_step(step: Step) -> str:
-    if isinstance(step, str):
-        return f"f:{step}"
-    if isinstance(step, Item):
-        return f"k:{_json(dict(step.keys))}"
-    return f"v:{_json(step.value)}"
 
 
 def _json(value: JSON) -> str:
