@@ -1,0 +1,228 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.object import PartialObjectMetadata, metadata_only
+from pkg.ctrl import cache, handler, predicate, source
+from pkg.ctrl.event import CreateEvent, GenericEvent
+from pkg.ctrl.reconcile import Request
+from pkg.ctrl.workqueue import LOW_PRIORITY, PriorityQueue
+
+Queue = PriorityQueue[Request]
+Settle = Callable[[], Awaitable[None]]
+MakePod = Callable[..., Pod]
+
+
+@asynccontextmanager
+async def running(*sources: source.Source) -> AsyncIterator[Queue]:
+    queue: Queue = PriorityQueue()
+    async with anyio.create_task_group() as tasks:
+        for src in sources:
+            tasks.start_soon(src.start, queue)
+        yield queue
+        tasks.cancel_scope.cancel()
+
+
+async def drain(queue: Queue) -> list[tuple[str, int]]:
+    got = []
+    while len(queue):
+        request, priority = await queue.get_with_priority()
+        queue.done(request)
+        got.append((str(request), priority))
+    return got
+
+
+async def test_what_is_there_at_the_start_has_low_priority_and_what_happens_later_has_not(
+    world: Any, make_pod: MakePod, settle: Settle
+) -> None:
+    world.put(make_pod("old"))
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
+        async with running(kind) as queue:
+            await kind.wait_for_sync(60)
+            assert await drain(queue) == [("ns/old", LOW_PRIORITY)]
+            for change in (world.put, world.put, world.remove):
+                change(make_pod("new"))
+                await settle()
+                assert await drain(queue) == [("ns/new", 0)]
+
+
+async def test_a_resync_has_low_priority(world: Any, make_pod: MakePod) -> None:
+    async with world.cache(cache.Options(random=lambda: 0.5, resync_period=3600)) as informers:
+        kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            world.put(make_pod("a"))
+            await anyio.sleep(1)
+            await drain(queue)
+            await anyio.sleep(3600)
+            assert await drain(queue) == [("ns/a", LOW_PRIORITY)]
+
+
+async def test_an_event_passes_only_when_every_predicate_says_so(
+    world: Any, make_pod: MakePod, settle: Settle
+) -> None:
+    world.put(make_pod("a", labels={"x": "1", "y": "1"}))
+    world.put(make_pod("b", labels={"x": "1"}))
+    async with world.cache() as informers:
+        kind = source.Kind(
+            informers,
+            Pod,
+            handler.EnqueueRequestForObject(),
+            predicate.label_selector("x"),
+            predicate.label_selector("y"),
+        )
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            assert await drain(queue) == [("ns/a", LOW_PRIORITY)]
+            world.put(make_pod("b", labels={"x": "1", "y": "1"}))
+            await settle()
+            assert await drain(queue) == [("ns/b", 0)]
+
+
+async def test_a_handler_that_waits_sees_events_in_order_and_holds_nobody_up(
+    world: Any, make_pod: MakePod, settle: Settle
+) -> None:
+    seen: list[str] = []
+
+    async def slow(obj: Pod) -> Iterable[Request]:
+        await anyio.sleep(10)
+        seen.append(obj.name)
+        return [Request.for_object(obj)]
+
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.enqueue_requests_from_map_func(slow))
+        fast = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
+        async with running(kind) as queue, running(fast) as other:
+            await kind.wait_for_sync()
+            for name in "abc":
+                world.put(make_pod(name))
+            await settle()
+            assert len(other) == 3
+            assert (seen, len(queue)) == ([], 0)
+            await anyio.sleep(31)
+            assert seen == ["a", "b", "c"]
+            assert await drain(queue) == [("ns/a", 0), ("ns/b", 0), ("ns/c", 0)]
+
+
+@pytest.mark.parametrize("immediate", [True, False])
+async def test_a_handler_or_predicate_that_fails_costs_one_event_and_no_more(
+    world: Any, make_pod: MakePod, settle: Settle, immediate: bool
+) -> None:
+    class Fussy(handler.EnqueueRequestForObject):
+        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
+            if evt.object.name == "bad":
+                raise ValueError("bad")
+            await super().create(evt, queue)
+
+    Fussy.immediate = immediate
+
+    def judge(obj: Pod) -> bool:
+        if obj.name == "worse":
+            raise ValueError("worse")
+        return True
+
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, Fussy(), predicate.from_object(judge))
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            for name in ("bad", "worse", "good"):
+                world.put(make_pod(name))
+            await settle()
+            assert await drain(queue) == [("ns/good", 0)]
+
+
+async def test_metadata_is_all_that_a_metadata_source_gets(
+    world: Any, make_pod: MakePod, settle: Settle
+) -> None:
+    seen: list[type] = []
+    world.put(make_pod("a"))
+
+    async def create(evt: CreateEvent[PartialObjectMetadata], queue: handler.Queue) -> None:
+        seen.append(type(evt.object))
+        queue.add(Request.for_object(evt.object))
+
+    async with world.cache() as informers:
+        kind = source.Kind(informers, metadata_only(Pod), handler.Funcs(create=create))
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            await settle()
+            assert await drain(queue) == [("ns/a", LOW_PRIORITY)]
+    assert seen == [metadata_only(Pod)]
+    assert str(kind) == "kind source: Pod (metadata)"
+
+
+async def test_a_refused_kind_is_not_waited_for_and_comes_alive_when_it_is_served(
+    world: Any, make_pod: MakePod
+) -> None:
+    world.refused[Pod] = 403
+    world.put(make_pod("a"))
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
+        async with running(kind) as queue:
+            await kind.wait_for_sync(60)
+            assert (kind.problem is None, len(queue)) == (False, 0)
+            world.refused.clear()
+            await anyio.sleep(120)
+            assert (kind.problem is None, await drain(queue)) == (True, [("ns/a", LOW_PRIORITY)])
+
+
+async def test_a_list_that_does_not_end_is_waited_for_only_so_long(world: Any) -> None:
+    world.held.add(Pod)
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
+        async with running(kind):
+            began = anyio.current_time()
+            with pytest.raises(cache.CacheSyncTimeoutError, match="Pod"):
+                await kind.wait_for_sync(20)
+            assert anyio.current_time() - began == 20
+
+
+async def test_a_source_that_was_never_started_does_not_sync(world: Any) -> None:
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
+        with pytest.raises(cache.CacheSyncTimeoutError, match="not started"):
+            await kind.wait_for_sync(5)
+
+
+async def test_a_source_that_ended_hears_no_more(world: Any, make_pod: MakePod, settle: Settle) -> None:
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+        world.put(make_pod("a"))
+        await settle()
+        assert len(queue) == 0
+
+
+async def test_a_stream_of_events_is_filtered_and_handled_until_it_ends(make_pod: MakePod) -> None:
+    send, receive = anyio.create_memory_object_stream[GenericEvent[Pod]](10)
+    channel = source.Channel(
+        receive, handler.EnqueueRequestForObject(), predicate.from_object(lambda obj: obj.name != "b")
+    )
+    for name in "abc":
+        send.send_nowait(GenericEvent(make_pod(name)))
+    send.close()
+    queue: Queue = PriorityQueue()
+    await channel.start(queue)
+    receive.close()
+    assert await drain(queue) == [("ns/a", 0), ("ns/c", 0)]
+
+
+async def test_a_function_feeds_the_queue() -> None:
+    async def tick(queue: handler.Queue) -> None:
+        for _ in range(3):
+            queue.add(Request("", "clock"))
+            await anyio.sleep(60)
+
+    queue: Queue = PriorityQueue()
+    await source.Func(tick).start(queue)
+    assert await drain(queue) == [("clock", 0)]
