@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from pkg.apis.machinery.gvk import NamespacedName
@@ -184,6 +185,8 @@ class Controller:
             finally:
                 active.dec()
                 self.queue.done(request)
+            # Neither a full queue nor a reconciler that never waits may keep the loop to itself.
+            await anyio.lowlevel.checkpoint()
 
     async def _handle(self, request: Request, priority: int) -> None:
         """Reconcile one request, time it, and draw the consequences."""

@@ -86,6 +86,8 @@ class World:
                 return FakeResponse(
                     code, {"kind": "Status", "status": "Failure", "code": code, "message": "refused"}
                 )
+        if request.path == "/version":
+            return FakeResponse(200, {})
         query = dict(request.query)
         if "watch" not in query:
             await anyio.sleep_forever()  # who lists after a stream that did not end is held up as well

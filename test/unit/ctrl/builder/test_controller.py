@@ -12,9 +12,10 @@ import pytest
 from pkg.apis.batch.v1 import CronJob, Job
 from pkg.apis.core.v1 import ConfigMap, Pod
 from pkg.apis.machinery.object import Object, metadata_only
-from pkg.ctrl import builder, handler, predicate, source
+from pkg.ctrl import builder, handler, predicate, rest, source
 from pkg.ctrl.controller import Controller, Options
 from pkg.ctrl.manager import ControllerOptions, Manager
+from pkg.ctrl.manager import Options as ManagerOptions
 from pkg.ctrl.reconcile import ControllerError, Request, Result
 
 
@@ -257,5 +258,24 @@ def test_the_managers_word_holds_where_the_options_say_nothing() -> None:
     assert (own.recover_panic, own.need_leader_election, own.cache_sync_timeout) == (True, False, 1.0)
 
 
-def test_a_manager_will_do(mgr: Manager | FakeManager) -> None:
-    builder.new_controller_managed_by(mgr).for_(Pod)  # a type checker reads this with the real one
+async def test_a_manager_runs_what_was_built_and_stops_it_in_order(world: Any) -> None:
+    class Slow(Seen):
+        async def reconcile(self, request: Request) -> Result:
+            await anyio.sleep(10)
+            return await super().reconcile(request)
+
+    seen = Slow()
+    options = ManagerOptions(metrics_bind_address="0")
+    mgr = Manager(rest.Config(host="https://world"), options, transport=world.transport)
+    builder.new_controller_managed_by(mgr).for_(Pod).owns(Job).complete(seen)
+    world.refused[Job] = 403
+    world.put(named(Pod, "a"))
+    world.put(named(Pod, "b"))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        await anyio.sleep(1)
+        assert mgr.elected.is_set()
+        assert [gvk.kind for gvk in mgr.cache.degraded()] == ["Job"]
+        mgr.stop()
+    assert seen.requests == ["ns/a"]
+    assert anyio.current_time() - 1000 == pytest.approx(10, abs=0.1)

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import pytest
 import structlog
+from anyio.lowlevel import checkpoint
 from structlog.testing import capture_logs
 
 from pkg.apis.core.v1 import Pod
@@ -256,6 +257,21 @@ async def test_as_many_requests_at_a_time_as_there_are_workers_and_never_the_sam
     assert script.times == [0, 0, 0, 10, 10, 10, 20, 20]
     assert total(made, "max_concurrent_reconciles") == 3
     assert total(made, "active_workers") == 0
+
+
+async def test_a_reconciler_that_never_waits_lets_others_have_their_turn(make: Make) -> None:
+    done: list[Request] = []
+
+    async def at_once(request: Request) -> Result:
+        done.append(request)
+        return Result()
+
+    async with running(make(reconcile.Func(at_once))) as made:
+        for n in range(100):
+            made.queue.add(Request("ns", str(n)))
+        await checkpoint()
+        await checkpoint()
+        assert 0 < len(done) < 10
 
 
 async def test_every_series_is_there_before_the_first_reconcile(make: Make) -> None:
