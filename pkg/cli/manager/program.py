@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Sequence
+from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
@@ -18,9 +19,9 @@ import anyio
 
 from pkg import config, controller, ctrl, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.errors import StatusError, UnauthorizedError
 from pkg.ctrl import healthz, log, rest
-from pkg.ctrl.manager import ManagerError
+from pkg.ctrl.manager import ManagerError, UnreachableError
 from pkg.runtime import core
 
 from . import flags, goflags
@@ -31,6 +32,11 @@ DISTRIBUTION: Final = "trainer-controller-manager"
 
 _BAD_USAGE: Final = 2
 _FAILED: Final = 1
+_REACH: Final = 10.0
+_RETRY: Final = 1.0
+
+_EXPECTED: Final = (config.ConfigurationError, rest.RestError, StatusError, ManagerError, OSError)
+"""What the world can do to us: told in one line, without a traceback."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,13 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(f"{flags.PROGRAM} {_version()}\n")
         return 0
     log.configure(parsed.log)
+    use_uvloop = importlib.util.find_spec("uvloop") is not None
     try:
         cfg = config.load(parsed.config)
-        anyio.run(
-            run, parsed, cfg, backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None}
-        )
-    except (config.ConfigurationError, rest.RestError, StatusError, ManagerError, OSError) as error:
-        return _complain(error, _FAILED)
+        anyio.run(run, parsed, cfg, backend_options={"use_uvloop": use_uvloop})
+    except (*_EXPECTED, ExceptionGroup) as error:
+        expected = _expected(error)
+        if expected is None:
+            raise
+        return _complain(expected, _FAILED)
     except KeyboardInterrupt:
         return _FAILED
     return 0
@@ -65,12 +73,37 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
         RestError: no cluster is configured, or it cannot be reached.
         ManagerError: a part of the manager failed, or leadership was lost.
     """
-    log.logger_from("setup").info("Starting", version=_version(), configFile=parsed.config)
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
+    await reach(connection)
+    log.logger_from("setup").info("Starting", version=_version(), configFile=parsed.config)
     mgr = ctrl.Manager(connection, config.manager_options(cfg))
     await setup(mgr, parsed, cfg)
     async with ctrl.setup_signal_handler() as stop:
         await mgr.start(stop)
+
+
+async def reach(connection: rest.Config, *, timeout: float = _REACH) -> None:
+    """Return once the API server has let us in; before that, nothing is worth a line in the log.
+
+    Raises:
+        UnreachableError: it did not answer within ``timeout`` seconds.
+        UnauthorizedError: it does not know who we are.
+    """
+    async with rest.Transport(connection) as transport:
+        deadline = anyio.current_time() + timeout
+        while True:
+            left = max(_RETRY, deadline - anyio.current_time())
+            try:
+                response = await transport.send(rest.Request("GET", "/version", timeout=left))
+                await response.close()
+            except rest.TransportError as error:
+                if anyio.current_time() + _RETRY >= deadline:
+                    raise UnreachableError(f"the API server cannot be reached: {error}") from error
+                await anyio.sleep(_RETRY)
+                continue
+            if response.status == HTTPStatus.UNAUTHORIZED:
+                raise UnauthorizedError(f"the API server does not accept the credentials: {connection.host}")
+            return
 
 
 async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
@@ -89,7 +122,15 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
         log.logger_from("setup").warning("This build has no pod grouper")
 
 
-def _complain(error: Exception, code: int) -> int:
+def _expected(error: BaseException) -> BaseException | None:
+    """Return the first error an operator can mend; None when something else went wrong as well."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, _EXPECTED) else None
+    found = [_expected(each) for each in error.exceptions]
+    return found[0] if all(found) else None
+
+
+def _complain(error: BaseException, code: int) -> int:
     text = " ".join(str(error).split()) or type(error).__name__
     sys.stderr.write(f"{flags.PROGRAM}: {text}\n")
     return code
