@@ -303,3 +303,11 @@ async def test_what_is_re_added_for_ever_leaves_no_rubbish_behind(queue: Priorit
         queue.done("raised")
     assert len(queue._waiting) < 200
     assert len(queue._ready) < 200
+
+
+async def test_what_is_raised_for_ever_leaves_no_rubbish_behind(queue: PriorityQueue[str]) -> None:
+    queue.add("other", priority=3)
+    for priority in range(5000):
+        queue.add("raised", priority=priority)
+    assert len(queue._ready) < 200
+    assert [await queue.get_with_priority() for _ in range(2)] == [("raised", 4999), ("other", 3)]
