@@ -1,0 +1,34 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What end-to-end tests share: a client of the local cluster, and a namespace for each test."""
+
+import re
+import secrets
+from collections.abc import AsyncIterator
+
+import pytest
+
+from pkg.apis.core.v1 import Namespace, ServiceAccount
+from pkg.cli.cluster import Cluster
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import eventually
+
+
+@pytest.fixture
+async def cluster_client(local_cluster: Cluster) -> AsyncIterator[LiveClient]:
+    """An administrator's client."""
+    async with local_cluster.client() as client:
+        yield client
+
+
+@pytest.fixture
+async def cluster_namespace(cluster_client: LiveClient, request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    """A fresh namespace in which pods can be made; removed after the test."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    made = await cluster_client.create(
+        Namespace.from_dict({"metadata": {"name": f"{words[:40].strip('-')}-{secrets.token_hex(4)}"}})
+    )
+    key = (made.name, "default")
+    await eventually(lambda: cluster_client.get(ServiceAccount, key), reason="the service account is there")
+    yield made.name
+    await cluster_client.delete(made)

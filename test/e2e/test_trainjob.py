@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""TrainJobs on the whole local cluster: JobSet's own controller and webhooks, Jobs, pods, simulated nodes."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pkg.apis.batch.v1 import Job
+from pkg.apis.core.v1 import Pod
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.errors import ForbiddenError
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.ctrl.client import MERGE, LiveClient, raw_patch
+from pkg.ctrl.envtest import consistently, eventually
+
+pytestmark = pytest.mark.e2e
+
+OF_JOB = "jobset.sigs.k8s.io/jobset-name"
+Conditions = dict[str, tuple[str, str]]
+
+
+def conditions(job: TrainJob) -> Conditions:
+    return {each.type: (each.status, each.reason) for each in job.status.conditions or ()}
+
+
+@pytest.fixture
+def verdict(cluster_client: LiveClient, cluster_namespace: str) -> Callable[..., Any]:
+    """Wait until a TrainJob says so; return it."""
+
+    async def wait(
+        condition: str, *, status: str = "True", name: str = "job", timeout: float = 30
+    ) -> TrainJob:
+        async def reached() -> TrainJob | None:
+            job = await cluster_client.get(TrainJob, (cluster_namespace, name))
+            return job if conditions(job).get(condition, ("", ""))[0] == status else None
+
+        return await eventually(reached, timeout=timeout, reason=f"{name} is {condition}={status}")
+
+    return wait
+
+
+def train_job(
+    namespace: str, *, name: str = "job", runtime: dict[str, str] | None = None, **spec: Any
+) -> TrainJob:
+    ref = runtime or {"name": "torch-distributed"}
+    return TrainJob.from_dict(
+        {"metadata": {"name": name, "namespace": namespace}, "spec": {"runtimeRef": ref, **spec}}
+    )
+
+
+def simulated(**annotations: str) -> list[dict[str, Any]]:
+    marked = {f"sim.local/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    return [{"targetJobs": [{"name": "node"}], "metadata": {"annotations": marked}}]
+
+
+async def test_a_train_job_of_three_nodes_completes(
+    cluster_client: LiveClient, cluster_namespace: str, verdict: Callable[..., Any]
+) -> None:
+    began = time.monotonic()
+    await cluster_client.create(train_job(cluster_namespace, trainer={"numNodes": 3}))
+    done = await verdict("Complete")
+    took = time.monotonic() - began
+    (jobs,) = done.status.jobs_status
+    assert (jobs.name, jobs.succeeded, jobs.failed) == ("node", 1, 0)
+    pods = await cluster_client.list(Pod, namespace=cluster_namespace, labels={OF_JOB: "job"})
+    assert len(pods) == 3
+    ranks = {env["name"]: env.get("value") for env in pods[0].to_dict()["spec"]["containers"][0]["env"]}
+    assert ranks["PET_NNODES"] == "3"
+    # Two seconds of it are simulated work; the aim on an idle machine is five.
+    assert took < 15
+
+
+async def test_a_train_job_whose_pods_fail_is_failed(
+    cluster_client: LiveClient, cluster_namespace: str, verdict: Callable[..., Any]
+) -> None:
+    pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "node", "image": "busybox"}]}}
+    template = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"backoffLimit": 0, "template": pod},
+    }
+    runtime = {
+        "metadata": {"name": "once", "namespace": cluster_namespace},
+        "spec": {
+            "mlPolicy": {"numNodes": 2},
+            "template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}},
+        },
+    }
+    await cluster_client.create(TrainingRuntime.from_dict(runtime))
+    await cluster_client.create(
+        train_job(
+            cluster_namespace,
+            runtime={"kind": "TrainingRuntime", "name": "once"},
+            podTemplateOverrides=simulated(exit_code="1", run_for="200ms"),
+        )
+    )
+    job = await verdict("Failed")
+    job_set = await cluster_client.get(JobSet, job.key)
+    await cluster_client.delete(job_set)
+
+    async def not_rebuilt() -> bool:
+        found = await cluster_client.list(JobSet, namespace=cluster_namespace)
+        return all(each.metadata.uid == job_set.metadata.uid for each in found)
+
+    await consistently(not_rebuilt, reason="a Failed job does not start again")
+    assert "Failed" in conditions(await cluster_client.get(TrainJob, job.key))
+
+
+async def test_a_train_job_is_suspended_and_resumed_and_moved_in_between(
+    cluster_client: LiveClient, cluster_namespace: str, verdict: Callable[..., Any]
+) -> None:
+    await cluster_client.create(
+        train_job(
+            cluster_namespace,
+            suspend=True,
+            trainer={"numNodes": 2},
+            podTemplateOverrides=simulated(run_for="1s"),
+        )
+    )
+    job = await verdict("Suspended")
+    job_set = await eventually(lambda: cluster_client.get(JobSet, job.key), reason="the JobSet is made")
+    assert job_set.spec.suspend is True
+
+    async def no_pod() -> bool:
+        return not await cluster_client.list(Pod, namespace=cluster_namespace)
+
+    await consistently(no_pod, reason="a suspended job has no pods")
+
+    # As Kueue does: say where the pods go, then let them.
+    override = job.spec.pod_template_overrides[0].to_dict()
+    override["spec"] = {
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+        "tolerations": [{"operator": "Exists"}],
+    }
+    changed = job.to_dict()
+    changed["spec"] |= {"podTemplateOverrides": [override]}
+    moved = await cluster_client.update(TrainJob.from_dict(changed))
+    await cluster_client.patch(moved, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
+    running = await verdict("Suspended", status="False")
+    assert conditions(running)["Suspended"] == ("False", "Resumed")
+    await verdict("Complete")
+    pods = await cluster_client.list(Pod, namespace=cluster_namespace, labels={OF_JOB: "job"})
+    assert [pod.to_dict()["spec"]["nodeSelector"]["kubernetes.io/os"] for pod in pods] == ["linux", "linux"]
+
+
+async def test_a_running_train_job_is_suspended_and_its_runtime_edited_before_it_resumes(
+    cluster_client: LiveClient, cluster_namespace: str, verdict: Callable[..., Any]
+) -> None:
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    containers = [{"name": "node", "image": "busybox:one"}]
+    template = {"metadata": {"labels": labels}, "spec": {"template": {"spec": {"containers": containers}}}}
+    metadata = {"name": "edited", "namespace": cluster_namespace}
+    spec = {
+        "mlPolicy": {"numNodes": 1},
+        "template": {"spec": {"replicatedJobs": [{"name": "node", "template": template}]}},
+    }
+    await cluster_client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
+    ref = {"kind": "TrainingRuntime", "name": "edited"}
+    job = await cluster_client.create(
+        train_job(cluster_namespace, runtime=ref, podTemplateOverrides=simulated(run_for="3s"))
+    )
+
+    async def running() -> bool:
+        jobs = await cluster_client.list(Job, namespace=cluster_namespace)
+        return any(each.to_dict().get("status", {}).get("active") for each in jobs)
+
+    await eventually(running, timeout=30, reason="the job runs")
+    job = await cluster_client.get(TrainJob, job.key)
+    job.spec.suspend = True
+    await cluster_client.update(job)
+    job = await verdict("Suspended")
+
+    runtime = await cluster_client.get(TrainingRuntime, (cluster_namespace, "edited"))
+    edited = runtime.to_dict()
+    job_spec = edited["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job_spec["template"]["spec"]["containers"][0]["image"] = "busybox:two"
+    await cluster_client.update(TrainingRuntime.from_dict(edited))
+    job = await cluster_client.get(TrainJob, job.key)
+    job.spec.suspend = False
+    await cluster_client.update(job)
+    await verdict("Complete")
+
+
+async def test_the_webhooks_stand_in_the_api_servers_way(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    with pytest.raises(ForbiddenError, match="must be created before the TrainJob is created"):
+        await cluster_client.create(train_job(cluster_namespace, runtime={"name": "gone"}))
