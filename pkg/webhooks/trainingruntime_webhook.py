@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from pkg import ctrl
@@ -44,10 +45,12 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
         return []
 
 
-def check_replicated_jobs(spec: TrainingRuntimeSpec) -> None:
-    """Raise the aggregate of what :func:`validate_replicated_jobs` finds in a runtime."""
+def check_replicated_jobs(spec: TrainingRuntimeSpec, *, warnings: Iterable[str] = ()) -> None:
+    """Raise the aggregate of what :func:`validate_replicated_jobs` finds in a runtime, with the warnings as notes."""
     aggregate = validate_replicated_jobs(spec.template.spec.replicated_jobs or []).to_aggregate()
     if aggregate is not None:
+        for warning in warnings:
+            aggregate.add_note(warning)
         raise aggregate
 
 

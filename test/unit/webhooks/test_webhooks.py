@@ -88,6 +88,15 @@ async def test_a_deprecated_cluster_runtime_is_warned_of_when_it_is_created() ->
     assert await ClusterTrainingRuntimeWebhook().validate_update(obj, obj) == []
 
 
+async def test_a_warning_goes_along_with_a_refusal() -> None:
+    labels = {"trainer.kubeflow.org/support": "deprecated"}
+    obj = ClusterTrainingRuntime.from_dict(runtime(spec("trainer", replicas=2), labels))
+    with pytest.raises(AggregateError) as caught:
+        await ClusterTrainingRuntimeWebhook().validate_create(obj)
+    (note,) = caught.value.__notes__
+    assert "is deprecated" in note
+
+
 async def test_a_train_job_of_an_unregistered_runtime_is_refused() -> None:
     job = TrainJob.from_dict(
         {

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
+import anyio
+import pytest
+
+from pkg.apis.machinery.errors import ForbiddenError
+from pkg.cli.manager import main, program
+from pkg.cli.manager.certificates import AwaitedWebhooks
+from pkg.ctrl.healthz import NotHealthyError
+
+
+def test_version_and_help_are_answers_not_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert main(["--help"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("trainer-controller-manager ")
+    assert "--controllers" in said.out
+    assert said.err == ""
+
+
+def test_a_bad_flag_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--nope"]) == 2
+    assert capsys.readouterr().err == "trainer-controller-manager: flag provided but not defined: -nope\n"
+
+
+def test_an_error_within_groups_is_expected_only_if_all_in_them_are() -> None:
+    refused, bug = ForbiddenError("no"), TypeError("bug")
+    nested = ExceptionGroup("a", [ExceptionGroup("b", [refused])])
+    assert program._expected(nested) is refused
+    assert program._expected(ExceptionGroup("a", [refused, bug])) is None
+    assert program._expected(bug) is None
+
+
+async def test_webhooks_wait_for_their_certificate_and_controllers_do_not(tmp_path: Path) -> None:
+    registered: list[str] = []
+    awaited = AwaitedWebhooks(str(tmp_path), lambda: registered.append("now"), lambda: None)
+    assert not awaited.need_leader_election()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(awaited.start)
+        await anyio.sleep(60)
+        with pytest.raises(NotHealthyError, match="certificates are not ready"):
+            awaited.check()
+        (tmp_path / "tls.crt").touch()
+        await anyio.sleep(5)
+        assert registered == []
+        (tmp_path / "tls.key").touch()
+        await anyio.sleep(1.5)
+        assert registered == ["now"]
+        awaited.check()

@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import tempfile
+
+from pkg import config
+from pkg.ctrl import rest
+
+
+def test_the_defaults_become_a_managers_options() -> None:
+    options = config.manager_options(config.load())
+    assert options.controller.group_kind_concurrency == {"TrainJob.trainer.kubeflow.org": 5}
+    assert (options.webhook_host, options.webhook_port) == ("", 9443)
+    assert options.webhook_cert_dir == f"{tempfile.gettempdir()}/k8s-webhook-server/serving-certs"
+    assert (options.metrics_bind_address, options.metrics_secure) == (":8443", True)
+    assert options.health_probe_bind_address == ":8081"
+    assert not options.leader_election
+    assert (
+        options.leader_election_id,
+        options.lease_duration,
+        options.renew_deadline,
+        options.retry_period,
+    ) == (
+        "trainer.kubeflow.org",
+        15,
+        10,
+        2,
+    )
+
+
+def test_what_is_configured_counts() -> None:
+    cfg = config.load()
+    cfg.controller.group_kind_concurrency = {"TrainJob.trainer.kubeflow.org": 2}
+    cfg.webhook.cert_dir = "/certs"
+    cfg.health.health_probe_bind_address = ""
+    cfg.health.readiness_endpoint_name, cfg.health.liveness_endpoint_name = "ready", "live"
+    options = config.manager_options(cfg)
+    assert options.controller.group_kind_concurrency == {"TrainJob.trainer.kubeflow.org": 2}
+    assert options.webhook_cert_dir == "/certs"
+    assert options.health_probe_bind_address == ""
+    assert (options.readiness_endpoint_name, options.liveness_endpoint_name) == ("ready", "live")
+
+
+def test_the_connection_is_throttled_as_configured() -> None:
+    cfg = config.load()
+    connection = rest.Config(host="https://h")
+    assert (config.rest_config(cfg, connection).qps, config.rest_config(cfg, connection).burst) == (50, 100)
+    cfg.client_connection.qps = -1
+    assert config.rest_config(cfg, connection).qps == -1
+    assert connection.qps == 0

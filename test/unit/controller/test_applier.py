@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from typing import Any
+
+import pytest
+
+from pkg.apis.core.v1 import ConfigMap, Secret
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import metadata_only
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.controller.applier import Applier
+from pkg.ctrl.client.fake import FakeClient
+
+OWNER = NamespacedName("ns", "job")
+
+
+def config_map(**data: str) -> ConfigMap:
+    return ConfigMap.from_dict({"metadata": {"name": "hosts", "namespace": "ns"}, "data": data})
+
+
+def pod_group(**spec: Any) -> PodGroup:
+    return PodGroup.from_dict({"metadata": {"name": "job", "namespace": "ns"}, "spec": spec})
+
+
+async def test_content_that_is_not_cached_is_never_read() -> None:
+    client = FakeClient()
+    applier = Applier(client)
+    assert await applier.apply(OWNER, config_map(hostfile="a"))
+    assert not await applier.apply(OWNER, config_map(hostfile="a"))
+    reads = {call.kind for call in client.calls if not call.is_write}
+    assert reads == {metadata_only(ConfigMap).gvk}
+
+
+@pytest.mark.parametrize("kind", [ConfigMap, Secret])
+async def test_of_such_a_kind_another_version_is_reason_enough_to_apply_again(kind: type[Any]) -> None:
+    client = FakeClient()
+    applier = Applier(client)
+    desired = kind.from_dict({"metadata": {"name": "x", "namespace": "ns"}, "data": {"k": "dg=="}})
+    await applier.apply(OWNER, desired)
+    changed = await client.get(kind, desired.key)
+    changed.data = {"k": "eA=="}
+    await client.update(changed, field_owner="somebody")
+    assert await applier.apply(OWNER, desired)
+    assert (await client.get(kind, desired.key)).data == {"k": "dg=="}
+    assert not await applier.apply(OWNER, desired)
+
+
+async def test_a_field_that_is_no_longer_wanted_is_taken_back_and_others_stay() -> None:
+    client = FakeClient()
+    applier = Applier(client)
+    await applier.apply(OWNER, pod_group(minMember=3, scheduleTimeoutSeconds=60))
+    live = await client.get(PodGroup, OWNER)
+    live.metadata.labels = {"theirs": "1"}
+    await client.update(live, field_owner="somebody")
+    assert not await applier.apply(OWNER, pod_group(minMember=3, scheduleTimeoutSeconds=60))
+    assert await applier.apply(OWNER, pod_group(minMember=3))
+    now = await client.get(PodGroup, OWNER)
+    assert now.to_dict()["spec"] == {"minMember": 3}
+    assert now.metadata.labels == {"theirs": "1"}
+    assert not await applier.apply(OWNER, pod_group(minMember=3))
+
+
+async def test_what_the_server_refuses_to_keep_is_not_sent_for_ever() -> None:
+    client = FakeClient()
+    applier = Applier(client)
+    stored = client.apply
+
+    async def pruning(obj: Any, **options: Any) -> Any:
+        kept = obj.to_dict()
+        kept["spec"].pop("unknown", None)
+        return await stored(PodGroup.from_dict(kept), **options)
+
+    client.apply = pruning  # type: ignore[method-assign] # a server that prunes
+    assert await applier.apply(OWNER, pod_group(minMember=3, unknown=1))
+    assert not await applier.apply(OWNER, pod_group(minMember=3, unknown=1))
+
+
+async def test_what_is_forgotten_is_looked_at_again() -> None:
+    client = FakeClient()
+    applier = Applier(client)
+    await applier.apply(OWNER, config_map(hostfile="a"))
+    applier.forget(OWNER)
+    assert await applier.apply(OWNER, config_map(hostfile="a"))
+
+
+async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> None:
+    client = FakeClient()
+    applier = Applier(client)
+    await applier.apply(OWNER, pod_group(minMember=3))
+    stored = client.apply
+    sent: list[dict[str, Any]] = []
+
+    async def late(obj: Any, **options: Any) -> Any:
+        sent.append(obj.to_dict())
+        return await stored(obj, **options)
+
+    client.apply = late  # type: ignore[method-assign] # to see what is sent
+    uid = (await client.get(PodGroup, OWNER)).metadata.uid
+    await applier.apply(OWNER, pod_group(minMember=4))
+    assert sent[0]["metadata"]["uid"] == uid

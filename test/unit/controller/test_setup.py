@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import pkg.controller
+import pkg.webhooks
+from pkg.cli.manager import flags
+from pkg.controller import setup_controllers
+from pkg.ctrl.client.fake import FakeClient
+from pkg.ctrl.controller import Options
+
+ALL = {"trainjob_controller", "trainingruntime_controller", "clustertrainingruntime_controller"}
+
+
+class StubManager(SimpleNamespace):
+    """As much of a manager as builders use; what is registered is in ``controllers``."""
+
+    def __init__(self) -> None:
+        super().__init__(client=FakeClient(), cache=None, controller_names=set(), controllers=[], sources=[])
+        self.controller_options = SimpleNamespace(
+            group_kind_concurrency={"TrainJob.trainer.kubeflow.org": 7},
+            max_concurrent_reconciles=1,
+            cache_sync_timeout=120.0,
+            recover_panic=True,
+            need_leader_election=True,
+            reconciliation_timeout=None,
+            skip_name_validation=False,
+        )
+
+    def add(self, controller: Any) -> None:
+        self.controllers.append(controller)
+
+    def event_recorder_for(self, source: str) -> None:
+        self.sources.append(source)
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("*", ALL),
+        ("*,-trainjob", ALL - {"trainjob_controller"}),
+        ("trainjob", {"trainjob_controller"}),
+        ("", set()),
+    ],
+)
+def test_the_enabled_controllers_are_registered(argument: str, expected: set[str]) -> None:
+    mgr: Any = StubManager()
+    setup_controllers(mgr, {}, enabled=flags.parse([f"--controllers={argument}"]).enabled)
+    assert mgr.controller_names == expected
+
+
+def test_the_concurrency_of_a_kind_counts_unless_the_options_say_otherwise() -> None:
+    mgr: Any = StubManager()
+    setup_controllers(mgr, {})
+    workers = {each.name: each.settings.max_concurrent_reconciles for each in mgr.controllers}
+    assert workers == {name: 7 if name == "trainjob_controller" else 1 for name in ALL}
+    mgr = StubManager()
+    setup_controllers(mgr, {}, Options(max_concurrent_reconciles=3))
+    assert {each.settings.max_concurrent_reconciles for each in mgr.controllers} == {3}
+
+
+def test_events_come_from_the_name_they_always_had() -> None:
+    mgr: Any = StubManager()
+    setup_controllers(mgr, {})
+    assert mgr.sources == ["trainer-trainjob-controller"]
+
+
+def test_what_is_exported() -> None:
+    assert {
+        "TrainJobReconciler",
+        "TrainingRuntimeReconciler",
+        "ClusterTrainingRuntimeReconciler",
+        "setup_controllers",
+    } <= set(dir(pkg.controller))
+    assert {"TrainJobWebhook", "TrainingRuntimeWebhook", "ClusterTrainingRuntimeWebhook", "setup"} <= set(
+        dir(pkg.webhooks)
+    )
