@@ -112,11 +112,11 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
     mgr.add_healthz_check("healthz", healthz.ping)
     if cfg.cert_management.enable:
-        awaited = AwaitedWebhooks(
-            config.cert_dir(cfg),
-            register=lambda: webhooks.setup(mgr, runtimes),
-            started=lambda: mgr.webhook_server.started_checker()(),
-        )
+
+        def started() -> None:  # asking for the server any earlier would start it
+            mgr.webhook_server.started_checker()()
+
+        awaited = AwaitedWebhooks(config.cert_dir(cfg), lambda: webhooks.setup(mgr, runtimes), started)
         mgr.add(awaited)
         mgr.add_readyz_check("readyz", awaited.check)
     else:

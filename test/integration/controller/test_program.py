@@ -122,6 +122,41 @@ def test_a_certificate_that_was_promised_and_is_not_there_is_named(
     assert f"{tmp_path / 'none' / 'tls.crt'}: No such file or directory" in lines[-1]
 
 
+async def test_with_managed_certificates_controllers_run_and_readiness_waits_for_them(
+    tmp_path: Path,
+    trainer_control_plane: Environment,
+    start_manager: Any,
+    namespace: str,
+    live_client: LiveClient,
+) -> None:
+    health, webhook = free_ports(2)
+    certs = tmp_path / "certs"
+    certs.mkdir()
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        HEAD + f"metrics: {{bindAddress: '0'}}\nhealth: {{healthProbeBindAddress: '127.0.0.1:{health}'}}\n"
+        f"webhook: {{host: 127.0.0.1, port: {webhook}, certDir: {certs}}}\n"
+    )
+    start_manager(f"--config={file}")
+    runtime, job = plain_runtime(), plain_job()
+    runtime.metadata.namespace = job.metadata.namespace = namespace
+    await live_client.create(runtime)
+    await live_client.create(job)
+    await eventually(
+        lambda: live_client.get(JobSet, (namespace, "job")), timeout=30, reason="controllers run"
+    )
+    async with Transport(Config(host=f"http://127.0.0.1:{health}")) as probe:
+
+        async def answers(status: int) -> bool:
+            response = await probe.send(Request("GET", "/readyz/readyz"))
+            body = await response.read()
+            return response.status == status and (status == 200 or b"certificates are not ready" in body)
+
+        assert await answers(500)
+        trainer_control_plane.control_plane.authority.server("webhooks", ["127.0.0.1"]).write(certs)
+        await eventually(lambda: answers(200), timeout=20, reason="the webhooks are served")
+
+
 async def test_a_missing_crd_leaves_the_manager_running_and_readiness_names_it_until_it_comes(
     tmp_path: Path,
 ) -> None:
