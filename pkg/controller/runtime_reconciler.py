@@ -16,7 +16,7 @@ from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl import client, handler, predicate
+from pkg.ctrl import client, handler, log, predicate
 from pkg.ctrl.controller import controllerutil
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class RuntimeReconciler:
             runtime = await self._client.get(self.kind, request)
         except NotFoundError:
             return ctrl.Result()
+        log.logger_from().debug("Reconciling runtime")
         in_use = bool(
             await self._client.list(
                 TrainJob, namespace=request.namespace, fields={self.index: request.name}, limit=1

@@ -18,6 +18,7 @@ from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
 from pkg.ctrl import client, log
+from pkg.ctrl.cache import CacheDegradedError, CacheError
 from pkg.ctrl.rest import RestError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 
@@ -89,6 +90,7 @@ class TrainJobReconciler:
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
             return ctrl.Result()
+        log.logger_from().debug("Reconciling TrainJob")
         if (owner := await self._foreign_owner(stored)) is not None:
             return self._stand_back(stored, owner)
 
@@ -116,7 +118,7 @@ class TrainJobReconciler:
         """Return who controls the JobSet of the TrainJob's name, if it is not this TrainJob."""
         try:
             job_set = await self._client.get(JobSet, train_job.key)
-        except (StatusError, RestError):
+        except (StatusError, RestError, CacheError):
             return None  # whoever needs the JobSet meets the same error and reports it
         owner = next((each for each in job_set.metadata.owner_references or () if each.controller), None)
         return None if owner is None or owner.uid == train_job.metadata.uid else owner
@@ -152,7 +154,7 @@ class TrainJobReconciler:
     async def _set_status(self, runtime: Runtime, train_job: TrainJob) -> None:
         try:
             status = await runtime.train_job_status(train_job)
-        except NotFoundError:
+        except (NotFoundError, CacheDegradedError):
             if not _finished(train_job):
                 raise
             return  # a finished TrainJob keeps its verdict when its children are gone

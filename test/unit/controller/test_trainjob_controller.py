@@ -12,6 +12,7 @@ from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.controller.trainjob_controller import ChildConflictError
+from pkg.ctrl.cache import CacheDegradedError
 from pkg.ctrl.client.fake import Call, FakeClient
 from pkg.ctrl.reconcile import Request, Result
 
@@ -358,3 +359,26 @@ async def test_a_finished_job_does_not_care_who_took_the_name_of_its_job_set(
     job_set.metadata.owner_references[0].uid = "another"  # type: ignore[index] # the stub sets one
     await b.client.update(job_set)
     assert await b.reconcile() == []
+
+
+async def test_without_job_sets_the_failure_is_told_and_finished_jobs_are_content(
+    bench: MakeBench, new_train_job: MakeJob, recorder: Any
+) -> None:
+    b = bench(new_train_job(suspend=True))
+    get = b.client.get
+
+    async def degraded(kind: Any, key: Any) -> Any:
+        if kind is JobSet:
+            raise CacheDegradedError(JobSet.gvk, "no such CRD")
+        return await get(kind, key)
+
+    b.client.get = degraded  # type: ignore[method-assign] # one call of a working client fails
+    with pytest.raises(ExceptionGroup, match="no such CRD"):
+        await b.reconcile()
+    assert "no such CRD" in recorder.events[0][2]
+    assert await b.conditions() == {"Suspended": ("True", "Suspended")}
+    done = new_train_job(
+        name="done", conditions=[{"type": "Complete", "status": "True", "reason": "R", "message": "m"}]
+    )
+    b.client.add(done)
+    assert await b.reconcile(Request("ns", "done")) == []
