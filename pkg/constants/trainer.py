@@ -8,6 +8,9 @@ from typing import Final
 
 GROUP: Final = "trainer.kubeflow.org"
 
+API_RELEASE: Final = "2.1.0"
+"""The release of Kubeflow Trainer whose API is served; the SDK asks a cluster for it."""
+
 DEFAULT_JOB_REPLICAS: Final = 1
 """Replicas of a ReplicatedJob; more than one is not supported."""
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from pkg.cli import resources
 from pkg.cli.cluster.access import role_binding, service_account
+from pkg.constants import trainer as constants
 from pkg.ctrl.envtest import point_at
 from pkg.ctrl.envtest.binaries import Binary
 
@@ -81,15 +81,11 @@ def trainer_webhooks(url: str, authority: bytes) -> list[Manifest]:
 
 def runtimes() -> list[Manifest]:
     """Return the shipped runtimes, and the ConfigMap in which the Kubeflow SDK reads Trainer's version."""
-    try:
-        ours = version("trainer-controller-manager")
-    except PackageNotFoundError:
-        ours = "unknown"
     public = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "kubeflow-trainer-public", "namespace": TRAINER_NAMESPACE},
-        "data": {"kubeflow_trainer_version": ours},
+        "data": {"kubeflow_trainer_version": constants.API_RELEASE},
     }
     return [public, *resources.manifests("runtimes")]
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from pkg.constants.trainer import API_RELEASE
+
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
 NAME = "kubeflow-trainer-controller-manager"
@@ -46,6 +48,12 @@ def reference() -> Path:
     if not root.is_dir():
         pytest.skip(f"no reference manifests at {root}")
     return root
+
+
+def test_the_sdk_is_told_the_release_that_the_code_serves() -> None:
+    (generators,) = (each["configMapGenerator"] for each in read("manager/kustomization.yaml"))
+    (public,) = (each for each in generators if each["name"] == "kubeflow-trainer-public")
+    assert public["literals"] == [f"kubeflow_trainer_version={API_RELEASE}"]
 
 
 def test_the_role_grants_what_the_markers_ask_for_and_no_more() -> None:
