@@ -164,6 +164,9 @@ class TrainJobReconciler:
     async def _write_status(self, stored: TrainJob, train_job: TrainJob) -> None:
         if _wire(train_job.status) == _wire(stored.status):
             return
+        if not _wire(train_job.status):
+            # The server takes no status without any field: what a rebuilt JobSet took away leaves an empty list.
+            train_job.status.conditions = []
         await self._client.status.patch(train_job, client.merge_from(stored, optimistic_lock=True))
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.errors import ConflictError, InvalidError, NotFoundError
 from pkg.apis.machinery.object import Object
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.controller import TrainJobReconciler
 from pkg.controller.trainjob_controller import ChildConflictError
 from pkg.ctrl.cache import CacheDegradedError
@@ -129,6 +129,23 @@ async def test_a_job_set_that_was_removed_comes_back_while_the_job_runs(
     await b.reconcile()
     await b.client.delete(await b.job_set())
     assert kinds(await b.reconcile()) == [("apply", "JobSet")]
+
+
+async def test_what_a_lost_job_set_leaves_of_the_status_is_one_that_the_server_takes(
+    bench: MakeBench, new_train_job: MakeJob
+) -> None:
+    job = new_train_job()
+    job.status = job.status.from_dict({"jobsStatus": [{"name": "node", "active": 1}]})
+    b = bench(job)
+
+    async def nothing_yet(train_job: TrainJob) -> TrainJobStatus:
+        del train_job
+        return TrainJobStatus()
+
+    b.runtime.train_job_status = nothing_yet
+    assert kinds(await b.reconcile()) == [("apply", "JobSet"), ("patch/status", "TrainJob")]
+    assert (await b.train_job()).status.to_dict() == {"conditions": []}
+    assert await b.reconcile() == []
 
 
 async def test_a_job_set_that_is_being_deleted_is_left_to_go(
