@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -52,7 +55,10 @@ class Access:
         host = self._cluster.text("server").rstrip("/")
         if not host:
             raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server is missing")
-        return host if "://" in host else f"http://{host}"
+        host = host if "://" in host else f"http://{host}"
+        if problem := _bad_address(host):
+            raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server {host!r} {problem}")
+        return host
 
     @property
     def proxy(self) -> str:
@@ -60,7 +66,7 @@ class Access:
         return self._cluster.text("proxy-url")
 
     def tls(self) -> TLSConfig | None:
-        """Return the TLS settings, or None for a plain server."""
+        """Return the TLS settings, tried once, or None for a plain server."""
         if not self.host.startswith("https:"):
             return None
         config = TLSConfig(
@@ -72,6 +78,10 @@ class Access:
         )
         if issued := _issued_certificate(self._loader):
             config = TLSConfig(config.ca, *issued, config.server_name, config.verify)
+        try:
+            config.ssl_context()
+        except ConfigError as error:
+            raise ConfigError(f"kubeconfig {self.source}: {error}") from error
         return config
 
     async def credentials(self) -> Credentials:
@@ -87,7 +97,9 @@ class Access:
             )
         credentials: Credentials
         if "exec" in user.values or "auth-provider" in user.values:
-            credentials = PluginCredentials(f"kubeconfig {self.source}: {user.label}", self._loader)
+            credentials = PluginCredentials(
+                f"kubeconfig {self.source}: {user.label}", self._loader, user.values.get("exec")
+            )
         elif path := user.path("tokenFile"):
             credentials = TokenFile(path)
         elif token := user.text("token"):
@@ -106,9 +118,10 @@ class PluginCredentials(Credentials):
     It is asked for again when it runs out, and when the server refuses it.
     """
 
-    def __init__(self, label: str, loader: Any) -> None:
+    def __init__(self, label: str, loader: Any, command: Any = None) -> None:
         self._label = label
         self._loader = loader
+        self._command = command
         self._headers: dict[str, str] | None = None
 
     async def headers(self) -> dict[str, str]:
@@ -127,13 +140,24 @@ class PluginCredentials(Credentials):
 
     async def _load(self) -> None:
         try:
-            # The public load_and_set would write inline certificates to files that outlive us.
-            await self._loader._load_authentication()
+            with _without_its_log():
+                # The public load_and_set would write inline certificates to files that outlive us.
+                await self._loader._load_authentication()
+        except OSError as error:
+            raise ConfigError(
+                f"{self._label}: {self._program()}{error.strerror or one_line(error)}"
+            ) from error
         except Exception as error:
             # The library lets whatever its plugins and its own JSON reading raise come through.
             raise ConfigError(f"{self._label}: {one_line(error)}") from error
         token = getattr(self._loader, "token", "")
+        if self._command is not None and not token and _issued_certificate(self._loader) is None:
+            raise ConfigError(f"{self._label}: {self._program()}it gave neither a token nor a certificate")
         self._headers = {"Authorization": token} if token else {}
+
+    def _program(self) -> str:
+        command = self._command.get("command") if isinstance(self._command, Mapping) else None
+        return f"exec {command}: " if command else ""
 
 
 class _Entry:
@@ -266,6 +290,35 @@ def _persister(save: Any) -> Any:
             return
 
     return persist
+
+
+@contextlib.contextmanager
+def _without_its_log() -> Iterator[None]:
+    """Keep the library from logging what it raises as well: it is told once, by us."""
+
+    def nothing(_record: logging.LogRecord) -> bool:
+        return False
+
+    logger = logging.getLogger("kubernetes_asyncio.config.kube_config")
+    logger.addFilter(nothing)
+    try:
+        yield
+    finally:
+        logger.removeFilter(nothing)
+
+
+def _bad_address(host: str) -> str:
+    """Return what is wrong with a server's address, or nothing."""
+    try:
+        address = urlsplit(host)
+        port = address.port
+    except ValueError as error:
+        return f"is no address: {error}"
+    if address.scheme not in ("http", "https"):
+        return "begins with neither https:// nor http://"
+    if not address.hostname or port == 0:
+        return "lacks a host or a port"
+    return ""
 
 
 def _issued_certificate(loader: Any) -> tuple[bytes, bytes] | None:

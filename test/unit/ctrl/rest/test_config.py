@@ -211,6 +211,61 @@ async def test_a_plugin_that_fails_is_named(write: Write) -> None:
         await rest.load_config(str(path))
 
 
+@pytest.mark.real_time
+async def test_a_plugin_that_is_not_there_is_named_and_told_once(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such"})
+    with pytest.raises(rest.ConfigError, match=r"user 'u': exec /no/such: No such file or directory$"):
+        await rest.load_config(str(path))
+    assert caplog.text == ""
+
+
+@pytest.mark.real_time
+async def test_a_plugin_must_give_something(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(rest.ConfigError, match=r"it gave neither a token nor a certificate$"):
+        await rest.load_config(str(write(exec=plugin(tmp_path, {}))))
+
+
+@pytest.mark.parametrize(
+    ("server", "problem"),
+    [
+        pytest.param("https://c.test:%s", "is no address: Port could not be cast", id="port is no number"),
+        pytest.param("https://c.test:70000", "is no address: Port out of range", id="port too high"),
+        pytest.param("ftp://c.test", "begins with neither https:// nor http://", id="scheme"),
+        pytest.param("https://:6443", "lacks a host", id="no host"),
+        pytest.param("https://[::1", "is no address", id="open bracket"),
+    ],
+)
+async def test_a_server_that_is_no_address_is_refused_before_any_request(
+    write: Write, server: str, problem: str
+) -> None:
+    path = write(cluster={"server": server})
+    with pytest.raises(rest.ConfigError) as caught:
+        await rest.load_config(str(path))
+    assert str(caught.value).startswith(f"kubeconfig {path}: cluster 'c': server {server!r} {problem}")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "part"),
+    [
+        pytest.param({"certificate-authority-data": "Z2FyYmFnZQ=="}, {}, "certificate authority", id="ca"),
+        pytest.param(
+            {},
+            {"client-certificate-data": "Z2FyYmFnZQ==", "client-key-data": "Z2FyYmFnZQ=="},
+            "client certificate",
+            id="client",
+        ),
+    ],
+)
+async def test_a_certificate_that_is_none_is_named_with_its_file(
+    write: Write, cluster: dict[str, str], user: dict[str, str], part: str
+) -> None:
+    path = write(cluster={"server": "https://c.test", **cluster}, **user)
+    with pytest.raises(rest.ConfigError, match=f"^kubeconfig {path}: {part}: "):
+        await rest.load_config(str(path))
+
+
 async def test_a_pod_reaches_its_own_cluster(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("pod-token\n")
     (tmp_path / "ca.crt").write_bytes(Authority.create("ca").certificate)
