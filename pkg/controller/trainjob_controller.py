@@ -165,8 +165,8 @@ class TrainJobReconciler:
         if _wire(train_job.status) == _wire(stored.status):
             return
         if not _wire(train_job.status):
-            # The server takes no status without any field: what a rebuilt JobSet took away leaves an empty list.
-            train_job.status.conditions = []
+            # The server takes no status without any field, but it takes none at all.
+            train_job = TrainJob.from_dict({k: v for k, v in train_job.to_dict().items() if k != "status"})
         await self._client.status.patch(train_job, client.merge_from(stored, optimistic_lock=True))
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:

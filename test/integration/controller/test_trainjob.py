@@ -213,3 +213,31 @@ async def test_a_runtime_in_use_outlives_its_deletion_until_the_last_job_goes(
             return False
 
         await eventually(gone, reason="the runtime goes with its last job")
+
+
+async def test_a_status_goes_when_the_job_set_it_came_from_is_built_anew(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = (namespace, "job")
+
+    async def counts() -> list[Any]:
+        return (await live_client.get(TrainJob, key)).status.jobs_status or []
+
+    async with run_manager():
+        await live_client.create(train_job(namespace, torch_runtime))
+        job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        job_set.status = job_set.status.from_dict(
+            {
+                "replicatedJobsStatus": [
+                    {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+                ]
+            }
+        )
+        await live_client.status.update(job_set)
+        await eventually(counts, reason="the TrainJob counts its jobs")
+        await live_client.delete(job_set)
+
+        async def gone() -> bool:
+            return "status" not in (await live_client.get(TrainJob, key)).to_dict()
+
+        await eventually(gone, reason="what was counted is gone with the JobSet")
