@@ -164,8 +164,8 @@ class Builder:
         made = controller.Controller(name, reconciler, options, defaults=self._mgr.controller_options)
         for watch in self._watches:
             predicates = (*self._filters, *watch.predicates)
-            src = source.Kind(self._mgr.cache, watch.kind, watch.handler(), *predicates)
-            made.watch(src if watch.when is None else source.Deferred(src, watch.when))
+            kind = source.Kind(self._mgr.cache, watch.kind, watch.handler(), *predicates)
+            made.watch(kind if watch.when is None else source.Deferred(kind, watch.when))
         for src in self._sources:
             made.watch(src)
         if name in self._mgr.controller_names and not made.settings.skip_name_validation:
