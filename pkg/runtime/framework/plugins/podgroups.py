@@ -8,10 +8,11 @@ from pkg.apis.machinery import quantity
 from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.object import Object
 from pkg.apis.machinery.quantity import ResourceList
-from pkg.apis.meta.v1 import ObjectMeta, OwnerReference
+from pkg.apis.meta.v1 import ObjectMeta
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.ctrl.client import Reader
 from pkg.runtime.runtime import Info
+from pkg.util import trainjob
 
 
 def total_members(info: Info) -> int:
@@ -44,12 +45,8 @@ async def may_be_written(client: Reader, kind: type[Object], train_job: TrainJob
 
 def metadata_for(train_job: TrainJob) -> ObjectMeta:
     """Return the metadata of a PodGroup: named as the TrainJob, and controlled by it."""
-    owner = OwnerReference(
-        api_version=TrainJob.gvk.api_version,
-        kind=TrainJob.gvk.kind,
+    return ObjectMeta(
         name=train_job.name,
-        uid=train_job.metadata.uid or "",
-        controller=True,
-        block_owner_deletion=True,
+        namespace=train_job.namespace,
+        owner_references=[trainjob.controller_reference(train_job)],
     )
-    return ObjectMeta(name=train_job.name, namespace=train_job.namespace, owner_references=[owner])
