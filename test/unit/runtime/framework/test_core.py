@@ -6,10 +6,20 @@ import itertools
 import json
 from collections.abc import Sequence
 
+import anyio.lowlevel
 import pytest
 
 from pkg.apis.core.v1 import EnvVar, ResourceRequirements
-from pkg.apis.trainer.v1alpha1 import MLPolicy, TorchMLPolicySource, Trainer, TrainJob, TrainJobStatus
+from pkg.apis.trainer.v1alpha1 import (
+    CoschedulingPodGroupPolicySource,
+    MLPolicy,
+    PodGroupPolicy,
+    TorchMLPolicySource,
+    Trainer,
+    TrainJob,
+    TrainJobStatus,
+    VolcanoPodGroupPolicySource,
+)
 from pkg.ctrl.client import FakeClient
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import Plugin, TrainJobStatusPlugin, core
@@ -22,6 +32,19 @@ SPECS = {
         make_replicated_job("dataset-initializer", ancestor="dataset-initializer"),
         make_replicated_job("node", ancestor="trainer", env={"A": "1"}),
         ml_policy=MLPolicy(num_nodes=2, torch=TorchMLPolicySource(num_proc_per_node="auto")),
+    ),
+    "gangs": make_training_runtime_spec(
+        make_replicated_job(
+            "node",
+            ancestor="trainer",
+            resources=ResourceRequirements(requests={"cpu": "500m"}),
+            priority_class_name="high",
+        ),
+        ml_policy=MLPolicy(num_nodes=2),
+        pod_group_policy=PodGroupPolicy(
+            coscheduling=CoschedulingPodGroupPolicySource(), volcano=VolcanoPodGroupPolicySource()
+        ),
+        annotations={"scheduling.volcano.sh/queue-name": ""},
     ),
 }
 
@@ -36,6 +59,7 @@ def train_job() -> TrainJob:
 
 
 async def outcome(plugins: Sequence[Plugin], spec: str, train_job: TrainJob, client: FakeClient) -> str:
+    await anyio.lowlevel.checkpoint()  # there are many orders
     runtime = runtimes.TrainingRuntime(core.Framework(plugins), client)
     objects = await runtime.objects_from(SPECS[spec], train_job)
     _, errors = await runtime.validate_against(SPECS[spec], None, train_job)

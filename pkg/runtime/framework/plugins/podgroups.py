@@ -1,0 +1,52 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the plugins of gang schedulers share: how large the gang is, and when its PodGroup may be written."""
+
+from __future__ import annotations
+
+from pkg.apis.machinery import quantity
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.quantity import ResourceList
+from pkg.apis.meta.v1 import ObjectMeta
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.ctrl.client import Reader
+from pkg.runtime.runtime import Info
+from pkg.util import trainjob
+
+
+def total_members(info: Info) -> int:
+    """Return the number of pods in all pod sets."""
+    return sum(pod_set.count for pod_set in info.template_spec.pod_sets)
+
+
+def total_requests(info: Info) -> ResourceList:
+    """Return what all pods together ask for: the template's requests, whatever the TrainJob's trainer asks for."""
+    total: ResourceList = {}
+    for pod_set in info.template_spec.pod_sets:
+        for name, amount in pod_set.single_pod_requests.items():
+            total[name] = quantity.add(total.get(name, "0"), quantity.mul(amount, pod_set.count))
+    return total
+
+
+async def may_be_written(client: Reader, kind: type[Object], train_job: TrainJob) -> bool:
+    """Say whether the TrainJob's PodGroup may be written: always while it is suspended, else only to create it.
+
+    Raises:
+        StatusError: reading the PodGroup failed for a reason other than its absence.
+        CacheDegradedError: the server has no PodGroups, or denies them.
+    """
+    try:
+        await client.get(kind, train_job.key)
+    except NotFoundError:
+        return True
+    return bool(train_job.spec.suspend)
+
+
+def metadata_for(train_job: TrainJob) -> ObjectMeta:
+    """Return the metadata of a PodGroup: named as the TrainJob, and controlled by it."""
+    return ObjectMeta(
+        name=train_job.name,
+        namespace=train_job.namespace,
+        owner_references=[trainjob.controller_reference(train_job)],
+    )

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volcano: gang-scheduling by Volcano, in a queue, with a priority, near each other in the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import anyio
+
+from pkg.apis.jobset.v1alpha2 import JobSetSpec
+from pkg.apis.machinery import field
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object
+from pkg.apis.scheduling.v1 import PriorityClass
+from pkg.apis.trainer.v1alpha1 import TrainJob, VolcanoPodGroupPolicySource
+from pkg.apis.volcano.v1beta1 import (
+    KUBE_GROUP_NAME_ANNOTATION_KEY,
+    QUEUE_NAME_ANNOTATION_KEY,
+    NetworkTopologySpec,
+    PodGroup,
+    PodGroupSpec,
+)
+from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.ctrl.rest import RestError
+from pkg.runtime.framework.interface import (
+    ComponentBuilderPlugin,
+    CustomValidationPlugin,
+    EnforcePodGroupPolicyPlugin,
+    WatchExtensionPlugin,
+)
+from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.runtime import Info, template_spec_apply
+
+from . import podgroups
+
+NAME: Final = "Volcano"
+
+_BUILT_IN: Final = ("system-cluster-critical", "system-node-critical")
+_QUEUE: Final = field.Path("spec").child("annotations").key(QUEUE_NAME_ANNOTATION_KEY)
+_PRIORITY_CLASS: Final = field.Path("spec").child("templateSpec").child("priorityClassName")
+
+
+# +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=podgroups,verbs=create;get;list;watch;update;patch
+# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
+# +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
+# +kubebuilder:rbac:groups="",resources=limitranges,verbs=get;list;watch
+async def new(client: Reader, _indexer: FieldIndexer) -> Volcano:
+    """Return the plugin."""
+    return Volcano(client)
+
+
+class Volcano(
+    EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin
+):
+    """Serves runtimes whose podGroupPolicy is ``volcano``."""
+
+    name = NAME
+
+    def __init__(self, client: Reader) -> None:
+        self._client = client
+        self._needed = anyio.Event()
+
+    async def validate(
+        self, info: Info, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Check that the queue has a name, and that the pods' PriorityClasses exist.
+
+        A PriorityClass that every cluster has ends the checks: upstream looks at no further job either.
+        """
+        del old, new
+        errors = field.ErrorList()
+        if _policy(info) is None:
+            return [], errors
+        if info.annotations.get(QUEUE_NAME_ANNOTATION_KEY) == "":
+            errors.append(field.invalid(_QUEUE, "", "Volcano queue name must not be empty"))
+        for name in _priority_classes(info):
+            if name in _BUILT_IN:
+                break
+            if (why := await self._why_missing(name)) is not None:
+                detail = f'PriorityClass "{name}" doesn\'t exist: {why}'
+                errors.append(field.invalid(_PRIORITY_CLASS, name, detail))
+        return [], errors
+
+    async def _why_missing(self, priority_class: str) -> Exception | None:
+        from pkg.ctrl.cache import CacheError  # rendering without a cluster loads no cache
+
+        try:
+            await self._client.get(PriorityClass, NamespacedName("", priority_class))
+        except (StatusError, RestError, CacheError) as error:
+            return error
+        return None
+
+    def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
+        """Annotate every pod as a member of the TrainJob's PodGroup."""
+        if _policy(info) is not None:
+            info.scheduler.pod_annotations[KUBE_GROUP_NAME_ANNOTATION_KEY] = train_job.name
+
+    async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
+        """Return the PodGroup of all the TrainJob's pods; its queue is named by an annotation of runtime or TrainJob.
+
+        Nothing is returned without a Volcano policy, nor for a running job whose PodGroup exists: a PodGroup
+        is rewritten only while its job is suspended.
+
+        Raises:
+            StatusError: reading the PodGroup failed for a reason other than its absence.
+            CacheDegradedError: the server has no such PodGroups, or denies them.
+        """
+        policy = _policy(info)
+        if policy is None:
+            return []
+        self._needed.set()
+        if not await podgroups.may_be_written(self._client, PodGroup, train_job):
+            return []
+        spec = PodGroupSpec(
+            min_member=podgroups.total_members(info),
+            min_resources=podgroups.total_requests(info),
+            queue=info.annotations.get(QUEUE_NAME_ANNOTATION_KEY),
+        )
+        for name in _priority_classes(info):  # the last job's counts for the group
+            spec.priority_class_name = name
+        if (topology := policy.network_topology) is not None:
+            spec.network_topology = NetworkTopologySpec(
+                mode=topology.mode, highest_tier_allowed=topology.highest_tier_allowed
+            )
+        return [PodGroup(metadata=podgroups.metadata_for(train_job), spec=spec)]
+
+    def reconciler_builders(self) -> list[ReconcilerBuilder]:
+        """Watch the PodGroups that TrainJobs control, LimitRanges and RuntimeClasses."""
+        from . import podgroup_watches  # rendering without a cluster loads no controllers
+
+        return podgroup_watches.watches(PodGroup, self._needed.wait)
+
+
+def _policy(info: Info) -> VolcanoPodGroupPolicySource | None:
+    policy = info.runtime_policy.pod_group_policy
+    return policy.volcano if policy is not None else None
+
+
+def _priority_classes(info: Info) -> Iterator[str]:
+    """Yield the PriorityClasses that the template's jobs name, in the jobs' order."""
+    spec = template_spec_apply(info, JobSetSpec)
+    for job in (spec.replicated_jobs if spec is not None else None) or ():
+        name = job.template.spec.template.spec.priority_class_name
+        if name is not None:
+            yield name

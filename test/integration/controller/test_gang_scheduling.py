@@ -1,0 +1,195 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""PodGroups on a real API server: before their CRD is there, after it came, and what changes them later."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pkg.apis.core.v1 import Event, LimitRange
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, ObjectMeta, unstructured
+from pkg.apis.node.v1 import RuntimeClass
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingPodGroup
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment, eventually
+
+pytestmark = pytest.mark.integration
+
+RunManager = Callable[..., Any]
+CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
+POLICIES: dict[str, type[Object]] = {"coscheduling": CoschedulingPodGroup, "volcano": VolcanoPodGroup}
+
+
+def crd_of(kind: type[Object]) -> dict[str, Any]:
+    group, version = kind.gvk.group, kind.gvk.version
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"podgroups.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups"},
+            "versions": [
+                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+
+
+@pytest.fixture(params=POLICIES)
+def policy(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def serve_pod_groups(
+    trainer_control_plane: Environment, live_client: LiveClient, namespace: str, policy: str
+) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Let the API server serve the policy's PodGroups, until the end of the test."""
+    kind = POLICIES[policy]
+
+    async def serve() -> None:
+        await trainer_control_plane.install_crds(crd_of(kind))
+
+    yield serve
+    # What is left would be seen by the managers of other tests.
+    await live_client.delete_all_of(TrainJob, namespace=namespace)
+    try:
+        crd = await live_client.get(CRD, ("", f"podgroups.{kind.gvk.group}"))
+    except NotFoundError:
+        return
+    await live_client.delete(crd)
+    await eventually(lambda: _gone(live_client, crd), timeout=30, reason="the CRD is gone")
+
+
+async def _gone(client: LiveClient, obj: Object) -> bool:
+    try:
+        await client.get(type(obj), obj.key)
+    except NotFoundError:
+        return True
+    return False
+
+
+def runtime(namespace: str, policy: str | None, **pod: Any) -> TrainingRuntime:
+    container = {"name": "node", "image": "busybox", "resources": {"requests": {"cpu": "500m"}}}
+    template = {"spec": {"containers": [container], **pod}}
+    job = {
+        "name": "node",
+        "template": {
+            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+            "spec": {"template": template},
+        },
+    }
+    spec: dict[str, Any] = {
+        "mlPolicy": {"numNodes": 2},
+        "template": {"spec": {"replicatedJobs": [job]}},
+    }
+    if policy is not None:
+        spec["podGroupPolicy"] = {policy: {}}
+    return TrainingRuntime.from_dict(
+        {"metadata": {"name": policy or "plain", "namespace": namespace}, "spec": spec}
+    )
+
+
+def train_job(namespace: str, runtime: str, **spec: Any) -> TrainJob:
+    ref = {"name": runtime, "kind": "TrainingRuntime"}
+    return TrainJob.from_dict(
+        {"metadata": {"name": runtime, "namespace": namespace}, "spec": {"runtimeRef": ref, **spec}}
+    )
+
+
+async def test_without_pod_groups_only_gang_scheduled_jobs_wait_and_go_on_once_they_are_there(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, policy: str, serve_pod_groups: Any
+) -> None:
+    kind = POLICIES[policy]
+    for made in (None, policy):
+        await live_client.create(runtime(namespace, made))
+    async with run_manager() as mgr:
+        await live_client.create(train_job(namespace, "plain"))
+        await eventually(lambda: live_client.get(JobSet, (namespace, "plain")), reason="a plain job runs")
+        assert kind.gvk not in mgr.cache.degraded()
+
+        await live_client.create(train_job(namespace, policy))
+
+        async def told() -> Event | None:
+            events = await live_client.list(Event, namespace=namespace)
+            return next(
+                (each for each in events if each.involved_object and each.involved_object.name == policy),
+                None,
+            )
+
+        event = await eventually(told, reason="the failure is told")
+        assert str(kind.gvk.group_kind) in (event.message or "")
+        assert kind.gvk in mgr.cache.degraded()
+        await live_client.create(
+            train_job(namespace, "plain").model_copy(
+                update={"metadata": ObjectMeta(name="plain-2", namespace=namespace)}
+            )
+        )
+        await eventually(lambda: live_client.get(JobSet, (namespace, "plain-2")), reason="so does another")
+
+        await serve_pod_groups()
+        group = await eventually(
+            lambda: live_client.get(kind, (namespace, policy)), timeout=60, reason="the PodGroup is made"
+        )
+        spec = group.to_dict()["spec"]
+        assert (spec["minMember"], spec["minResources"]) == (2, {"cpu": "1"})
+        await eventually(lambda: live_client.get(JobSet, (namespace, policy)), reason="the gang's JobSet too")
+
+        # Somebody removes it: it comes back.
+        await live_client.delete(group)
+
+        async def another() -> bool:
+            return (await live_client.get(kind, (namespace, policy))).metadata.uid != group.metadata.uid
+
+        await eventually(another, reason="the PodGroup is made again")
+
+
+async def test_a_suspended_jobs_pod_group_follows_its_runtime_when_limits_or_runtime_classes_change(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, policy: str, serve_pod_groups: Any
+) -> None:
+    await serve_pod_groups()
+    kind = POLICIES[policy]
+    handler = f"class-{namespace}"[:63].rstrip("-")
+    await live_client.create(runtime(namespace, policy, runtimeClassName=handler))
+    async with run_manager():
+        await live_client.create(train_job(namespace, policy, suspend=True))
+        await eventually(lambda: live_client.get(kind, (namespace, policy)), reason="the PodGroup is made")
+
+        async def resize(nodes: int) -> None:
+            found = await live_client.get(TrainingRuntime, (namespace, policy))
+            assert found.spec.ml_policy is not None
+            found.spec.ml_policy.num_nodes = nodes
+            await live_client.update(found)
+
+        async def sized(nodes: int) -> bool:
+            group = await live_client.get(kind, (namespace, policy))
+            return bool(group.to_dict()["spec"]["minMember"] == nodes)
+
+        await resize(3)
+        await live_client.create(
+            LimitRange.from_dict(
+                {
+                    "metadata": {"name": "limits", "namespace": namespace},
+                    "spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}}]},
+                }
+            )
+        )
+        await eventually(lambda: sized(3), reason="a new LimitRange wakes the suspended job")
+        await resize(4)
+        runtime_class = RuntimeClass(metadata=ObjectMeta(name=handler), handler="runc")
+        await live_client.create(runtime_class)
+        await eventually(lambda: sized(4), reason="a new RuntimeClass wakes the suspended job")
+        await live_client.delete(runtime_class)
