@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
-from pkg.ctrl import log
+from pkg.ctrl import log, rest
 
 from . import codec, errors
 from .store import Store
@@ -90,6 +91,9 @@ class Feed:
         if not denied:
             _log.debug("List or watch failed", kind=kind, namespace=self._namespace, error=error)
             return
+        if isinstance(error, NotFoundError):
+            # A server answers the path of a kind without a CRD with a bare "404 page not found".
+            error = rest.NoKindMatchError(self._engine.gvk)
         if self.problem is None:
             _log.warning("Kind is missing or denied", kind=kind, namespace=self._namespace, reason=str(error))
         self.problem = str(error)

@@ -21,6 +21,7 @@ from anyio.abc import TaskGroup
 
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.ctrl import log, metrics, source, workqueue
+from pkg.ctrl.cache import CacheDegradedError
 from pkg.ctrl.reconcile import (
     ControllerError,
     PanicError,
@@ -46,6 +47,9 @@ PANICS: Final = (
     TypeError,
 )
 """Errors that no reconciler means to raise: what in Go would be a panic. They are counted as such."""
+
+_DEGRADED_RETRY: Final = 30.0
+"""Seconds after which what failed for want of a kind is tried again at the latest."""
 
 SUCCESS: Final = "success"
 REQUEUE_AFTER: Final = "requeue_after"
@@ -235,7 +239,9 @@ class Controller:
             if _is_terminal(outcome):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
-                self.queue.add(request, priority=priority, rate_limited=True)
+                # Nothing tells when a kind is served again: that is looked for now and then.
+                at_most = _DEGRADED_RETRY if _is_degraded(outcome) else 0.0
+                self.queue.add(request, priority=priority, after=at_most, rate_limited=True)
             metrics.RECONCILE_ERRORS.labels(self.name).inc()
             self._count(ERROR)
             _log.error("Reconciler error", error=outcome)
@@ -288,6 +294,15 @@ def _is_terminal(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(map(_is_terminal, error.exceptions))
     return error.__cause__ is not None and _is_terminal(error.__cause__)
+
+
+def _is_degraded(error: BaseException) -> bool:
+    """Whether it, its cause or one of several says that a kind is not served."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_degraded, error.exceptions))
+    if isinstance(error, CacheDegradedError):
+        return True
+    return error.__cause__ is not None and _is_degraded(error.__cause__)
 
 
 def _is_panic(error: BaseException) -> bool:

@@ -256,19 +256,23 @@ async def test_an_object_that_became_illegible_is_kept_as_it_was(server: Any, st
 
 
 @pytest.mark.parametrize(
-    ("code", "reason"), [(404, "NotFound"), (403, "Forbidden")], ids=["missing kind", "denied kind"]
+    ("code", "reason", "problem"),
+    [
+        pytest.param(404, "NotFound", 'no matches for kind "ConfigMap" in version "v1"', id="missing kind"),
+        pytest.param(403, "Forbidden", "not for you", id="denied kind"),
+    ],
 )
 async def test_a_refused_kind_degrades_itself_and_heals_when_it_is_served(
-    server: Any, start: Any, code: Any, reason: Any
+    server: Any, start: Any, code: int, reason: str, problem: str
 ) -> None:
     server.faults.extend([refusal(code, reason, "not for you")] * 3)
     server.put("a")
     cache = await start()
     informer = await cache.get_informer(ConfigMap)
     await cache.wait_for_sync(0.5)
-    assert informer.problem == "not for you"
-    assert cache.degraded() == {ConfigMap.gvk: "not for you"}
-    with pytest.raises(CacheDegradedError, match=r"^ConfigMap: not for you$"):
+    assert informer.problem == problem
+    assert cache.degraded() == {ConfigMap.gvk: problem}
+    with pytest.raises(CacheDegradedError, match=f"^ConfigMap: {problem}$"):
         await cache.get(ConfigMap, ("team-a", "a"))
     await informer.wait_for_sync(1 + 2 + 4 + 0.1)
     assert cache.degraded() == {}

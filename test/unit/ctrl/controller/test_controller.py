@@ -108,6 +108,22 @@ async def test_an_error_is_retried_ever_later_and_forgotten_after_a_success(make
     assert total(made, "reconcile_total", result="success") == 1
 
 
+@pytest.mark.parametrize("grouped", [False, True], ids=["alone", "beside another"])
+async def test_what_wants_a_kind_that_is_not_served_is_retried_every_half_minute(
+    make: Make, *, grouped: bool
+) -> None:
+    error: Exception = cache.CacheDegradedError(Pod.gvk, "no such kind")
+    if grouped:
+        error = ExceptionGroup("two", [ValueError("no"), error])
+    script = Script(*[error] * 60)
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(3600)
+    delays = [late - early for early, late in itertools.pairwise(script.times)]
+    assert script.times[1:4] == [0.005, 0.015, 0.035]
+    assert max(delays) == pytest.approx(30)
+
+
 async def test_a_requeue_comes_after_its_time_and_forgets_failures(make: Make) -> None:
     script = Script(ValueError("no"), Result(requeue_after=timedelta(minutes=5)), ValueError("no"))
     async with running(make(script)) as made:
