@@ -64,7 +64,10 @@ def read(text: bytes) -> Document:
         data = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise DocumentError(f"{where}{error.problem or error.context or 'bad YAML'}") from error
+        problem = error.problem or error.context or "bad YAML"
+        if isinstance(error, yaml.composer.ComposerError) and problem == "but found another document":
+            problem = "another document begins; one is expected"
+        raise DocumentError(f"{where}{problem}") from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         if isinstance(error, DocumentError):
             raise

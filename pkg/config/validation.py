@@ -8,6 +8,7 @@ from typing import Final
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.machinery import field
+from pkg.ctrl import httpserver
 
 from .duration import seconds
 
@@ -33,7 +34,27 @@ def validate(cfg: Configuration) -> field.ErrorList:
     for group_kind, workers in (cfg.controller.group_kind_concurrency or {}).items():
         if workers < 1:
             errors.append(field.invalid(concurrency.key(group_kind), workers, "must be greater than 0"))
+    errors += _validate_endpoints(cfg)
     errors += _validate_leader_election(cfg)
+    return errors
+
+
+def _validate_endpoints(cfg: Configuration) -> field.ErrorList:
+    errors = field.ErrorList()
+    health, path = cfg.health, field.Path("health")
+    for where, address in (
+        (field.Path("metrics", "bindAddress"), cfg.metrics.bind_address),
+        (path.child("healthProbeBindAddress"), health.health_probe_bind_address),
+    ):
+        if address and address != "0":
+            try:
+                httpserver.Address.parse(address)
+            except httpserver.ServerError:
+                errors.append(field.invalid(where, address, "must be host:port, :port, or 0 for none"))
+    ready, live = health.readiness_endpoint_name or "", health.liveness_endpoint_name or ""
+    if ready.strip("/") == live.strip("/"):
+        detail = "must differ from livenessEndpointName"
+        errors.append(field.invalid(path.child("readinessEndpointName"), ready, detail))
     return errors
 
 

@@ -92,6 +92,18 @@ def test_keys_of_newer_releases_are_accepted(tmp_path: Path, text: str) -> None:
             HEAD + "controller: {groupKindConcurrency: {A.b: x}}\n",
             'line 3: controller.groupKindConcurrency["A.b"]: a whole number is expected',
         ),
+        (
+            HEAD + "metrics: {bindAddress: foo}\n",
+            'invalid configuration: metrics.bindAddress: Invalid value: "foo": must be host:port, :port, or 0 for none',
+        ),
+        (
+            HEAD + "health: {healthProbeBindAddress: ':99999'}\n",
+            'invalid configuration: health.healthProbeBindAddress: Invalid value: ":99999": must be host:port, :port, or 0 for none',
+        ),
+        (
+            HEAD + "health: {readinessEndpointName: /healthz}\n",
+            'invalid configuration: health.readinessEndpointName: Invalid value: "/healthz": must differ from livenessEndpointName',
+        ),
         ("kind: Configuration\n", "apiVersion is missing; config.trainer.kubeflow.org/v1alpha1 is expected"),
         ("", "apiVersion is missing; config.trainer.kubeflow.org/v1alpha1 is expected"),
         (HEAD.replace("kind: Configuration", "kind: Pod"), "line 2: kind: 'Pod' is not supported; Configuration is expected"),
@@ -100,6 +112,7 @@ def test_keys_of_newer_releases_are_accepted(tmp_path: Path, text: str) -> None:
             "line 1: apiVersion: 'config.trainer.kubeflow.org/v9' is not supported; config.trainer.kubeflow.org/v1alpha1 is expected",
         ),
         (HEAD + "health: [\n", "line "),
+        (HEAD + "---\n" + HEAD, "line 3: another document begins; one is expected"),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_one_line_that_names_file_line_and_key(tmp_path: Path, text: str, message: str) -> None:
