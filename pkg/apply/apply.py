@@ -9,7 +9,8 @@ shared with the caller and never changed, only replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import heapq
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 from pkg.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, Volume, VolumeMount
@@ -19,26 +20,26 @@ T = TypeVar("T")
 
 def upsert_env_vars(env: list[EnvVar] | None, items: Iterable[EnvVar]) -> list[EnvVar] | None:
     """Upsert by name."""
-    return _upsert(env, items, lambda a, b: a.name == b.name)
+    return _upsert(env, items, lambda item: (item.name,))
 
 
 def upsert_port(
     ports: list[ContainerPort] | None, items: Iterable[ContainerPort]
 ) -> list[ContainerPort] | None:
     """Upsert by port number or name; ports without a name count as one, as upstream has it."""
-    return _upsert(ports, items, lambda a, b: a.container_port == b.container_port or a.name == b.name)
+    return _upsert(ports, items, lambda item: (item.container_port, item.name))
 
 
 def upsert_volumes(volumes: list[Volume] | None, items: Iterable[Volume]) -> list[Volume] | None:
     """Upsert by name."""
-    return _upsert(volumes, items, lambda a, b: a.name == b.name)
+    return _upsert(volumes, items, lambda item: (item.name,))
 
 
 def upsert_volume_mounts(
     mounts: list[VolumeMount] | None, items: Iterable[VolumeMount]
 ) -> list[VolumeMount] | None:
     """Upsert by mount path."""
-    return _upsert(mounts, items, lambda a, b: a.mount_path == b.mount_path)
+    return _upsert(mounts, items, lambda item: (item.mount_path,))
 
 
 def env_vars(env: Iterable[EnvVar] | None) -> list[EnvVar]:
@@ -73,15 +74,37 @@ def _env_var_source(source: EnvVarSource) -> EnvVarSource:
     return source.model_copy(update=update)
 
 
-def _upsert(items: list[T] | None, new: Iterable[T], same: Callable[[T, T], bool]) -> list[T] | None:
+def _upsert(
+    items: list[T] | None, new: Iterable[T], keys: Callable[[T], tuple[Hashable, ...]]
+) -> list[T] | None:
+    """Upsert; two items are the same when they share a key. Thousands of items take no longer than they must."""
+    places: dict[Hashable, list[int]] | None = None
     for item in new:
         if items is None:
-            items = [item]
-            continue
-        for index, present in enumerate(items):
-            if same(present, item):
-                items[index] = item
-                break
-        else:
+            items = []
+        if places is None:
+            places = {}
+            for place, present in enumerate(items):
+                for key in keys(present):
+                    places.setdefault(key, []).append(place)
+        place = min((_first(items, places, key, keys) for key in keys(item)), default=len(items))
+        if place == len(items):
             items.append(item)
+        else:
+            items[place] = item
+        for key in keys(item):
+            heapq.heappush(places.setdefault(key, []), place)
     return items
+
+
+def _first(
+    items: list[T],
+    places: dict[Hashable, list[int]],
+    key: Hashable,
+    keys: Callable[[T], tuple[Hashable, ...]],
+) -> int:
+    """Return the first place where ``key`` is, or the end; places that lost it by a replacement are dropped."""
+    found = places.get(key, [])
+    while found and key not in keys(items[found[0]]):
+        heapq.heappop(found)
+    return found[0] if found else len(items)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pkg import apply
 from pkg.apis.core.v1 import ContainerPort, EnvVar, Volume, VolumeMount
@@ -21,6 +23,47 @@ def test_an_item_takes_the_place_of_the_first_with_its_key_or_goes_last() -> Non
 
     assert result is present
     assert [(item.name, item.value) for item in result] == [("A", "4"), ("B", "2"), ("C", "3")]
+
+
+PORTS = st.lists(st.tuples(st.integers(1, 4), st.sampled_from([None, "a", "b", "c"])), max_size=6)
+
+
+@given(PORTS, PORTS)
+def test_ports_are_upserted_one_by_one_as_by_looking_through_the_list(
+    present: list[tuple[int, str | None]], new: list[tuple[int, str | None]]
+) -> None:
+    want = list(present)
+    for item in new:
+        at = next((i for i, old in enumerate(want) if old[0] == item[0] or old[1] == item[1]), len(want))
+        want[at : at + 1] = [item]
+
+    ports = [
+        [ContainerPort(container_port=number, name=name) for number, name in side] for side in (present, new)
+    ]
+    result = apply.upsert_port(*ports)
+
+    assert [(port.container_port, port.name) for port in result or ()] == want
+
+
+def test_thousands_of_variables_are_not_compared_with_each_other() -> None:
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    many = 2000
+    present, new = ([EnvVar.model_construct(name=Name(f"E{i}")) for i in range(many)] for _ in range(2))
+
+    result = apply.upsert_env_vars(present, new)
+
+    assert len(result or ()) == many
+    assert compared < 10 * many
 
 
 def test_nothing_to_add_leaves_no_list() -> None:
