@@ -21,6 +21,7 @@ from pkg.ctrl import cache, event, handler, log, predicate, workqueue
 
 T = TypeVar("T", bound=Object)
 Queue = handler.Queue
+When = Callable[[], Awaitable[object]]
 
 _log = log.logger_from("controller-runtime.source")
 _Step = Callable[[], Coroutine[Any, Any, None]]
@@ -174,6 +175,22 @@ class Kind(SyncingSource, Generic[T]):
             raise cache.CacheSyncTimeoutError(f"{self}: not started within {timeout:g} s")
         left = None if deadline is None else max(0.0, deadline - anyio.current_time())
         await self._informer.wait_for_sync(left, or_problem=True)
+
+
+class Deferred(Source):
+    """A source that begins once ``when`` returns; nobody waits for what it begins with."""
+
+    def __init__(self, src: Source, when: When) -> None:
+        self._source = src
+        self._when = when
+
+    def __str__(self) -> str:
+        return f"{self._source}, when needed"
+
+    async def start(self, queue: Queue) -> None:
+        """Wait, then start the source."""
+        await self._when()
+        await self._source.start(queue)
 
 
 class Channel(Source, Generic[T]):

@@ -27,6 +27,7 @@ class _Watch:
     kind: type[Any]
     handler: Callable[[], handler.EventHandler[Any]]
     predicates: tuple[predicate.Predicate[Any], ...]
+    when: source.When | None = None
 
 
 class ControllerManager(Protocol):
@@ -114,13 +115,15 @@ class Builder:
         *,
         predicates: Predicates[T] = (),
         only_metadata: bool = False,
+        when: source.When | None = None,
     ) -> Self:
         """Let ``handle`` decide what to reconcile when an object of ``kind`` changes.
 
         Short for ``watches_raw_source(source.Kind(mgr.cache, kind, handle, *predicates))``. With
-        ``only_metadata`` the cache keeps, and handlers get, nothing but the metadata.
+        ``only_metadata`` the cache keeps, and handlers get, nothing but the metadata. With ``when`` the kind
+        is not watched before it returns (``source.Deferred``): reconciles start without it.
         """
-        return self._watch(kind, lambda: handle, predicates, only_metadata)
+        return self._watch(kind, lambda: handle, predicates, only_metadata, when)
 
     def watches_raw_source(self, src: source.Source) -> Self:
         """Take requests from a source of one's own. Event filters do not apply to it."""
@@ -161,7 +164,8 @@ class Builder:
         made = controller.Controller(name, reconciler, options, defaults=self._mgr.controller_options)
         for watch in self._watches:
             predicates = (*self._filters, *watch.predicates)
-            made.watch(source.Kind(self._mgr.cache, watch.kind, watch.handler(), *predicates))
+            kind = source.Kind(self._mgr.cache, watch.kind, watch.handler(), *predicates)
+            made.watch(kind if watch.when is None else source.Deferred(kind, watch.when))
         for src in self._sources:
             made.watch(src)
         if name in self._mgr.controller_names and not made.settings.skip_name_validation:
@@ -189,8 +193,9 @@ class Builder:
         handle: Callable[[], handler.EventHandler[Any]],
         predicates: Predicates[T],
         only_metadata: bool,
+        when: source.When | None = None,
     ) -> Self:
         self._watches.append(
-            _Watch(metadata_only(kind) if only_metadata else kind, handle, tuple(predicates))
+            _Watch(metadata_only(kind) if only_metadata else kind, handle, tuple(predicates), when)
         )
         return self
