@@ -8,8 +8,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from pkg.apis.core.v1 import EnvVar, ResourceRequirements
-from pkg.apis.trainer.v1alpha1 import MLPolicy, TorchMLPolicySource, Trainer, TrainJob, TrainJobStatus
+from pkg.apis.core.v1 import EnvVar, ResourceRequirements, Secret
+from pkg.apis.machinery.object import ObjectMeta
+from pkg.apis.trainer.v1alpha1 import (
+    MLPolicy,
+    MPIMLPolicySource,
+    TorchMLPolicySource,
+    Trainer,
+    TrainJob,
+    TrainJobStatus,
+)
 from pkg.ctrl.client import FakeClient
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import Plugin, TrainJobStatusPlugin, core
@@ -22,6 +30,11 @@ SPECS = {
         make_replicated_job("dataset-initializer", ancestor="dataset-initializer"),
         make_replicated_job("node", ancestor="trainer", env={"A": "1"}),
         ml_policy=MLPolicy(num_nodes=2, torch=TorchMLPolicySource(num_proc_per_node="auto")),
+    ),
+    "mpi": make_training_runtime_spec(
+        make_replicated_job("launcher", ancestor="trainer", container="node"),
+        make_replicated_job("node"),
+        ml_policy=MLPolicy(mpi=MPIMLPolicySource(run_launcher_as_node=True)),
     ),
 }
 
@@ -46,7 +59,9 @@ async def outcome(plugins: Sequence[Plugin], spec: str, train_job: TrainJob, cli
 
 @pytest.mark.parametrize("spec", SPECS)
 async def test_the_order_of_plugins_does_not_matter(spec: str, train_job: TrainJob) -> None:
-    client = FakeClient()
+    # Without it every run would make keys of its own.
+    keys = Secret(metadata=ObjectMeta(namespace="team-a", name="job-mpi-ssh-auth"))
+    client = FakeClient(keys)
     made = [await factory(client, client) for factory in registry.new_registry(found=()).values()]
 
     outcomes = {await outcome(order, spec, train_job, client) for order in itertools.permutations(made)}
