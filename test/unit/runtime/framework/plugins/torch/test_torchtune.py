@@ -42,7 +42,7 @@ async def command(
     served: runtimes.TrainingRuntime, train_job: TrainJob, *arguments: str, nodes: int = 1
 ) -> list[str]:
     node = make_replicated_job("node", ancestor="trainer")
-    (container,) = node.template.spec.template.spec.containers or ()
+    [container] = node.template.spec.template.spec.containers or []
     container.command = ["tune", "run", *arguments]
     spec = make_training_runtime_spec(
         node, ml_policy=MLPolicy(num_nodes=nodes, torch=TorchMLPolicySource(num_proc_per_node="auto"))
@@ -53,7 +53,7 @@ async def command(
 
 
 def _command_of(node: ReplicatedJob) -> list[str]:
-    (container,) = node.template.spec.template.spec.containers or ()
+    [container] = node.template.spec.template.spec.containers or []
     return container.command or []
 
 
