@@ -85,6 +85,8 @@ class Info:
     runtime_policy: RuntimePolicy = field(default_factory=RuntimePolicy)
     scheduler: Scheduler = field(default_factory=Scheduler)
     template_spec: TemplateSpec = field(default_factory=TemplateSpec)
+    trainer_command: list[str] | None = None
+    """The command of the trainer's containers, where it is another than the TrainJob's own."""
 
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
         """Return the first pod set with this ancestor-step label."""

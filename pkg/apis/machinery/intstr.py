@@ -4,20 +4,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 IntOrString = int | str
 
 MAX_INT32: Final = 2**31 - 1
 
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+
 
 def int_value(value: IntOrString) -> int:
     """Return the number; a string that is no number counts as 0, as Go's ``IntValue`` has it."""
     if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            return 0
+        return int(value) if _NUMBER.fullmatch(value) else 0
     return value
 
 

@@ -7,6 +7,7 @@ from .interface import CustomValidationPlugin as CustomValidationPlugin
 from .interface import EnforceMLPolicyPlugin as EnforceMLPolicyPlugin
 from .interface import EnforcePodGroupPolicyPlugin as EnforcePodGroupPolicyPlugin
 from .interface import Plugin as Plugin
+from .interface import PluginError as PluginError
 from .interface import PluginFactory as PluginFactory
 from .interface import PodNetworkPlugin as PodNetworkPlugin
 from .interface import TrainJobStatusPlugin as TrainJobStatusPlugin

@@ -22,6 +22,10 @@ from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info
 
 
+class PluginError(Exception):
+    """A plugin cannot serve a TrainJob under its runtime; the text tells the user why."""
+
+
 class Plugin(ABC):
     """A plugin, known by its name."""
 

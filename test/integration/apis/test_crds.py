@@ -9,6 +9,7 @@ import pytest
 
 from pkg.apis.machinery import kubernetes_schema
 from pkg.apis.machinery.errors import InvalidError
+from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import Unstructured, unstructured
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.ctrl.client import LiveClient
@@ -97,13 +98,24 @@ async def test_bad_runtimes_are_refused(
     assert message in str(raised.value)
 
 
+def shipped_manifests(folder: str, kind: GVK) -> list[dict[str, Any]]:
+    files = sorted((ROOT / "config" / folder).rglob("*.yaml"))
+    return [each for each in read_manifests(*files) if each["kind"] == kind.kind]
+
+
+async def test_the_samples_are_accepted_as_they_are(live_client: LiveClient, namespace: str) -> None:
+    for kind in (TrainJob.gvk, TrainingRuntime.gvk, GVK("", "v1", "PersistentVolumeClaim")):
+        samples = shipped_manifests("samples", kind)
+        assert samples
+        for each in samples:
+            each["metadata"]["namespace"] = namespace
+            stored = await live_client.create(unstructured(kind).from_dict(each), dry_run=True)
+            assert missing(each["spec"], stored["spec"]) == []
+
+
 async def test_the_shipped_runtimes_are_accepted_as_they_are(live_client: LiveClient) -> None:
-    shipped = [
-        each
-        for each in read_manifests(*sorted((ROOT / "config" / "runtimes").rglob("*_distributed*.yaml")))
-        if each["kind"] == "ClusterTrainingRuntime"
-    ]
-    assert shipped
+    shipped = shipped_manifests("runtimes", ClusterTrainingRuntime.gvk)
+    assert len(shipped) == 7
     for each in shipped:
         stored = await live_client.create(ClusterTrainingRuntime.from_dict(each), dry_run=True)
         assert (

@@ -14,7 +14,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, T
 from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler, TrainJobReconciler
 from pkg.ctrl import reconcile
 from pkg.ctrl.rest import RestError
-from pkg.runtime import UnsupportedRuntimeError, core, runtime_for
+from pkg.runtime import UnsupportedRuntimeError, core, framework, runtime_for
 
 from . import admission, watches
 from .cases import Case
@@ -54,6 +54,7 @@ async def _new_objects(case: Answer) -> Answer:
         StrategicMergeError,
         UnsupportedRuntimeError,
         core.RuntimeNotFoundError,
+        framework.PluginError,
     ) as error:
         return {"error": str(error)}
     return {"objects": sorted((obj.to_dict() for obj in objects), key=_kind_and_name)}

@@ -137,7 +137,20 @@ def test_the_service_offers_the_ports_that_are_served() -> None:
     assert ports["webhook-server"] == configuration["webhook"]["port"]
 
 
-@pytest.mark.parametrize("path", ["torch_distributed.yaml", "data-cache/torch_distributed_with_cache.yaml"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "data-cache/torch_distributed_with_cache.yaml",
+        "deepspeed_distributed.yaml",
+        "kustomization.yaml",
+        "mlx_distributed.yaml",
+        "torch_distributed.yaml",
+        "torchtune/kustomization.yaml",
+        "torchtune/llama3_2/llama3_2_1B.yaml",
+        "torchtune/llama3_2/llama3_2_3B.yaml",
+        "torchtune/qwen2_5/qwen2_5_1.5B.yaml",
+    ],
+)
 def test_the_runtimes_equal_the_reference(path: str) -> None:
     assert read(f"runtimes/{path}") == read(f"runtimes/{path}", root=reference())
 

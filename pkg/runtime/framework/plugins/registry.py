@@ -14,7 +14,7 @@ from typing import Final
 
 from pkg.runtime.framework.interface import PluginFactory
 
-from . import coscheduling, jobset, plainml, torch, volcano
+from . import coscheduling, jobset, mpi, plainml, torch, volcano
 
 ENTRY_POINT_GROUP: Final = "trainer.kubeflow.org.plugins"
 
@@ -34,6 +34,7 @@ def new_registry(found: Iterable[EntryPoint] | None = None) -> Registry:
     registry: Registry = {
         plainml.NAME: plainml.new,
         torch.NAME: torch.new,
+        mpi.NAME: mpi.new,
         coscheduling.NAME: coscheduling.new,
         volcano.NAME: volcano.new,
         jobset.NAME: jobset.new,

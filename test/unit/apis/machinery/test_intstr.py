@@ -8,7 +8,16 @@ from pkg.apis.machinery.intstr import int_value, scaled_value
 
 
 def test_the_type_tells_numbers_from_strings() -> None:
-    assert [int_value(value) for value in (3, "3", "auto")] == [3, 3, 0]
+    assert [int_value(value) for value in (3, "3", "-3", "auto", " 3", "1_0", "٣", "")] == [
+        3,
+        3,
+        -3,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(("value", "up", "down"), [(3, 3, 3), ("50%", 3, 2), ("100%", 5, 5), ("0%", 0, 0)])

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 import anyio.lowlevel
 import pytest
 
-from pkg.apis.core.v1 import EnvVar, ResourceRequirements
+from pkg.apis.core.v1 import EnvVar, ResourceRequirements, Secret
+from pkg.apis.machinery.object import ObjectMeta
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
     MLPolicy,
+    MPIMLPolicySource,
     PodGroupPolicy,
     TorchMLPolicySource,
     Trainer,
@@ -46,6 +48,11 @@ SPECS = {
         ),
         annotations={"scheduling.volcano.sh/queue-name": ""},
     ),
+    "mpi": make_training_runtime_spec(
+        make_replicated_job("launcher", ancestor="trainer", container="node"),
+        make_replicated_job("node"),
+        ml_policy=MLPolicy(mpi=MPIMLPolicySource(run_launcher_as_node=True)),
+    ),
 }
 
 
@@ -70,7 +77,9 @@ async def outcome(plugins: Sequence[Plugin], spec: str, train_job: TrainJob, cli
 
 @pytest.mark.parametrize("spec", SPECS)
 async def test_the_order_of_plugins_does_not_matter(spec: str, train_job: TrainJob) -> None:
-    client = FakeClient()
+    # Without it every run would make keys of its own.
+    keys = Secret(metadata=ObjectMeta(namespace="team-a", name="job-mpi-ssh-auth"))
+    client = FakeClient(keys)
     made = [await factory(client, client) for factory in registry.new_registry(found=()).values()]
 
     outcomes = {await outcome(order, spec, train_job, client) for order in itertools.permutations(made)}

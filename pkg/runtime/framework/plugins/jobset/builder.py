@@ -56,7 +56,7 @@ class Builder:
                 continue
             for container in _containers(job, constants.NODE):
                 if is_trainer:
-                    _set_program(container, wanted)
+                    _set_program(container, wanted, info.trainer_command)
                 if is_trainer or (launcher_trains and job.name == constants.NODE):
                     _set_resources(container, wanted.resources_per_node)
                     container.env = apply.upsert_env_vars(container.env, apply.env_vars(wanted.env))
@@ -121,12 +121,13 @@ def _runs_launcher_as_node(info: Info) -> bool:
     return policy is not None and policy.mpi is not None and policy.mpi.run_launcher_as_node is True
 
 
-def _set_program(container: Container, trainer: Trainer) -> None:
-    """Take over image, command and args; an empty list takes the runtime's own away."""
+def _set_program(container: Container, trainer: Trainer, command: list[str] | None) -> None:
+    """Take over image, command (or what a plugin made of it) and args; an empty list takes the runtime's own away."""
+    command = trainer.command if command is None else command
     if trainer.image is not None:
         container.image = trainer.image
-    if trainer.command is not None:
-        container.command = trainer.command or None
+    if command is not None:
+        container.command = command or None
     if trainer.args is not None:
         container.args = trainer.args or None
 

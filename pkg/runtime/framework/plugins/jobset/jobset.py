@@ -15,7 +15,7 @@ from pkg.apis.machinery import conditions
 from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.field import ErrorList
 from pkg.apis.machinery.object import Object
-from pkg.apis.meta.v1 import ObjectMeta, OwnerReference
+from pkg.apis.meta.v1 import ObjectMeta
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
     TRAIN_JOB_FAILED,
@@ -34,6 +34,7 @@ from pkg.runtime.framework.interface import (
 )
 from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info, PodSet, template_spec_apply
+from pkg.util import trainjob
 
 from . import validation
 from .builder import Builder
@@ -113,7 +114,7 @@ class JobSetPlugin(
             namespace=train_job.namespace,
             labels=info.labels or None,
             annotations=info.annotations or None,
-            owner_references=[_owned_by(train_job)],
+            owner_references=[trainjob.controller_reference(train_job)],
         )
         job_set = (
             Builder(JobSet(metadata=metadata, spec=spec))
@@ -179,17 +180,6 @@ def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) 
     from pkg.ctrl import handler  # rendering without a cluster loads no controllers
 
     return builder.watches(JobSet, handler.enqueue_request_for_owner(TrainJob, only_controller=True))
-
-
-def _owned_by(train_job: TrainJob) -> OwnerReference:
-    return OwnerReference(
-        api_version=TrainJob.gvk.api_version,
-        kind=TrainJob.gvk.kind,
-        name=train_job.name,
-        uid=train_job.metadata.uid or "",
-        controller=True,
-        block_owner_deletion=True,
-    )
 
 
 def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Torch: how many processes torchrun starts on every node, and where they meet.
 
-A TrainJob without ``trainer`` keeps the runtime's environment as it is, as upstream has it.
+A trainer whose command is ``tune run`` is TorchTune's (``torchtune.py``): it gets recipe and configuration as arguments and
+meets by ``--rdzv_endpoint``. A TrainJob without ``trainer`` keeps the runtime's environment as it is, as upstream has it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pkg.constants import trainer as constants
 from pkg.ctrl.client import FieldIndexer, Reader
 from pkg.runtime import runtime
 from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
+
+from . import torchtune
 
 NAME: Final = "Torch"
 
@@ -40,7 +43,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check the number of processes and that no variable of torchrun is set by hand."""
+        """Check the number of processes, that no variable of torchrun is set by hand, and what TorchTune can do."""
         errors = field.ErrorList()
         trainer = new.spec.trainer
         if _policy(info) is None or trainer is None or trainer.num_proc_per_node is None:
@@ -53,6 +56,9 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         if reserved:
             detail = f"must not have reserved envs, invalid envs configured: [{' '.join(sorted(reserved))}]"
             errors.append(field.invalid(_TRAINER.child("env"), trainer.env, detail))
+        if torchtune.is_torchtune(trainer):
+            gpus = runtime.get_num_gpu_per_node(_resources_per_node(info, trainer))
+            errors += torchtune.validate(new, trainer, wanted, gpus)
         return [], errors
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
@@ -69,9 +75,16 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         )
         if trainer is None or pod_set is None or container is None:
             return
-        processes = _num_proc_per_node(policy, trainer, _resources_per_node(info, trainer))
+        resources = _resources_per_node(info, trainer)
+        processes = _num_proc_per_node(policy, trainer, resources)
         env = apply.upsert_env_vars(container.env, apply.env_vars(trainer.env))
-        container.env = apply.upsert_env_vars(env, _torchrun_env(train_job.name, pod_set.count, processes))
+        env = apply.upsert_env_vars(env, _node_env(pod_set.count, processes))
+        if torchtune.is_torchtune(trainer):
+            gpus = runtime.get_num_gpu_per_node(resources)
+            info.trainer_command = torchtune.command(info, train_job, trainer, pod_set.count, processes, gpus)
+        else:
+            env = apply.upsert_env_vars(env, _master_env(train_job.name))
+        container.env = env
         container.ports = apply.upsert_port(
             container.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
         )
@@ -108,12 +121,19 @@ def _num_cpu_per_node(resources: ResourceRequirements | None) -> int:
     return requested or quantity.value((resources.limits or {}).get("cpu", "0"))
 
 
-def _torchrun_env(job: str, nodes: int, processes: IntOrString) -> list[EnvVar]:
+def _node_env(nodes: int, processes: IntOrString) -> list[EnvVar]:
+    """Return what every node knows of itself and of the others' number."""
     rank = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
     return [
         EnvVar(name=constants.TORCH_ENV_NUM_NODES, value=str(nodes)),
         EnvVar(name=constants.TORCH_ENV_NUM_PROC_PER_NODE, value=str(processes)),
         EnvVar(name=constants.TORCH_ENV_NODE_RANK, value_from=EnvVarSource(field_ref=rank)),
+    ]
+
+
+def _master_env(job: str) -> list[EnvVar]:
+    """Return where torchrun's nodes meet."""
+    return [
         EnvVar(name=constants.TORCH_ENV_MASTER_ADDR, value=f"{job}-{constants.NODE}-0-0.{job}"),
         EnvVar(name=constants.TORCH_ENV_MASTER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),
     ]

@@ -28,7 +28,7 @@ def test_plugins_of_others_run_after_ours_by_name() -> None:
 
     names = list(registry.new_registry(found))
 
-    assert names == ["PlainML", "Torch", "CoScheduling", "Volcano", "JobSet", "A", "Z"]
+    assert names == ["PlainML", "Torch", "MPI", "CoScheduling", "Volcano", "JobSet", "A", "Z"]
 
 
 @pytest.mark.parametrize(

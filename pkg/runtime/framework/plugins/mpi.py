@@ -1,0 +1,321 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""MPI: the launcher reaches every node by SSH, with keys of the TrainJob's own, and finds them in a host file.
+
+Works on the template's jobs called ``launcher`` and ``node``, and there on the containers called ``node``. Only Open MPI
+is supported. The Secret's keys are made once: a Secret that exists is never written again.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import anyio
+
+from pkg import apply
+from pkg.apis.core.v1 import (
+    ConfigMap,
+    ConfigMapVolumeSource,
+    EnvVar,
+    KeyToPath,
+    Secret,
+    SecretVolumeSource,
+    Volume,
+    VolumeMount,
+)
+from pkg.apis.machinery import field
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.intstr import int_value
+from pkg.apis.machinery.object import Object, metadata_only
+from pkg.apis.meta.v1 import ObjectMeta
+from pkg.apis.trainer.v1alpha1 import MPIMLPolicySource, TrainJob
+from pkg.constants import trainer as constants
+from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.runtime import runtime
+from pkg.runtime.framework.interface import (
+    ComponentBuilderPlugin,
+    CustomValidationPlugin,
+    EnforceMLPolicyPlugin,
+    PluginError,
+    WatchExtensionPlugin,
+)
+from pkg.runtime.interface import ReconcilerBuilder
+from pkg.util import trainjob
+
+if TYPE_CHECKING:
+    from pkg.ctrl.builder import Builder
+    from pkg.ctrl.cache import Cache
+    from pkg.ctrl.client import Client
+
+NAME: Final = "MPI"
+
+_OPEN_MPI: Final = "OpenMPI"
+_DEFAULT_KEY_DIR: Final = "/root/.ssh"
+
+_KEYS_SUFFIX: Final = "-mpi-ssh-auth"
+_SSH_AUTH: Final = "kubernetes.io/ssh-auth"
+_PRIVATE_KEY: Final = "ssh-privatekey"
+_PUBLIC_KEY: Final = "ssh-publickey"
+_KEY_FILES: Final = (
+    (_PRIVATE_KEY, "id_rsa"),  # the name that ssh looks for, whatever the kind of key
+    (_PUBLIC_KEY, "id_rsa.pub"),
+    (_PUBLIC_KEY, "authorized_keys"),
+)
+_KEYS_VOLUME: Final = "mpi-ssh-auth"
+
+_HOST_FILE_SUFFIX: Final = "-mpi-hostfile"
+_HOST_FILE: Final = "hostfile"
+_HOST_FILE_DIR: Final = "/etc/mpi"
+_HOST_FILE_MODE: Final = 0o444
+_HOST_FILE_VOLUME: Final = "mpi-hostfile"
+_HOST_FILE_LIMIT: Final = 1 << 20
+"""Bytes that the API server takes in a ConfigMap."""
+
+_TRAINER: Final = field.Path("spec").child("trainer")
+
+
+class UnsupportedMPIImplementationError(PluginError):
+    """A runtime asks for an implementation of MPI that we cannot set up."""
+
+
+class HostFileTooLargeError(PluginError):
+    """A TrainJob has more nodes than a host file has room for."""
+
+
+class SSHKeys(NamedTuple):
+    """A key pair: the private half as PEM, the public one as a line of ``authorized_keys``."""
+
+    private: bytes
+    public: bytes
+
+
+def new_ssh_keys() -> SSHKeys:
+    """Return a new ECDSA key pair on P-521."""
+    from cryptography.hazmat.primitives import serialization  # slow to load, and only MPI needs it
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP521R1())
+    return SSHKeys(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        ),
+        key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+        + b"\n",
+    )
+
+
+# +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update;patch
+# +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
+async def new(client: Reader, _indexer: FieldIndexer) -> MPI:
+    """Return the plugin."""
+    return MPI(client)
+
+
+class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin):
+    """Serves runtimes with an mpi policy."""
+
+    name = NAME
+
+    def __init__(self, client: Reader, new_keys: Callable[[], SSHKeys] = new_ssh_keys) -> None:
+        self._client = client
+        self._new_keys = new_keys
+        self._needed = anyio.Event()
+
+    async def validate(
+        self, info: runtime.Info, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Check that processes are counted by a number, and that there is a job for the nodes beside the launcher."""
+        errors = field.ErrorList()
+        policy, trainer = _policy(info), new.spec.trainer
+        if policy is None or trainer is None:
+            return [], errors
+        if isinstance(trainer.num_proc_per_node, str):
+            detail = "must have an int value for MPI TrainJob"
+            errors.append(field.invalid(_TRAINER.child("numProcPerNode"), trainer.num_proc_per_node, detail))
+        if policy.run_launcher_as_node and trainer.num_nodes is not None and trainer.num_nodes > 1:
+            jobs = {pod_set.name for pod_set in info.template_spec.pod_sets}
+            if not jobs >= {constants.LAUNCHER, constants.NODE}:
+                detail = (
+                    "must have 1 when MPI trainingRuntime with enabled runLauncherAsNode "
+                    "does not have either launcher and node"
+                )
+                errors.append(field.invalid(_TRAINER.child("numNodes"), trainer.num_nodes, detail))
+        return [], errors
+
+    def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
+        """Set the nodes' count and the slots of each, and give the pods keys, host file and environment.
+
+        Raises:
+            UnsupportedMPIImplementationError: there is a launcher, and it is not Open MPI's.
+        """
+        policy = _policy(info)
+        if policy is None:
+            return
+        _set_count(info, policy, train_job)
+        slots = _slots(info, policy, train_job)
+        _set_slots(info, policy, slots)
+        for pod_set in info.template_spec.pod_sets:
+            if pod_set.name not in (constants.NODE, constants.LAUNCHER):
+                continue
+            launches = pod_set.name == constants.LAUNCHER
+            pod_set.volumes = apply.upsert_volumes(pod_set.volumes, _volumes(train_job.name, launches))
+            for container in pod_set.containers:
+                if container.name != constants.NODE:
+                    continue
+                container.volume_mounts = apply.upsert_volume_mounts(
+                    container.volume_mounts, _mounts(policy, launches)
+                )
+                if launches:
+                    container.env = apply.upsert_env_vars(container.env, _environment(policy, slots))
+
+    async def build(self, info: runtime.Info, train_job: TrainJob) -> list[Object]:
+        """Return the ConfigMap with the host file, and the Secret with the keys unless there is one.
+
+        Raises:
+            HostFileTooLargeError: no ConfigMap can hold the names of all nodes.
+            StatusError: reading the Secret failed for a reason other than its absence.
+        """
+        policy = _policy(info)
+        if policy is None:
+            return []
+        self._needed.set()
+        objects: list[Object] = []
+        key = NamespacedName(train_job.namespace, train_job.name + _KEYS_SUFFIX)
+        try:
+            await self._client.get(metadata_only(Secret), key)
+        except NotFoundError:
+            objects.append(_secret(train_job, self._new_keys()))
+        return [*objects, _config_map(train_job, _host_file(info, policy, train_job))]
+
+    def reconciler_builders(self) -> list[ReconcilerBuilder]:
+        """Watch the ConfigMaps and Secrets that TrainJobs control, by their metadata, from the first MPI TrainJob on."""
+        return [self._watch_children]
+
+    def _watch_children(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
+        from pkg.ctrl import handler  # rendering without a cluster loads no controllers
+
+        for kind in (ConfigMap, Secret):
+            owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
+            builder = builder.watches(kind, owner, only_metadata=True, when=self._needed.wait)
+        return builder
+
+
+def _policy(info: runtime.Info) -> MPIMLPolicySource | None:
+    policy = info.runtime_policy.ml_policy_source
+    return policy.mpi if policy is not None else None
+
+
+def _is_open_mpi(policy: MPIMLPolicySource) -> bool:
+    return policy.mpi_implementation in (None, _OPEN_MPI)
+
+
+def _set_count(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> None:
+    """Set the number of nodes; a launcher that trains is one of them."""
+    trainer = train_job.spec.trainer
+    node = info.find_pod_set_by_name(constants.NODE)
+    if trainer is None or trainer.num_nodes is None or node is None:
+        return
+    node.count = max(trainer.num_nodes - 1, 1) if policy.run_launcher_as_node else trainer.num_nodes
+
+
+def _slots(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> int:
+    """Return the processes on each node: as the TrainJob says, else the runtime; its 1 gives way to the GPUs."""
+    trainer = train_job.spec.trainer
+    if trainer is not None and trainer.num_proc_per_node is not None:
+        return int_value(trainer.num_proc_per_node)
+    slots = 1 if policy.num_proc_per_node is None else policy.num_proc_per_node
+    if slots != 1:
+        return slots
+    resources = trainer.resources_per_node if trainer is not None else None
+    if resources is None:
+        resources = runtime.extract_resource_per_node_from_runtime(info)
+    return max(slots, runtime.get_num_gpu_per_node(resources))
+
+
+def _set_slots(info: runtime.Info, policy: MPIMLPolicySource, slots: int) -> None:
+    """Keep the slots for the stage that builds, in a policy of this pass's own."""
+    ml_policy = info.runtime_policy.ml_policy_source
+    if ml_policy is not None:
+        changed = policy.model_copy(update={"num_proc_per_node": slots})
+        info.runtime_policy.ml_policy_source = ml_policy.model_copy(update={"mpi": changed})
+
+
+def _volumes(job: str, launches: bool) -> list[Volume]:
+    files = [KeyToPath(key=key, path=path) for key, path in _KEY_FILES]
+    keys = Volume(name=_KEYS_VOLUME, secret=SecretVolumeSource(secret_name=job + _KEYS_SUFFIX, items=files))
+    if not launches:
+        return [keys]
+    files = [KeyToPath(key=_HOST_FILE, path=_HOST_FILE, mode=_HOST_FILE_MODE)]
+    source = ConfigMapVolumeSource(name=job + _HOST_FILE_SUFFIX, items=files)
+    return [keys, Volume(name=_HOST_FILE_VOLUME, config_map=source)]
+
+
+def _mounts(policy: MPIMLPolicySource, launches: bool) -> list[VolumeMount]:
+    path = _DEFAULT_KEY_DIR if policy.ssh_auth_mount_path is None else policy.ssh_auth_mount_path
+    keys = VolumeMount(name=_KEYS_VOLUME, mount_path=path)
+    return [keys, VolumeMount(name=_HOST_FILE_VOLUME, mount_path=_HOST_FILE_DIR)] if launches else [keys]
+
+
+def _environment(policy: MPIMLPolicySource, slots: int) -> list[EnvVar]:
+    if not _is_open_mpi(policy):
+        # Upstream prints an address where the name belongs.
+        raise UnsupportedMPIImplementationError(
+            f'MPI implementation for "{policy.mpi_implementation}" doesn\'t supported'
+        )
+    return [
+        EnvVar(name="OMPI_MCA_orte_default_hostfile", value=f"{_HOST_FILE_DIR}/{_HOST_FILE}"),
+        EnvVar(name="OMPI_MCA_orte_keep_fqdn_hostnames", value="true"),
+        EnvVar(name="OMPI_MCA_orte_set_default_slots", value=str(slots)),
+        EnvVar(name="OMPI_MCA_plm_rsh_args", value="-o ConnectionAttempts=10"),
+    ]
+
+
+def _host_file(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> str:
+    if not _is_open_mpi(policy):
+        return ""
+    slots = 1 if policy.num_proc_per_node is None else policy.num_proc_per_node
+    lines: list[str] = []
+    size = 0
+    for pod_set in info.template_spec.pod_sets:
+        if pod_set.name != constants.NODE and not (
+            policy.run_launcher_as_node and pod_set.name == constants.LAUNCHER
+        ):
+            continue
+        for endpoint in pod_set.endpoints:
+            lines.append(f"{endpoint} slots={slots}\n")
+            size += len(lines[-1])
+            if size > _HOST_FILE_LIMIT:
+                raise HostFileTooLargeError(
+                    f"trainjob {train_job.key}: the host file of {pod_set.count} nodes is larger than 1 MiB"
+                )
+    return "".join(lines)
+
+
+def _secret(train_job: TrainJob, keys: SSHKeys) -> Secret:
+    return Secret(
+        metadata=_metadata(train_job, _KEYS_SUFFIX),
+        type=_SSH_AUTH,
+        data={_PRIVATE_KEY: _base64(keys.private), _PUBLIC_KEY: _base64(keys.public)},
+        immutable=True,
+    )
+
+
+def _config_map(train_job: TrainJob, host_file: str) -> ConfigMap:
+    return ConfigMap(metadata=_metadata(train_job, _HOST_FILE_SUFFIX), data={_HOST_FILE: host_file})
+
+
+def _metadata(train_job: TrainJob, suffix: str) -> ObjectMeta:
+    return ObjectMeta(
+        name=train_job.name + suffix,
+        namespace=train_job.namespace,
+        owner_references=[trainjob.controller_reference(train_job)],
+    )
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""TorchTune: which recipe and configuration ``tune run`` gets.
+
+Both follow from the model, which the runtime's name tells, from the nodes and devices, and from the kind of tuning, which
+the TrainJob's arguments tell. Names are put together as torchtune does: recipe ``lora_finetune_single_device`` with
+configuration ``llama3_2/1B_qlora_single_device``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
+from pkg.apis.machinery import field
+from pkg.apis.machinery.intstr import IntOrString
+from pkg.apis.trainer.v1alpha1 import Trainer, TrainJob
+from pkg.constants import trainer as constants
+from pkg.runtime import runtime
+
+ENTRYPOINT: Final = ["tune", "run"]
+"""A trainer with exactly this command is TorchTune's."""
+
+_LLAMA_1B: Final = "llama3_2/1B"
+_LLAMA_3B: Final = "llama3_2/3B"
+_LLAMA_70B: Final = "llama3_3/70B"
+_QWEN: Final = "qwen2_5/1.5B"
+_MODELS: Final = (_LLAMA_1B, _LLAMA_3B, _LLAMA_70B, _QWEN)
+
+_RUNTIME_KEYS: Final = (
+    "output_dir",
+    "tokenizer.path",
+    "checkpointer.checkpoint_dir",
+    "tokenizer.merges_file",
+)
+"""Where things lie in the runtime's volumes; a TrainJob has no say in it."""
+
+_RUNTIME_NAME: Final = field.Path("spec").child("runtimeRef").child("name")
+_TRAINER: Final = field.Path("spec").child("trainer")
+
+
+class Tuning(StrEnum):
+    """What is tuned, by the word that names it in configurations."""
+
+    FULL = "full"
+    LORA = "lora"
+    QLORA = "qlora"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run of TorchTune."""
+
+    model: str
+    tuning: Tuning
+    single_device: bool
+    multi_node: bool
+
+    @property
+    def recipe(self) -> str:
+        """The recipe; QLoRA is LoRA's with another configuration."""
+        method = "full" if self.tuning is Tuning.FULL else "lora"
+        return f"{method}_finetune_{'single_device' if self.single_device else 'distributed'}"
+
+    @property
+    def config(self) -> str:
+        """The configuration that comes with torchtune."""
+        size = "_single_device" if self.single_device else "_multinode" if self.multi_node else ""
+        return f"{self.model}_{self.tuning}{size}"
+
+
+def is_torchtune(trainer: Trainer) -> bool:
+    """Tell whether a trainer runs TorchTune."""
+    return trainer.command == ENTRYPOINT
+
+
+def plan(train_job: TrainJob, trainer: Trainer, nodes: int, processes: IntOrString, gpus: int) -> Plan:
+    """Return the run that fits; adapters are only tuned on a single node."""
+    return Plan(
+        model=_model(train_job),
+        tuning=_tuning(trainer.args or ()) if nodes == 1 else Tuning.FULL,
+        single_device=nodes == 1 and (processes == 1 or gpus == 1),
+        multi_node=nodes > 1,
+    )
+
+
+def command(
+    info: runtime.Info, train_job: TrainJob, trainer: Trainer, nodes: int, processes: IntOrString, gpus: int
+) -> list[str]:
+    """Return the trainer's command: rendezvous where there is somebody to meet, recipe, configuration, places."""
+    run = plan(train_job, trainer, nodes, processes, gpus)
+    rendezvous: list[str] = []
+    if nodes > 1 or (processes if isinstance(processes, int) else gpus) > 1:
+        host = f"{train_job.name}-{constants.NODE}-0-0.{train_job.name}"
+        rendezvous = [f"--rdzv_endpoint={host}:{constants.CONTAINER_TRAINER_PORT}"]
+    return [*ENTRYPOINT, *rendezvous, run.recipe, "--config", run.config, *_places(info)]
+
+
+def validate(train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus: int) -> field.ErrorList:
+    """Check that torchtune has a recipe and configuration for what the TrainJob wants."""
+    errors = field.ErrorList()
+    name, nodes = train_job.spec.runtime_ref.name, trainer.num_nodes
+    model = _model(train_job)
+    if model not in _MODELS:
+        detail = f"must have a supported pretrained model, invalid model configured: {model}"
+        errors.append(field.invalid(_RUNTIME_NAME, name, detail))
+    if nodes is None:
+        # Upstream breaks here; the runtime's number does not say which recipe the user had in mind.
+        detail = "must be set along with numProcPerNode for a TorchTune TrainJob"
+        errors.append(field.required(_TRAINER.child("numNodes"), detail))
+        return errors
+    if nodes > 1 and model != _LLAMA_70B:
+        errors.append(field.invalid(_TRAINER.child("numNodes"), nodes, f"must be 1 for {model} model"))
+    run = plan(train_job, trainer, nodes, processes, gpus)
+    if run.tuning is not Tuning.QLORA:
+        return errors
+    if model == _QWEN:
+        errors.append(field.invalid(_RUNTIME_NAME, name, f"QLoRA is not supported for {model} model"))
+    if model in (_LLAMA_1B, _LLAMA_3B) and not run.single_device:
+        detail = f"must be auto or 1 for {model} model when using QLoRA"
+        errors.append(field.invalid(_TRAINER.child("numProcPerNode"), processes, detail))
+        detail = f"must have gpu resource with value 1 for {model} model when using QLoRA"
+        errors.append(field.invalid(_TRAINER.child("resourcesPerNode"), trainer.resources_per_node, detail))
+    return errors
+
+
+def _model(train_job: TrainJob) -> str:
+    """Return the model that the name of a runtime like ``torchtune-llama3.2-1b`` tells; of another form, none."""
+    parts = train_job.spec.runtime_ref.name.split("-")
+    if len(parts) != 3:
+        return ""
+    _, family, size = parts
+    return f"{family.replace('.', '_')}/{size.upper()}"
+
+
+def _tuning(args: Sequence[str]) -> Tuning:
+    """Return the kind of tuning; DoRA, which torchtune does not quantise, counts as LoRA."""
+
+    def mentions(key: str) -> bool:
+        return any(key in arg for arg in args)
+
+    if mentions("model.quantize_base") and not mentions("model.use_dora"):
+        return Tuning.QLORA
+    return Tuning.LORA if mentions("model.lora_attn_modules") else Tuning.FULL
+
+
+def _places(info: runtime.Info) -> list[str]:
+    """Return the arguments of the runtime's own command that say where things lie."""
+    spec = runtime.template_spec_apply(info, JobSetSpec)
+    return [
+        argument
+        for job in (spec.replicated_jobs if spec is not None else None) or ()
+        if _is_trainer(job)
+        for container in job.template.spec.template.spec.containers or ()
+        if container.name == constants.NODE
+        for argument in container.command or ()
+        if argument.partition("=")[0] in _RUNTIME_KEYS
+    ]
+
+
+def _is_trainer(job: ReplicatedJob) -> bool:
+    metadata = job.template.metadata
+    labels = (metadata.labels if metadata is not None else None) or {}
+    return labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) == constants.ANCESTOR_TRAINER

@@ -1,0 +1,263 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import base64
+from typing import Any, cast
+
+import anyio
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_public_key
+
+from pkg.apis.core.v1 import ConfigMap, ResourceRequirements, Secret
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.object import Object, ObjectMeta
+from pkg.apis.trainer.v1alpha1 import MLPolicy, MPIMLPolicySource, Trainer, TrainingRuntimeSpec, TrainJob
+from pkg.ctrl import event
+from pkg.ctrl.client import FakeClient, interceptor
+from pkg.ctrl.reconcile import Request
+from pkg.ctrl.workqueue import PriorityQueue
+from pkg.runtime import core as runtimes
+from pkg.runtime.framework import PluginError
+from pkg.runtime.framework import core as framework
+from pkg.runtime.framework.plugins import jobset, mpi
+from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+
+KEYS = mpi.SSHKeys(b"private", b"public")
+GPUS = ResourceRequirements(limits={"nvidia.com/gpu": "4"})
+
+
+def spec_of(*jobs: str, nodes: int = 1, **policy: Any) -> TrainingRuntimeSpec:
+    made = [
+        make_replicated_job(name, ancestor="trainer" if name == "launcher" else None, container="node")
+        for name in jobs or ("launcher", "node")
+    ]
+    return make_training_runtime_spec(
+        *made, ml_policy=MLPolicy(num_nodes=nodes, mpi=MPIMLPolicySource(**policy))
+    )
+
+
+def job(**trainer: Any) -> TrainJob:
+    return make_train_job("team-a", "job", trainer=Trainer(**trainer))
+
+
+async def objects(
+    spec: TrainingRuntimeSpec, train_job: TrainJob, client: FakeClient | None = None
+) -> dict[str, Object]:
+    client = client or FakeClient()
+    made = framework.Framework([mpi.MPI(client, lambda: KEYS), jobset.JobSetPlugin(client)])
+    built = await runtimes.TrainingRuntime(made, client).objects_from(spec, train_job)
+    return {obj.gvk.kind: obj for obj in built}
+
+
+async def host_file(spec: TrainingRuntimeSpec, train_job: TrainJob) -> list[str]:
+    found = (await objects(spec, train_job))["ConfigMap"]
+    assert isinstance(found, ConfigMap)
+    assert found.data is not None
+    return found.data["hostfile"].splitlines()
+
+
+def test_the_keys_are_a_pair_that_ssh_can_read() -> None:
+    keys = mpi.new_ssh_keys()
+
+    private = load_pem_private_key(keys.private, password=None)
+    assert isinstance(private, ec.EllipticCurvePrivateKey)
+    assert private.curve.name == "secp521r1"
+    assert load_ssh_public_key(keys.public) == private.public_key()
+    assert keys.public.endswith(b"\n")
+    assert mpi.new_ssh_keys() != keys
+
+
+async def test_the_secret_holds_the_keys_and_cannot_be_changed() -> None:
+    secret = (await objects(spec_of(), job()))["Secret"]
+
+    assert isinstance(secret, Secret)
+    assert (secret.name, secret.namespace) == ("job-mpi-ssh-auth", "team-a")
+    assert (secret.type, secret.immutable) == ("kubernetes.io/ssh-auth", True)
+    assert {key: base64.b64decode(value) for key, value in (secret.data or {}).items()} == {
+        "ssh-privatekey": b"private",
+        "ssh-publickey": b"public",
+    }
+
+
+async def test_a_secret_that_exists_is_not_written_again() -> None:
+    client = FakeClient(Secret(metadata=ObjectMeta(name="job-mpi-ssh-auth", namespace="team-a")))
+
+    assert (await objects(spec_of(), job(), client)).keys() == {"ConfigMap", "JobSet"}
+
+
+async def test_a_secret_that_cannot_be_read_is_not_replaced() -> None:
+    async def fail(*_: Any) -> Any:
+        raise StatusError("denied", code=403, reason="Forbidden")
+
+    client = interceptor.wrap(FakeClient(), interceptor.Funcs(get=fail))
+    plugin = mpi.MPI(client, lambda: KEYS)
+    served = runtimes.TrainingRuntime(framework.Framework([plugin]), client)
+
+    with pytest.raises(StatusError, match="denied"):
+        await served.objects_from(spec_of(), job())
+
+
+@pytest.mark.parametrize(
+    ("spec", "train_job", "lines"),
+    [
+        pytest.param(spec_of(), job(), ["job-node-0-0.job slots=1"], id="as the runtime says"),
+        pytest.param(
+            spec_of(num_proc_per_node=3),
+            job(num_nodes=2),
+            ["job-node-0-0.job slots=3", "job-node-0-1.job slots=3"],
+            id="nodes of the TrainJob",
+        ),
+        pytest.param(
+            spec_of(run_launcher_as_node=True),
+            job(num_nodes=2, num_proc_per_node=5),
+            ["job-launcher-0-0.job slots=5", "job-node-0-0.job slots=5"],
+            id="the launcher is one of the nodes",
+        ),
+        pytest.param(
+            spec_of(run_launcher_as_node=True),
+            job(num_nodes=1),
+            ["job-launcher-0-0.job slots=1", "job-node-0-0.job slots=1"],
+            id="one node is left",
+        ),
+        pytest.param(
+            spec_of(num_proc_per_node=1),
+            job(resources_per_node=GPUS),
+            ["job-node-0-0.job slots=4"],
+            id="a slot for each GPU",
+        ),
+        pytest.param(
+            spec_of(num_proc_per_node=2),
+            job(resources_per_node=GPUS),
+            ["job-node-0-0.job slots=2"],
+            id="the runtime knows better than the GPUs",
+        ),
+        pytest.param(spec_of(num_proc_per_node=1), job(num_nodes=-2), [], id="fewer than none"),
+        pytest.param(spec_of("node", mpi_implementation="MPICH"), job(), [], id="not Open MPI's"),
+    ],
+)
+async def test_the_host_file(spec: TrainingRuntimeSpec, train_job: TrainJob, lines: list[str]) -> None:
+    assert await host_file(spec, train_job) == lines
+
+
+async def test_more_nodes_than_a_host_file_can_hold_are_refused_quickly() -> None:
+    with pytest.raises(
+        PluginError, match=r"^trainjob team-a/job: the host file of 2147483647 nodes is larger"
+    ):
+        await objects(spec_of(), job(num_nodes=2**31 - 1))
+
+
+async def test_the_runtime_keeps_its_policy() -> None:
+    spec = spec_of(num_proc_per_node=1)
+    before = spec.to_json()
+
+    await objects(spec, job(num_proc_per_node=7))
+
+    assert spec.to_json() == before
+
+
+async def test_another_implementation_with_a_launcher_is_an_error_that_names_it() -> None:
+    with pytest.raises(PluginError, match=r'^MPI implementation for "MPICH" doesn.t supported$'):
+        await objects(spec_of(mpi_implementation="MPICH"), job())
+
+
+async def test_only_launcher_and_nodes_are_given_keys_and_only_the_launcher_the_host_file() -> None:
+    spec = spec_of("launcher", "node", "dataset-initializer", ssh_auth_mount_path="/keys")
+
+    made = (await objects(spec, job()))["JobSet"].to_dict()["spec"]["replicatedJobs"]
+
+    pods = {each["name"]: each["template"]["spec"]["template"]["spec"] for each in made}
+    volumes = {name: [volume["name"] for volume in pod.get("volumes", ())] for name, pod in pods.items()}
+    mounts = {
+        name: [mount["mountPath"] for mount in pod["containers"][0].get("volumeMounts", ())]
+        for name, pod in pods.items()
+    }
+    assert volumes == {
+        "launcher": ["mpi-ssh-auth", "mpi-hostfile"],
+        "node": ["mpi-ssh-auth"],
+        "dataset-initializer": [],
+    }
+    assert mounts == {"launcher": ["/keys", "/etc/mpi"], "node": ["/keys"], "dataset-initializer": []}
+
+
+@pytest.mark.parametrize(
+    ("spec", "trainer", "fields"),
+    [
+        pytest.param(spec_of(), Trainer(num_proc_per_node="4"), ["spec.trainer.numProcPerNode"], id="a word"),
+        pytest.param(spec_of(), Trainer(num_proc_per_node=4, num_nodes=2), [], id="a number"),
+        pytest.param(
+            spec_of("node", run_launcher_as_node=True),
+            Trainer(num_nodes=2),
+            ["spec.trainer.numNodes"],
+            id="no launcher",
+        ),
+        pytest.param(
+            spec_of("launcher", run_launcher_as_node=True),
+            Trainer(num_nodes=2),
+            ["spec.trainer.numNodes"],
+            id="no nodes",
+        ),
+        pytest.param(
+            spec_of("launcher", run_launcher_as_node=True), Trainer(num_nodes=1), [], id="the launcher alone"
+        ),
+        pytest.param(spec_of("node"), Trainer(num_nodes=2), [], id="a launcher is not asked for"),
+        pytest.param(spec_of(), None, [], id="no trainer"),
+        pytest.param(
+            make_training_runtime_spec(ml_policy=MLPolicy()),
+            Trainer(num_proc_per_node="auto"),
+            [],
+            id="another policy",
+        ),
+    ],
+)
+async def test_validation(spec: TrainingRuntimeSpec, trainer: Trainer | None, fields: list[str]) -> None:
+    client = FakeClient()
+    served = runtimes.TrainingRuntime(framework.Framework([mpi.MPI(client)]), client)
+
+    _, errors = await served.validate_against(spec, None, make_train_job("a", "job", trainer=trainer))
+
+    assert [error.field for error in errors] == fields
+
+
+class Notes:
+    """A controller builder that takes notes."""
+
+    def __init__(self) -> None:
+        self.watched: dict[type[Object], tuple[Any, dict[str, Any]]] = {}
+
+    def watches(self, kind: type[Object], handle: Any, **options: Any) -> Notes:
+        self.watched[kind] = handle, options
+        return self
+
+
+async def test_children_are_watched_by_their_metadata_once_a_train_job_has_some() -> None:
+    client, notes = FakeClient(), Notes()
+    plugin = mpi.MPI(client, lambda: KEYS)
+    for add in plugin.reconciler_builders():
+        add(cast("Any", notes), client, cast("Any", None))
+    assert notes.watched.keys() == {ConfigMap, Secret}
+    begun: list[type[Object]] = []
+
+    async with anyio.create_task_group() as tasks:
+
+        async def watch(kind: type[Object]) -> None:
+            await notes.watched[kind][1]["when"]()
+            begun.append(kind)
+
+        for kind, (_, options) in notes.watched.items():
+            assert options["only_metadata"] is True
+            tasks.start_soon(watch, kind)
+        served = runtimes.TrainingRuntime(framework.Framework([plugin]), client)
+        await served.objects_from(make_training_runtime_spec(), job())
+        await anyio.sleep(60)
+        assert begun == []
+
+        (secret, config_map) = await served.objects_from(spec_of(), job())
+
+    assert begun == [ConfigMap, Secret]
+    queue: PriorityQueue[Request] = PriorityQueue()
+    for child in (secret, config_map):
+        await notes.watched[type(child)][0].delete(event.DeleteEvent(child), queue)
+    assert str(await queue.get()) == "team-a/job"
+    assert len(queue) == 0
