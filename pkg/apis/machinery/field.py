@@ -155,7 +155,8 @@ class ErrorList(list[FieldError]):
         if not self:
             return None
         once: dict[str, FieldError] = {}
-        for error in self:
+        # Of an error that stands there a thousand times the text, perhaps a long one, is made once.
+        for error in {id(error): error for error in self}.values():
             once.setdefault(str(error), error)
         return AggregateError(once.values())
 

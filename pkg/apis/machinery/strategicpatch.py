@@ -12,7 +12,8 @@ Directives: ``$patch: replace|delete`` in a map or an item, ``$retainKeys``, ``$
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -207,7 +208,8 @@ def _check_order(patch: list[JSON], order: list[JSON], key: str) -> None:
     if not order or not patch:
         return
     kept = [item for item in patch if not (isinstance(item, dict) and _DIRECTIVE in item)]
-    places = [_index(order, item, key) for item in kept]
+    ordered = _Places(order, key)
+    places = [ordered.of(item) for item in kept]
     if None in places or places != sorted(place for place in places if place is not None):
         raise StrategicMergeError(
             f"The order in patch list:\n{go_text(patch)}\n doesn't match $setElementOrder list:\n{go_text(order)}\n"
@@ -234,12 +236,15 @@ def _merge_list(original: list[JSON], patch: list[JSON], member: Member) -> list
     if not all(isinstance(item, dict) for item in items):
         if any(isinstance(item, dict | list) for item in items):
             raise StrategicMergeError("lists of lists are not supported")
-        return _in_order(_unique(items), patch, original, "")
+        return _in_order(list(dict.fromkeys(items)), patch, original, "")
     original, patch = _list_directives(original, patch, member.key)
     merged = list(original)
+    places = _Places(merged, member.key)
     for item in patch:
-        place = _find(merged, member.key, _key_of(item, member.key))
+        _key_of(item, member.key)
+        place = places.of(item)
         if place is None:
+            places.append(item)
             merged.append(_cleaned(item))
         else:
             merged[place] = _merge_map(merged[place], item, member.schema)
@@ -271,49 +276,56 @@ def _in_order(merged: list[JSON], order: list[JSON], live: list[JSON], key: str)
     if key:
         for item in (*merged, *order, *live):
             _key_of(item, key)
+    ordered, living = _Places(order, key), _Places(live, key)
     named: list[tuple[int, JSON]] = []
     others: list[tuple[int, JSON]] = []
     for item in merged:
-        place = _index(order, item, key)
+        place = ordered.of(item)
         if place is not None:
             named.append((place, item))
         else:
-            others.append((_index(live, item, key) or 0, item))
-    left = [item for _, item in sorted(others, key=lambda pair: pair[0])]
-    right = [item for _, item in sorted(named, key=lambda pair: pair[0])]
+            others.append((living.of(item) or 0, item))
+    left = deque(item for _, item in sorted(others, key=lambda pair: pair[0]))
+    right = deque(item for _, item in sorted(named, key=lambda pair: pair[0]))
     woven: list[JSON] = []
     while left and right:
-        mine, theirs = _index(live, left[0], key), _index(live, right[0], key)
+        mine, theirs = living.of(left[0]), living.of(right[0])
         before = mine is not None and theirs is not None and mine < theirs
-        woven.append(left.pop(0) if before else right.pop(0))
-    return woven + left + right
+        woven.append(left.popleft() if before else right.popleft())
+    return [*woven, *left, *right]
 
 
-def _index(items: list[JSON], wanted: JSON, key: str) -> int | None:
-    if not key:
-        return items.index(wanted) if wanted in items else None
-    return _find(items, key, wanted.get(key) if isinstance(wanted, dict) else None)
+class _Places:
+    """Where a list has each item first; of maps, each value of their merge key."""
 
+    def __init__(self, items: list[JSON], key: str) -> None:
+        self._key = key
+        self._places: dict[Hashable, int] = {}
+        self._length = 0
+        for item in items:
+            self.append(item)
 
-def _find(items: list[JSON], key: str, value: JSON) -> int | None:
-    for place, item in enumerate(items):
-        if isinstance(item, dict) and key in item and item[key] == value:
-            return place
-    return None
+    def append(self, item: JSON) -> None:
+        """Take note of an item that goes last."""
+        if not self._key or (isinstance(item, dict) and self._key in item):
+            self._places.setdefault(self._mark(item), self._length)
+        self._length += 1
+
+    def of(self, item: JSON) -> int | None:
+        """Return the first place of an item like this one."""
+        return self._places.get(self._mark(item))
+
+    def _mark(self, item: JSON) -> Hashable:
+        value = item
+        if self._key:
+            value = item.get(self._key) if isinstance(item, dict) else None
+        return go_text(value) if isinstance(value, dict | list) else (value,)
 
 
 def _key_of(item: JSON, key: str) -> JSON:
     if not isinstance(item, dict) or key not in item:
         raise StrategicMergeError(f"map: {go_text(item)} does not contain declared merge key: {key}")
     return item[key]
-
-
-def _unique(items: list[JSON]) -> list[JSON]:
-    unique: list[JSON] = []
-    for item in items:
-        if item not in unique:
-            unique.append(item)
-    return unique
 
 
 def _cleaned(value: JSON) -> Any:

@@ -115,14 +115,17 @@ def _raw(console: Console, line: str) -> None:
 
 
 def _count(text: str) -> int:
-    number = int(text)
+    number = int(text) if text.isascii() and text.isdigit() else -1
     if not 0 <= number <= 5000:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 5000")
     return number
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if not number > 0:
         raise argparse.ArgumentTypeError(f"{text} is not a time to wait")
     return number

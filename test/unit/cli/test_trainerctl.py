@@ -21,6 +21,8 @@ def test_cluster_up_takes_its_flags() -> None:
         ("cluster", "COMMAND"),
         ("cluster sideways", "invalid choice: 'sideways'"),
         ("cluster up --nodes -1", "argument --nodes: -1 is not between 0 and 5000"),
+        ("cluster up --gpus some", "argument --gpus: some is not between 0 and 5000"),
+        ("cluster up --timeout soon", "argument --timeout: soon is not a time to wait"),
         ("cluster up --timeout 0", "argument --timeout: 0 is not a time to wait"),
         ("cluster up --flag", "unrecognized arguments: --flag"),
         ("demo --nodes 0", "argument --nodes: invalid choice: 0"),

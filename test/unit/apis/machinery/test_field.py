@@ -71,6 +71,22 @@ def test_several_errors_become_one_text_in_brackets_and_each_text_stands_once() 
     )
 
 
+def test_an_error_that_is_there_many_times_is_worded_once() -> None:
+    worded = 0
+
+    class Costly(int):
+        def __str__(self) -> str:
+            nonlocal worded
+            worded += 1
+            return "1"
+
+    error = field.invalid(field.Path("a"), Costly(), "x")
+    aggregate = field.ErrorList([error] * 1000).to_aggregate()
+    assert aggregate is not None
+    assert aggregate.errors == [error]
+    assert worded == 1
+
+
 def test_one_error_stands_alone_and_none_is_none() -> None:
     only = field.ErrorList([field.required(field.Path("a"), "")] * 2).to_aggregate()
     assert str(only) == "a: Required value"

@@ -153,3 +153,25 @@ def test_what_makes_no_sense_is_refused(original: Document, patch: Document, tex
     with pytest.raises(StrategicMergeError) as raised:
         merged(original, patch)
     assert str(raised.value).startswith(text)
+
+
+def test_thousands_of_items_are_not_compared_with_each_other() -> None:
+    compared = 0
+
+    class Name(str):
+        __slots__ = ()
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    many = 2000
+    original = {"volumes": [{"name": Name(f"v{i}")} for i in range(many)]}
+    patch = {"volumes": [{"name": Name(f"v{i}"), "emptyDir": {}} for i in reversed(range(2 * many))]}
+
+    names = [volume["name"] for volume in merged(original, patch)["volumes"]]
+
+    assert names == [f"v{i}" for i in reversed(range(2 * many))]
+    assert compared < 50 * many

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Final
 
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
@@ -17,6 +18,8 @@ from pkg.ctrl.rest import RestError
 _RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
 _OVERRIDES: Final = field.Path("spec").child("podTemplateOverrides")
 _RESERVED: Final = (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER, constants.NODE)
+_MAX_DETAILS: Final = 16
+"""Ways in which overrides can be wrong that are told at once."""
 
 Containers = dict[str, set[str]]
 """By job, the names of its containers, init containers among them."""
@@ -72,9 +75,12 @@ def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList
             ]
             for container in override.spec.containers or ():
                 details += _container_override(container, known, target.name)
-    return field.ErrorList(
-        field.invalid(_OVERRIDES, job.spec.pod_template_overrides, detail) for detail in details
-    )
+    # Each text quotes all overrides: one error stands for all of a kind, and of many kinds the first will do.
+    once = {
+        detail: field.invalid(_OVERRIDES, job.spec.pod_template_overrides, detail)
+        for detail in itertools.islice(dict.fromkeys(details), _MAX_DETAILS)
+    }
+    return field.ErrorList(once[detail] for detail in details if detail in once)
 
 
 def _container_override(container: ContainerOverride, known: set[str], job: str) -> list[str]:
