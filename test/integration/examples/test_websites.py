@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from pkg.apis.machinery.gvk import GVK
@@ -34,14 +33,13 @@ async def test_a_website_becomes_a_deployment_and_counts_its_replicas(
         found = await live_client.get(WEBSITE, key)
         return bool(found.nested("status") == {"readyReplicas": count})
 
-    start_example("websites")
-    await anyio.sleep(1.5)  # long enough to be told that there are no Websites yet
     await control_plane.install_crds(CRD)
+    start_example("websites")
     site = WEBSITE.from_dict(
         {"metadata": {"namespace": namespace, "name": "blog"}, "spec": {"image": "web:1", "replicas": 2}}
     )
     site = await live_client.create(site)
-    made = await eventually(lambda: deployment("web:1"), timeout=40, reason="there is no Deployment")
+    made = await eventually(lambda: deployment("web:1"), timeout=20, reason="there is no Deployment")
     assert made.nested("spec", "replicas") == 2
     assert [owner.uid for owner in made.metadata.owner_references or []] == [site.metadata.uid]
     await eventually(lambda: ready(0), reason="the Website tells no status")
