@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 PYTEST_ARGS ?=
-CODE := pkg cmd test
+CODE := pkg cmd test examples
 
 .PHONY: help
 help: ## List the targets
