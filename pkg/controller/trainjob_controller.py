@@ -254,4 +254,4 @@ def _raise(errors: list[Exception]) -> None:
     if len(errors) == 1:
         raise errors[0]
     if errors:
-        raise ExceptionGroup("\n".join(map(str, errors)), errors)
+        raise ExceptionGroup("\n".join(dict.fromkeys(map(str, errors))), errors)
