@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manager: what the controllers of one process share.
 
-It starts the event broadcaster, servers, webhooks, caches, others and, once elected, what only a leader may
-run; each group when the one before is ready. It stops them in reverse, together within the grace period,
+It starts the event broadcaster, servers, webhooks, caches, others, warm-ups and, once elected, what only a
+leader may run; each group when the one before is ready. It stops them in reverse, together within the grace period,
 and only then gives the lease back. What fails first, at any time, stops the rest and is what ``start`` raises.
 """
 
@@ -27,7 +27,7 @@ from pkg.ctrl.httpserver import Address, Server, ServerError, TLSProvider
 from .errors import ManagerError, UnreachableError
 from .lifecycle import Lifecycle
 from .options import OFF, Options
-from .runnable_group import LeaderElectionRunnable, Runnable
+from .runnable_group import LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
 
 _RETRY: Final = 1.0
 _INFORMERS: Final = "informers"
@@ -114,6 +114,8 @@ class Manager:
             self._lifecycle.others.add(runnable)
         else:
             self._lifecycle.leader_elected.add(runnable)
+            if isinstance(runnable, WarmsUp):
+                self._lifecycle.warm_up.add(WarmUp(runnable))
 
     def add_healthz_check(self, name: str, check: healthz.Checker) -> None:
         """Add a check to the liveness endpoint; before the start.

@@ -27,6 +27,8 @@ class ControllerOptions:
     cache_sync_timeout: float = 120.0
     recover_panic: bool = True
     need_leader_election: bool = True
+    enable_warmup: bool = True
+    """Whether a follower keeps warm what its controllers will watch."""
     reconciliation_timeout: float | None = None
     skip_name_validation: bool = False
 
