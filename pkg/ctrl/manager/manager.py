@@ -16,11 +16,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import anyio
 
+from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object
 from pkg.ctrl import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
 from pkg.ctrl.httpserver import Address, Server, ServerError, TLSProvider
 
@@ -29,6 +31,7 @@ from .lifecycle import Lifecycle
 from .options import OFF, Options
 from .runnable_group import LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
 
+T = TypeVar("T", bound=Object)
 _RETRY: Final = 1.0
 _INFORMERS: Final = "informers"
 
@@ -262,7 +265,9 @@ class Manager:
         if options.metrics_bind_address not in OFF:
             tls = self._metrics_tls() if options.metrics_secure else None
             address = Address.parse(options.metrics_bind_address)
-            self.metrics_server = metrics.MetricsServer(address, tls=tls, filter_=options.metrics_filter)
+            provider = options.metrics_filter
+            filter_ = provider(_Reviewer(self._aside)) if provider is not None else None
+            self.metrics_server = metrics.MetricsServer(address, tls=tls, filter_=filter_)
             self._lifecycle.servers.add(self.metrics_server)
         if options.health_probe_bind_address not in OFF:
             live = healthz.HealthHandler(options.liveness_endpoint_name, self._healthz)
@@ -293,6 +298,19 @@ class Manager:
             raise healthz.NotHealthyError("caches have not synced yet")
         degraded = self.cache.degraded()
         return "; ".join(f"{gvk.group_kind} is degraded: {why}" for gvk, why in sorted(degraded.items()))
+
+
+class _Reviewer:
+    """Asks who somebody is and what they may, with errors that the metrics server knows."""
+
+    def __init__(self, client_: client.LiveClient) -> None:
+        self._client = client_
+
+    async def create(self, review: T, /) -> T:
+        try:
+            return await self._client.create(review)
+        except (StatusError, rest.RestError) as error:
+            raise metrics.ReviewError(str(error)) from error
 
 
 class _CacheRunnable:

@@ -11,7 +11,7 @@ from typing import Final
 from pkg.apis.machinery.object import Object
 from pkg.apis.machinery.scheme import Scheme
 from pkg.ctrl import cache
-from pkg.ctrl.metrics import Filter
+from pkg.ctrl.metrics import FilterProvider
 
 OFF: Final = ("", "0")
 """Addresses that turn a server off."""
@@ -56,7 +56,9 @@ class Options:
     metrics_secure: bool = False
     metrics_cert_dir: str = ""
     """Where tls.crt and tls.key are; without them, a certificate is made for the process."""
-    metrics_filter: Filter | None = None
+    metrics_filter: FilterProvider | None = None
+    """Who may read metrics; without one, everybody.
+    See :func:`pkg.ctrl.metrics.with_authentication_and_authorization`."""
 
     health_probe_bind_address: str = "0"
     readiness_endpoint_name: str = "readyz"
