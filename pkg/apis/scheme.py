@@ -8,6 +8,7 @@ from pkg.apis.admission import v1 as admission
 from pkg.apis.admissionregistration import v1 as admissionregistration
 from pkg.apis.apiextensions import v1 as apiextensions
 from pkg.apis.authentication import v1 as authentication
+from pkg.apis.authorization import v1 as authorization
 from pkg.apis.batch import v1 as batch
 from pkg.apis.coordination import v1 as coordination
 from pkg.apis.core import v1 as core
@@ -30,6 +31,7 @@ def default_scheme() -> Scheme:
         apiextensions.CustomResourceDefinition,
         authentication.TokenRequest,
         authentication.TokenReview,
+        authorization.SubjectAccessReview,
         batch.CronJob,
         batch.Job,
         coordination.Lease,

@@ -13,6 +13,7 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.ctrl import manager, rest
+from pkg.ctrl.metrics import with_authentication_and_authorization
 
 from .duration import seconds
 
@@ -36,6 +37,9 @@ def manager_options(cfg: Configuration) -> manager.Options:
         retry_period=seconds(election.retry_period),
         metrics_bind_address=cfg.metrics.bind_address or "",
         metrics_secure=bool(cfg.metrics.secure_serving),
+        # Not by default, unlike other controller-runtime projects: upstream's metrics are open to every scraper,
+        # and its role does not let the manager ask.
+        metrics_filter=with_authentication_and_authorization if cfg.metrics.require_authorization else None,
         health_probe_bind_address=health.health_probe_bind_address or "",
         readiness_endpoint_name=health.readiness_endpoint_name or "",
         liveness_endpoint_name=health.liveness_endpoint_name or "",

@@ -23,6 +23,10 @@ def validate(cfg: Configuration) -> field.ErrorList:
     port = cfg.webhook.port
     if port is not None and not 1 <= port <= _MAX_PORT:
         errors.append(field.invalid(field.Path("webhook", "port"), port, "must be between 1 and 65535"))
+    metrics = cfg.metrics
+    if metrics.require_authorization and not metrics.secure_serving:
+        detail = "needs secureServing: a token must not travel in plain text"
+        errors.append(field.invalid(field.Path("metrics", "requireAuthorization"), True, detail))
     burst = cfg.client_connection.burst
     if burst is not None and burst < 0:
         errors.append(

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Health endpoints: named checks, served together and one by one, in the text that Kubernetes' own servers use.
 
-A check fails by raising :class:`NotHealthyError`; anything else it raises is a bug, answered 500 and logged
-by the HTTP server. It may return a remark, for what an operator should know although nothing fails
-(a degraded kind, say): remarks are shown without being asked for, and do not make the endpoint fail.
+A check fails by raising :class:`NotHealthyError`, whose message everybody may read, so it names no secret;
+anything else it raises is a bug, answered 500 and logged by the HTTP server. It may return a remark, for what
+an operator should know although nothing fails (a degraded kind, say): remarks are shown without being asked
+for, and do not make the endpoint fail.
 """
 
 from __future__ import annotations
@@ -42,8 +43,9 @@ class _Outcome:
 
     def __str__(self) -> str:
         if self.error:
-            # Why is told on the check's own path only.
-            return f"[-]{self.name} failed: reason withheld\n"
+            # Other than Kubernetes' servers, which withhold it: our reasons hold no secrets, and who reads a
+            # probe's failure in a pod's events has nothing else to go by.
+            return f"[-]{self.name} failed: {' '.join(self.error.split())}\n"
         status = f"[+]{self.name} {'excluded: ' if self.excluded else ''}ok"
         return f"{status}: {self.remark}\n" if self.remark else f"{status}\n"
 

@@ -47,6 +47,10 @@ class SyncingSource(Source):
     """A source that begins with what there is already."""
 
     @abstractmethod
+    async def warm_up(self) -> None:
+        """Have what there is fetched and kept, so that a later :meth:`start` need not wait; give nothing yet."""
+
+    @abstractmethod
     async def wait_for_sync(self, timeout: float | None = None) -> None:
         """Return when the started source has seen what there is, or knows that it may not.
 
@@ -148,6 +152,10 @@ class Kind(SyncingSource, Generic[T]):
     def problem(self) -> str | None:
         """Why the server refuses this kind, while it does."""
         return self._informer.problem if self._informer is not None else None
+
+    async def warm_up(self) -> None:
+        """Have the kind watched. Nobody listens before the start, which then hears of all there is."""
+        self._informer = await self._informers.get_informer(self._kind)
 
     async def start(self, queue: Queue) -> None:
         """Listen until cancelled."""

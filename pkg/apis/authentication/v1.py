@@ -40,10 +40,10 @@ class TokenRequestSpec(Struct):
 
 
 class TokenRequestStatus(Struct):
-    """authenticationv1.TokenRequestStatus."""
+    """authenticationv1.TokenRequestStatus; the server parses a timestamp even in what is sent to it."""
 
-    token: str = ""
-    expiration_timestamp: str = ""
+    token: str | None = None
+    expiration_timestamp: str | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"token", "expiration_timestamp"})
 
 

@@ -1,14 +1,91 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Owner references and finalizers. Each function changes the object it is given, not the server's."""
+"""Owner references and finalizers, and bringing one object into a desired state.
+
+What concerns references and finalizers changes the object it is given, not the server's;
+:func:`create_or_update` and :func:`create_or_patch` write, and leave the object they are given alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import enum
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
+import msgspec
+
+from pkg.apis.machinery.equality import deep_equal
+from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import GVK, GroupKind
 from pkg.apis.machinery.object import Object, OwnerReference
+from pkg.apis.machinery.patch import merge_patch_diff
+from pkg.ctrl import client
 from pkg.ctrl.reconcile import ControllerError
+
+T = TypeVar("T", bound=Object)
+Mutate = Callable[[T], None]
+"""Changes an object into its desired state; neither its name nor its namespace."""
+
+
+class OperationResult(enum.StrEnum):
+    """What was done to bring an object into its desired state."""
+
+    NONE = "unchanged"
+    CREATED = "created"
+    UPDATED = "updated"
+    UPDATED_STATUS = "updatedStatus"
+    UPDATED_STATUS_ONLY = "updatedStatusOnly"
+
+
+class ReaderWriter(client.Reader, client.Writer, Protocol):
+    """What :func:`create_or_update` needs of a client."""
+
+
+async def create_or_update(writer: ReaderWriter, obj: T, mutate: Mutate[T]) -> tuple[T, OperationResult]:
+    """Return the object named by ``obj`` as ``mutate`` wants it, and what that took: a create, an update, nothing.
+
+    ``mutate`` gets the stored object, or a copy of ``obj`` where there is none. What it does to the status is
+    lost where that is a subresource. A field that it unsets and the server defaults costs an update each time.
+
+    Raises:
+        ControllerError: ``mutate`` changed the name or the namespace.
+        ConflictError: the object has changed since it was read.
+        AlreadyExistsError: it was created since.
+    """
+    before = await _stored(writer, obj)
+    desired = _mutated(obj if before is None else before, mutate)
+    if before is None:
+        return await writer.create(desired), OperationResult.CREATED
+    if deep_equal(before, desired):
+        return before, OperationResult.NONE
+    return await writer.update(desired), OperationResult.UPDATED
+
+
+async def create_or_patch(client_: client.Client, obj: T, mutate: Mutate[T]) -> tuple[T, OperationResult]:
+    """Do as :func:`create_or_update` with merge patches of what changed, one for the object, one for its status.
+
+    Nothing conflicts, and what others changed meanwhile stays, except in the same field; a list is one field.
+    The status is patched of an object that exists, not of one that is created.
+
+    Raises:
+        ControllerError: ``mutate`` changed the name or the namespace.
+        AlreadyExistsError: the object was created since it was looked for.
+    """
+    before = await _stored(client_, obj)
+    desired = _mutated(obj if before is None else before, mutate)
+    if before is None:
+        return await client_.create(desired), OperationResult.CREATED
+    changes = {} if deep_equal(before, desired) else merge_patch_diff(before.to_dict(), desired.to_dict())
+    status = {"status": changes.pop("status")} if "status" in changes else None
+    result, stored = OperationResult.NONE, before
+    if changes:
+        stored = await client_.patch(desired, client.raw_patch(client.MERGE, msgspec.json.encode(changes)))
+        result = OperationResult.UPDATED
+    if status is not None:
+        patch = client.raw_patch(client.MERGE, msgspec.json.encode(status))
+        stored = await client_.status.patch(desired, patch)
+        result = OperationResult.UPDATED_STATUS if changes else OperationResult.UPDATED_STATUS_ONLY
+    return stored, result
 
 
 class OwnerReferenceError(ControllerError):
@@ -110,6 +187,23 @@ def remove_finalizer(obj: Object, finalizer: str) -> bool:
         return False
     obj.metadata.finalizers = [name for name in obj.metadata.finalizers or () if name != finalizer]
     return True
+
+
+async def _stored(reader: client.Reader, obj: T) -> T | None:
+    try:
+        return await reader.get(type(obj), obj.key)
+    except NotFoundError:
+        return None
+
+
+def _mutated(obj: T, mutate: Mutate[T]) -> T:
+    desired = obj.deep_copy()
+    mutate(desired)
+    if desired.key != obj.key:
+        raise ControllerError(
+            f"{_named(obj)}: mutate must not change name or namespace, made it {desired.key}"
+        )
+    return desired
 
 
 def _reference(owner: Object, obj: Object) -> OwnerReference:

@@ -46,6 +46,11 @@ class Defaults(Protocol):
         ...
 
     @property
+    def enable_warmup(self) -> bool:
+        """Whether caches fill while leadership is waited for."""
+        ...
+
+    @property
     def reconciliation_timeout(self) -> float | None:
         """Seconds; None is without end."""
         ...
@@ -70,6 +75,9 @@ class Options:
     If not, it ends the controller, and with it the manager."""
     need_leader_election: bool | None = None
     """Whether only a leader reconciles: true."""
+    enable_warmup: bool | None = None
+    """Whether the kinds it watches are listed and watched while leadership is waited for: true. A failover
+    then pays for no list; the price is a follower's memory, and its share of the server's watches."""
     cache_sync_timeout: timedelta | float | None = None
     """How long the first lists may take, in seconds: 120. A kind that is refused is not waited for."""
     reconciliation_timeout: timedelta | float | None = None
@@ -108,6 +116,7 @@ class Options:
             need_leader_election=_either(
                 self.need_leader_election, defaults.need_leader_election if defaults else True
             ),
+            enable_warmup=_either(self.enable_warmup, defaults.enable_warmup if defaults else True),
             cache_sync_timeout=_seconds(sync),
             reconciliation_timeout=_seconds(timeout) if timeout is not None else None,
             kind=self.kind,
@@ -127,6 +136,7 @@ class Settings:
     rate_limiter: workqueue.RateLimiter[Request]
     recover_panic: bool
     need_leader_election: bool
+    enable_warmup: bool
     cache_sync_timeout: float
     reconciliation_timeout: float | None
     kind: GVK | None

@@ -37,6 +37,7 @@ class Lifecycle:
         self.webhooks = RunnableGroup("webhooks", self._member_failed)
         self.caches = RunnableGroup("caches", self._member_failed)
         self.others = RunnableGroup("others", self._member_failed)
+        self.warm_up = RunnableGroup("warm-up", self._member_failed)
         self.leader_elected = RunnableGroup("leader-elected", self._member_failed)
         self._election = RunnableGroup("leader-election", self._member_failed)
         self.stop = anyio.Event()
@@ -85,6 +86,7 @@ class Lifecycle:
             await group.start(tasks)
         self.synced = not self.stop.is_set()
         await self.others.start(tasks)
+        await self.warm_up.start(tasks)
         if self._elector is None:
             await self._lead(tasks)
         else:
@@ -107,7 +109,7 @@ class Lifecycle:
             # Somebody else acts now: not one more request.
             self.leader_elected.kill()
             grace = 0
-        order = [self.others, self.leader_elected, self.caches, self.webhooks, self.servers]
+        order = [self.others, self.leader_elected, self.warm_up, self.caches, self.webhooks, self.servers]
         with anyio.move_on_after(None if grace < 0 else grace) as within:
             for group in order:
                 _log.info("Stopping and waiting", group=group.name)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manager: what the controllers of one process share.
 
-It starts the event broadcaster, servers, webhooks, caches, others and, once elected, what only a leader may
-run; each group when the one before is ready. It stops them in reverse, together within the grace period,
+It starts the event broadcaster, servers, webhooks, caches, others, warm-ups and, once elected, what only a
+leader may run; each group when the one before is ready. It stops them in reverse, together within the grace period,
 and only then gives the lease back. What fails first, at any time, stops the rest and is what ``start`` raises.
 """
 
@@ -16,19 +16,22 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 import anyio
 
+from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object
 from pkg.ctrl import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
 from pkg.ctrl.httpserver import Address, Server, ServerError, TLSProvider
 
 from .errors import ManagerError, UnreachableError
 from .lifecycle import Lifecycle
 from .options import OFF, Options
-from .runnable_group import LeaderElectionRunnable, Runnable
+from .runnable_group import LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
 
+T = TypeVar("T", bound=Object)
 _RETRY: Final = 1.0
 _INFORMERS: Final = "informers"
 
@@ -114,6 +117,8 @@ class Manager:
             self._lifecycle.others.add(runnable)
         else:
             self._lifecycle.leader_elected.add(runnable)
+            if isinstance(runnable, WarmsUp):
+                self._lifecycle.warm_up.add(WarmUp(runnable))
 
     def add_healthz_check(self, name: str, check: healthz.Checker) -> None:
         """Add a check to the liveness endpoint; before the start.
@@ -260,7 +265,9 @@ class Manager:
         if options.metrics_bind_address not in OFF:
             tls = self._metrics_tls() if options.metrics_secure else None
             address = Address.parse(options.metrics_bind_address)
-            self.metrics_server = metrics.MetricsServer(address, tls=tls, filter_=options.metrics_filter)
+            provider = options.metrics_filter
+            filter_ = provider(_Reviewer(self._aside)) if provider is not None else None
+            self.metrics_server = metrics.MetricsServer(address, tls=tls, filter_=filter_)
             self._lifecycle.servers.add(self.metrics_server)
         if options.health_probe_bind_address not in OFF:
             live = healthz.HealthHandler(options.liveness_endpoint_name, self._healthz)
@@ -291,6 +298,19 @@ class Manager:
             raise healthz.NotHealthyError("caches have not synced yet")
         degraded = self.cache.degraded()
         return "; ".join(f"{gvk.group_kind} is degraded: {why}" for gvk, why in sorted(degraded.items()))
+
+
+class _Reviewer:
+    """Asks who somebody is and what they may, with errors that the metrics server knows."""
+
+    def __init__(self, client_: client.LiveClient) -> None:
+        self._client = client_
+
+    async def create(self, review: T, /) -> T:
+        try:
+            return await self._client.create(review)
+        except (StatusError, rest.RestError) as error:
+            raise metrics.ReviewError(str(error)) from error
 
 
 class _CacheRunnable:

@@ -11,7 +11,7 @@ from typing import Final
 from pkg.apis.machinery.object import Object
 from pkg.apis.machinery.scheme import Scheme
 from pkg.ctrl import cache
-from pkg.ctrl.metrics import Filter
+from pkg.ctrl.metrics import FilterProvider
 
 OFF: Final = ("", "0")
 """Addresses that turn a server off."""
@@ -27,6 +27,8 @@ class ControllerOptions:
     cache_sync_timeout: float = 120.0
     recover_panic: bool = True
     need_leader_election: bool = True
+    enable_warmup: bool = True
+    """Whether a follower keeps warm what its controllers will watch."""
     reconciliation_timeout: float | None = None
     skip_name_validation: bool = False
 
@@ -54,7 +56,9 @@ class Options:
     metrics_secure: bool = False
     metrics_cert_dir: str = ""
     """Where tls.crt and tls.key are; without them, a certificate is made for the process."""
-    metrics_filter: Filter | None = None
+    metrics_filter: FilterProvider | None = None
+    """Who may read metrics; without one, everybody.
+    See :func:`pkg.ctrl.metrics.with_authentication_and_authorization`."""
 
     health_probe_bind_address: str = "0"
     readiness_endpoint_name: str = "readyz"

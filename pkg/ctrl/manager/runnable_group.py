@@ -25,8 +25,9 @@ class Runnable(Protocol):
     """Something that lives as long as the manager: :meth:`start` runs until cancelled or done.
 
     It may also offer ``async ready()``, which returns once others may rely on it; ``stop()``, which asks it
-    to end by itself in its own order (else it is cancelled at once); and ``need_leader_election() -> bool``
-    (without it, it runs on the leader only).
+    to end by itself in its own order (else it is cancelled at once); ``need_leader_election() -> bool``
+    (without it, it runs on the leader only); and ``async warm_up()``, which is awaited once, before the
+    election, of what waits for it.
     """
 
     async def start(self) -> None:
@@ -59,6 +60,27 @@ class LeaderElectionRunnable(Protocol):
     def need_leader_election(self) -> bool:
         """Whether to wait for being elected."""
         ...
+
+
+@runtime_checkable
+class WarmsUp(Protocol):
+    """It can prepare for a start that waits for the election."""
+
+    async def warm_up(self) -> None:
+        """Prepare; the election does not wait for it."""
+        ...
+
+
+class WarmUp:
+    """A runnable that is another one's preparation."""
+
+    def __init__(self, runnable: WarmsUp) -> None:
+        self.name = f"warm-up of {describe(runnable)}"
+        self._runnable = runnable
+
+    async def start(self) -> None:
+        """Prepare, and end."""
+        await self._runnable.warm_up()
 
 
 class RunnableGroup:

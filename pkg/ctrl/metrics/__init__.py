@@ -2,6 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry of series and their text form."""
 
+from .filters import FilterProvider as FilterProvider
+from .filters import Reviewer as Reviewer
+from .filters import ReviewError as ReviewError
+from .filters import with_authentication_and_authorization as with_authentication_and_authorization
 from .registry import ACTIVE_WORKERS as ACTIVE_WORKERS
 from .registry import CACHE_DEGRADED as CACHE_DEGRADED
 from .registry import CACHE_SKIPPED_OBJECTS as CACHE_SKIPPED_OBJECTS

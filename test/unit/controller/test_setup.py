@@ -26,6 +26,7 @@ class StubManager(SimpleNamespace):
             cache_sync_timeout=120.0,
             recover_panic=True,
             need_leader_election=True,
+            enable_warmup=True,
             reconciliation_timeout=None,
             skip_name_validation=False,
         )

@@ -61,11 +61,17 @@ def test_the_role_grants_what_the_markers_ask_for_and_no_more() -> None:
     assert permissions(role["rules"]) == permissions(markers("rbac"))
 
 
-def test_the_role_grants_what_the_reference_does_and_reading_priority_classes() -> None:
+def test_the_role_grants_what_the_reference_does_and_reading_priority_classes_and_asking_for_reviews() -> (
+    None
+):
     (theirs,) = read("rbac/role.yaml", root=reference())
     (ours,) = read("rbac/role.yaml")
     assert ours["metadata"] == theirs["metadata"]
     added = {("scheduling.k8s.io", "priorityclasses", verb) for verb in ("get", "list", "watch")}
+    added |= {
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    }
     assert permissions(ours["rules"]) == permissions(theirs["rules"]) | added
 
 

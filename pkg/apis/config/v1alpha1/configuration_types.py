@@ -24,10 +24,14 @@ class ControllerWebhook(Struct):
 
 
 class ControllerMetrics(Struct):
-    """Where metrics are served; ``"0"`` turns them off."""
+    """Where metrics are served; ``"0"`` turns them off.
+
+    With ``require_authorization``, only to those whose token the API server knows and lets get the path.
+    """
 
     bind_address: str | None = None
     secure_serving: bool | None = None
+    require_authorization: bool | None = None
 
 
 class ControllerHealth(Struct):

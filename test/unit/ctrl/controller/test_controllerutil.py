@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from pkg.apis.batch.v1 import Job
-from pkg.apis.core.v1 import Node, Pod
+from pkg.apis.core.v1 import ConfigMap, Node, Pod, PodStatus
+from pkg.apis.machinery.errors import ConflictError, ForbiddenError
 from pkg.apis.machinery.object import Object, ObjectMeta, OwnerReference
+from pkg.ctrl.client import MERGE, interceptor, raw_patch
+from pkg.ctrl.client.fake import FakeClient
 from pkg.ctrl.controller import controllerutil as util
+from pkg.ctrl.reconcile import ControllerError
 
 
 def job(name: str = "owner", *, namespace: str = "ns") -> Job:
@@ -122,3 +127,103 @@ def test_lists_that_somebody_else_holds_are_not_changed() -> None:
     util.set_owner_reference(job(), obj)
     util.remove_finalizer(obj, "a")
     assert (finalizers, len(owners)) == (["a"], 1)
+
+
+def wanted(value: str) -> Callable[[ConfigMap], None]:
+    def mutate(obj: ConfigMap) -> None:
+        obj.data = {**(obj.data or {}), "a": value}
+
+    return mutate
+
+
+def config_map(**data: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(namespace="ns", name="c"), data=data or None)
+
+
+Upsert = Callable[..., Awaitable[tuple[ConfigMap, util.OperationResult]]]
+BOTH: list[Upsert] = [util.create_or_update, util.create_or_patch]
+
+
+@pytest.mark.parametrize("upsert", BOTH)
+async def test_what_is_missing_is_created_then_left_alone_then_changed(upsert: Upsert) -> None:
+    client = FakeClient()
+    obj = config_map()
+    made, result = await upsert(client, obj, wanted("1"))
+    assert (made.data, result, obj.data) == ({"a": "1"}, "created", None)
+    writes = len(client.calls)
+    same, result = await upsert(client, obj, wanted("1"))
+    assert (same.metadata.resource_version, result) == (made.metadata.resource_version, "unchanged")
+    assert [call.verb for call in client.calls[writes:]] == ["get"]
+    changed, result = await upsert(client, obj, wanted("2"))
+    assert (changed.data, result) == ({"a": "2"}, "updated")
+    assert (await client.get(ConfigMap, obj.key)).data == {"a": "2"}
+
+
+@pytest.mark.parametrize("upsert", BOTH)
+async def test_an_empty_map_is_no_change_against_none(upsert: Upsert) -> None:
+    def empty(obj: ConfigMap) -> None:
+        obj.data = {}
+
+    client = FakeClient(config_map())
+    assert (await upsert(client, config_map(), empty))[1] == "unchanged"
+
+
+@pytest.mark.parametrize("upsert", BOTH)
+async def test_an_object_cannot_be_renamed_on_the_way(upsert: Upsert) -> None:
+    def rename(obj: ConfigMap) -> None:
+        obj.metadata.name = "other"
+
+    client = FakeClient()
+    with pytest.raises(ControllerError, match="must not change name or namespace, made it ns/other"):
+        await upsert(client, config_map(), rename)
+    assert [call.verb for call in client.calls] == ["get"]
+
+
+@pytest.mark.parametrize("upsert", BOTH)
+async def test_another_failure_than_absence_is_raised(upsert: Upsert) -> None:
+    async def refuse(*_: Any) -> Any:
+        raise ForbiddenError("no", code=403, reason="Forbidden")
+
+    client = interceptor.wrap(FakeClient(), interceptor.Funcs(get=refuse))
+    with pytest.raises(ForbiddenError):
+        await upsert(client, config_map(), wanted("1"))
+
+
+async def test_an_update_conflicts_with_a_change_in_between_and_a_patch_does_not() -> None:
+    class Meddled(FakeClient):
+        """Somebody changes the object after each read."""
+
+        async def get(self, kind: Any, key: Any) -> Any:
+            read = await super().get(kind, key)
+            await self.patch(read, raw_patch(MERGE, b'{"data": {"theirs": "yes"}}'))
+            return read
+
+    client = Meddled(config_map(ours="no"))
+    with pytest.raises(ConflictError):
+        await util.create_or_update(client, config_map(), wanted("1"))
+    client = Meddled(config_map(ours="no"))
+    stored, result = await util.create_or_patch(client, config_map(), wanted("1"))
+    assert (stored.data, result) == ({"ours": "no", "theirs": "yes", "a": "1"}, "updated")
+
+
+@pytest.mark.parametrize(
+    ("labels", "phase", "result", "subresources"),
+    [
+        ({"l": "1"}, "Running", "updatedStatus", ["", "status"]),
+        (None, "Running", "updatedStatusOnly", ["status"]),
+        ({"l": "1"}, None, "updated", [""]),
+    ],
+)
+async def test_a_patch_writes_the_status_apart(
+    labels: dict[str, str] | None, phase: str | None, result: str, subresources: list[str]
+) -> None:
+    def mutate(obj: Pod) -> None:
+        obj.metadata.labels = labels
+        if phase is not None:
+            obj.status = PodStatus(phase=phase)
+
+    client = FakeClient(pod())
+    stored, got = await util.create_or_patch(client, pod(), mutate)
+    assert got == result
+    assert [call.subresource for call in client.calls if call.verb == "patch"] == subresources
+    assert (stored.labels, stored.status.phase if stored.status else None) == (labels or {}, phase)

@@ -7,10 +7,11 @@ from typing import Any
 import anyio
 import pytest
 
+from pkg import ctrl
 from pkg.apis.coordination.v1 import Lease
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.ctrl import rest
+from pkg.ctrl import controller, rest
 from pkg.ctrl.httpserver import HTTPRequest
 from pkg.ctrl.manager import (
     GracePeriodExceededError,
@@ -336,6 +337,113 @@ async def test_a_follower_runs_what_needs_no_leader_only(diary: list[str]) -> No
         await anyio.sleep(600)
         assert diary == ["other starts at 0"]
     assert server.lease["spec"]["holderIdentity"] == "another"
+
+
+def held_by_another(server: LeaseServer) -> None:
+    server.lease = Lease.from_dict(
+        {
+            "metadata": {"namespace": "ns", "name": "lock", "resourceVersion": "1"},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 15},
+        }
+    ).to_dict()
+
+
+class Seen:
+    """A reconciler that remembers what it was given, and when."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, float]] = []
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        self.calls.append((request.name, anyio.current_time()))
+        return ctrl.Result()
+
+
+async def test_a_follower_keeps_its_controllers_kinds_warm_and_leads_without_listing(
+    world: Any, make_pod: Any
+) -> None:
+    server, seen = LeaseServer(), Seen()
+    held_by_another(server)
+    lists_take = 0.0
+
+    async def api(request: rest.Request) -> Any:
+        if request.path != "/api/v1/pods":
+            return await server(request)
+        await anyio.sleep(lists_take)
+        return await world.transport.send(request)
+
+    mgr = new_manager(api, **ELECTION)
+    ctrl.new_controller_managed_by(mgr).named("warm").for_(Pod).complete(seen)
+    world.put(make_pod("before"))
+    async with running(mgr):
+        await anyio.sleep(1)
+        assert world.watched() == ["pods"]
+        world.put(make_pod("meanwhile"))
+        world.put(make_pod("gone"))
+        world.remove(make_pod("gone"))
+        await anyio.sleep(1)
+        assert seen.calls == []
+        lists_take, asked = 60.0, len(world.transport.requests)
+        await mgr.elected.wait()
+        leads = anyio.current_time()
+        await anyio.sleep(1)
+        assert seen.calls == [("before", leads), ("meanwhile", leads)]
+        assert len(world.transport.requests) == asked
+
+
+async def test_a_follower_whose_controller_is_not_to_be_warmed_up_watches_nothing(
+    world: Any, make_pod: Any
+) -> None:
+    server, seen = LeaseServer(), Seen()
+    held_by_another(server)
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    cold = controller.Options(enable_warmup=False)
+    ctrl.new_controller_managed_by(mgr).named("cold").for_(Pod).with_options(cold).complete(seen)
+    world.put(make_pod("a"))
+    async with running(mgr):
+        await anyio.sleep(10)
+        assert world.watched() == []
+        await mgr.elected.wait()
+        await anyio.sleep(1)
+        assert [name for name, _ in seen.calls] == ["a"]
+
+
+async def test_a_kind_that_is_never_listed_does_not_hold_up_the_election(world: Any) -> None:
+    world.held.add(Pod)
+    server = LeaseServer()
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    ctrl.new_controller_managed_by(mgr).named("held").for_(Pod).complete(Seen())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        await anyio.sleep(1)
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"]
+        assert not mgr.elected.is_set()
+        mgr.stop()
+
+
+async def test_what_is_added_to_a_follower_is_warmed_up_at_once(world: Any) -> None:
+    server = LeaseServer()
+    held_by_another(server)
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    async with running(mgr):
+        await anyio.sleep(1)
+        ctrl.new_controller_managed_by(mgr).named("added").for_(Pod).complete(Seen())
+        await anyio.sleep(1)
+        assert world.watched() == ["pods"]
+        assert not mgr.elected.is_set()
 
 
 async def test_losing_the_lease_cancels_everything_without_grace(diary: list[str]) -> None:
