@@ -50,6 +50,8 @@ from .states import (
 
 STEP: Final = 16
 """Objects taken in a row before other tasks get a turn."""
+_SPREAD: Final = 0.1
+"""The part by which what a server asks to wait is lengthened at most, so that not all come back at once."""
 SHORT_WATCH: Final = 1.0
 """Seconds; a watch that ends sooner is not taken up again at once."""
 
@@ -94,8 +96,8 @@ class Target:
     page_size: int = 500
     watch_timeout: float = 300.0
     """Seconds a watch lasts at least; up to twice that, so that many do not end together."""
-    silence_timeout: float = 150.0
-    """Seconds without a line, on a server that sends bookmarks (each minute), after which it is dead."""
+    silence_timeout: float = 70.0
+    """Seconds without a line after which a watch is opened anew: servers send a bookmark each minute."""
     streaming_timeout: float = 30.0
     """Seconds without a line, while all there is should stream, after which it is listed instead."""
 
@@ -121,8 +123,11 @@ class Reflector:
         self._random = random
         self._backoff = Backoff(random=random)
         self._denied_backoff = Backoff(first=1.0, longest=10.0, jitter=0.2, random=random)
+        # A server that is away is no busier for being looked for, and is to be found soon after it is back.
+        self._away_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
         self._known = ""
         self._bookmarks = False
+        self._quiet = 0
         self.state: State = self._anew(Streaming(""))
 
     async def run(self) -> None:
@@ -156,13 +161,20 @@ class Reflector:
             return Listing(self._known or "0", paged=not self._known)
         denied = is_denied(error)
         self._sink.failed(error, denied=denied)
-        delay = (self._denied_backoff if denied else self._backoff).next(anyio.current_time())
-        if isinstance(error, api.StatusError) and error.retry_after is not None:
-            delay = max(delay, error.retry_after)
+        delay = self._pause(error, denied=denied)
         if isinstance(then, Streaming) and not isinstance(state, Streaming):
             then = self._anew(then)
         assert not isinstance(then, Waiting)  # noqa: S101 -- after_failure never returns one
         return Waiting(delay, then)
+
+    def _pause(self, error: Exception, *, denied: bool) -> float:
+        """How long to wait after ``error``: as long as the server says, where it does."""
+        if isinstance(error, api.StatusError) and error.retry_after:
+            return error.retry_after * (1 + _SPREAD * self._random())
+        backoff = self._denied_backoff if denied else self._backoff
+        if isinstance(error, rest.TransportError):
+            backoff = self._away_backoff
+        return backoff.next(anyio.current_time())
 
     def _anew(self, wish: Streaming) -> Streaming | Listing:
         if self._stream_lists:
@@ -221,7 +233,9 @@ class Reflector:
         try:
             await self._consume(lines, self._silence, initial=False)
         except Silence:
-            # Nobody is there any more; what happened meanwhile comes with a new connection.
+            # Perhaps nobody is there any more. A new connection goes on where this one stopped: where it
+            # did live, that has cost one request, and nothing is listed again.
+            self._quiet += 1
             return Watching(self._known)
         except FAILURES as error:
             lasted = anyio.current_time() - opened >= SHORT_WATCH
@@ -251,8 +265,14 @@ class Reflector:
         return Lines(response)
 
     def _silence(self) -> float:
-        """How long a quiet watch is believed: only bookmarks prove that the other side still lives."""
-        return self._target.silence_timeout if self._bookmarks else 2 * self._target.watch_timeout + 30
+        """How long a quiet watch is believed: only bookmarks prove that the other side still lives.
+
+        Where none ever came, silence means ever less each time.
+        """
+        silence = self._target.silence_timeout
+        if self._bookmarks:
+            return silence
+        return min(silence * 2.0 ** min(self._quiet, 10), 2 * self._target.watch_timeout + 30)
 
     async def _consume(self, lines: Lines, silence: Callable[[], float], *, initial: bool) -> bool:
         """Take lines until they end (False) or, ``initial``, until all there is was told (True).
@@ -307,9 +327,9 @@ class Reflector:
         if initial and not bookmark.ends_initial_events:
             return False
         self._known = bookmark.resource_version or self._known
-        # A server that sends one sends them every minute or two: from now on silence means something.
-        self._bookmarks = True
         if not initial:
+            # A server that sends one sends them every minute: from now on silence means something.
+            self._bookmarks = True
             self._sink.reached(self._known)
         return initial
 

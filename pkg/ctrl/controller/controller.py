@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Final
 
@@ -19,8 +19,9 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
+from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.ctrl import log, metrics, source, workqueue
+from pkg.ctrl import log, metrics, rest, source, workqueue
 from pkg.ctrl.cache import CacheDegradedError
 from pkg.ctrl.reconcile import (
     ControllerError,
@@ -50,6 +51,9 @@ PANICS: Final = (
 
 _DEGRADED_RETRY: Final = 30.0
 """Seconds after which what failed for want of a kind is tried again at the latest."""
+
+AWAY_DELAY: Final = 8.0
+"""Seconds between tries, at most, while the server cannot be reached: it is to be found soon after it is back."""
 
 SUCCESS: Final = "success"
 REQUEUE_AFTER: Final = "requeue_after"
@@ -91,6 +95,7 @@ class Controller:
         self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
             name, rate_limiter=settings.rate_limiter, metrics=settings.metrics
         )
+        self._away = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=AWAY_DELAY)
         self._reconciler = reconciler
         self._new_id = new_id
         self._sources: list[source.Source] = []
@@ -250,21 +255,37 @@ class Controller:
             if _is_terminal(outcome):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
-                # Nothing tells when a kind is served again: that is looked for now and then.
-                at_most = _DEGRADED_RETRY if _is_degraded(outcome) else 0.0
-                self.queue.add(request, priority=priority, after=at_most, rate_limited=True)
+                self._retry(request, outcome, priority)
             metrics.RECONCILE_ERRORS.labels(self.name).inc()
             self._count(ERROR)
             _log.error("Reconciler error", error=outcome)
         elif (after := outcome.requeue_after) is not None and after.total_seconds() > 0:
             _log.trace("Reconcile done, requeueing", after=after)
-            self.queue.forget(request)
+            self._forget(request)
             self.queue.add(request, priority=priority, after=after.total_seconds())
             self._count(REQUEUE_AFTER)
         else:
             _log.trace("Reconcile successful")
-            self.queue.forget(request)
+            self._forget(request)
             self._count(SUCCESS)
+
+    def _retry(self, request: Request, error: Exception, priority: int) -> None:
+        """Queue a failed request again: later each time, or when a server that is the cause can be asked again."""
+        if (wait := _asked_wait(error)) is not None:
+            self._away.forget(request)
+            self.queue.add(request, priority=priority, after=wait)
+        elif _is_away(error):
+            # Not this request's fault: it is neither held back for long nor does it use up the others' tries.
+            self.queue.add(request, priority=priority, after=self._away.when(request))
+        else:
+            self._away.forget(request)
+            # Nothing tells when a kind is served again: that is looked for now and then.
+            at_most = _DEGRADED_RETRY if _is_degraded(error) else 0.0
+            self.queue.add(request, priority=priority, after=at_most, rate_limited=True)
+
+    def _forget(self, request: Request) -> None:
+        self._away.forget(request)
+        self.queue.forget(request)
 
     def _count(self, result: str) -> None:
         metrics.RECONCILE_TOTAL.labels(self.name, result).inc()
@@ -309,11 +330,27 @@ def _is_terminal(error: BaseException) -> bool:
 
 def _is_degraded(error: BaseException) -> bool:
     """Whether it, its cause or one of several says that a kind is not served."""
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_is_degraded, error.exceptions))
-    if isinstance(error, CacheDegradedError):
-        return True
-    return error.__cause__ is not None and _is_degraded(error.__cause__)
+    return any(isinstance(each, CacheDegradedError) for each in _all_of(error))
+
+
+def _asked_wait(error: BaseException) -> float | None:
+    """Return how long the server asks to wait, by ``error``, its causes or its members."""
+    waits = [each.retry_after for each in _all_of(error) if isinstance(each, StatusError)]
+    return max(filter(None, waits), default=None)
+
+
+def _is_away(error: BaseException) -> bool:
+    """Whether the server was not reached."""
+    return any(isinstance(each, rest.TransportError) for each in _all_of(error))
+
+
+def _all_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield ``error``, its causes and its members."""
+    yield error
+    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for each in (*members, error.__cause__):
+        if each is not None:
+            yield from _all_of(each)
 
 
 def _is_panic(error: BaseException) -> bool:

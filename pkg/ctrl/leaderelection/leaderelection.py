@@ -74,7 +74,7 @@ class Timing:
     @property
     def tenure(self) -> float:
         """Seconds after the beginning of the last renewal at which a holder has given up."""
-        return min(self.renew_deadline + self.retry_period, _MARGIN * self.lease_duration)
+        return min(self.renew_deadline, _MARGIN * self.lease_duration)
 
 
 class LeaderElector:
@@ -134,9 +134,17 @@ class LeaderElector:
             if self.leader != reported:
                 reported = self.leader
                 _log.info("New leader elected", lease=self._key, leader=reported)
-            await anyio.sleep(self._timing.retry_period * (1 + (JITTER - 1) * self._rng()))
+            await anyio.sleep(self._until_next_look())
         metrics.LEADER_STATUS.labels(self._key.name).set(1)
         _log.info("Successfully acquired lease", lease=self._key, identity=self._identity)
+
+    def _until_next_look(self) -> float:
+        """A jittered period, or less where the lease lapses sooner."""
+        period = self._timing.retry_period * (1 + (JITTER - 1) * self._rng())
+        if self._observed is None or self.leader in {"", self._identity}:
+            return period
+        left = self._observed_at + self._duration(self._observed) - anyio.current_time()
+        return min(period, left) if left > 0 else period
 
     async def renew(self) -> None:
         """Keep the lease until cancelled.
@@ -233,8 +241,10 @@ class LeaderElector:
         self._observed = lease
 
     def _has_lapsed(self, lease: Lease) -> bool:
-        duration = lease.spec.lease_duration_seconds or self._timing.lease_duration
-        return anyio.current_time() >= self._observed_at + duration
+        return anyio.current_time() >= self._observed_at + self._duration(lease)
+
+    def _duration(self, lease: Lease) -> float:
+        return lease.spec.lease_duration_seconds or self._timing.lease_duration
 
     def _ours(self, current: Lease | None) -> Lease:
         """Return the lease as we hold it after ``current``."""

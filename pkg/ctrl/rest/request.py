@@ -17,7 +17,7 @@ from pkg.apis.machinery.gvk import Resource
 from pkg.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
 from pkg.apis.machinery.labels import selector_string as selector_string
 
-DEFAULT_TIMEOUT: Final = 60.0
+DEFAULT_TIMEOUT: Final = 30.0
 JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -36,7 +36,7 @@ class Request:
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     body: bytes | None = None
     timeout: float | None = DEFAULT_TIMEOUT
-    """Seconds for the whole answer; for a stream, until its first byte. None waits for ever."""
+    """Seconds without a byte of the answer; of a stream only its first is waited for. None waits for ever."""
     stream: bool = False
     """The body arrives over time and is read by lines."""
 

@@ -8,6 +8,7 @@ HTTP library exceptions end here; what comes out is a Response or a TransportErr
 from __future__ import annotations
 
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
@@ -26,6 +27,15 @@ _CONNECT_TIMEOUT: Final = 30.0
 _IDLE: Final = 60.0
 """Seconds an idle connection is kept; API servers keep theirs for 90."""
 _MAX_CONNECTIONS: Final = 256
+_DEAD: Final = 30
+"""Seconds after which the kernel gives up a connection whose other end answers nothing, not even probes."""
+_SOCKET_OPTIONS: Final = (
+    ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
+    ("TCP_KEEPIDLE", socket.IPPROTO_TCP, _DEAD // 2),
+    ("TCP_KEEPINTVL", socket.IPPROTO_TCP, _DEAD // 6),
+    ("TCP_KEEPCNT", socket.IPPROTO_TCP, 3),
+    ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, 1000 * _DEAD),
+)
 TLS_CHECK_PERIOD: Final = 10.0
 """Seconds between looks at certificate files that may have been rewritten."""
 
@@ -79,50 +89,55 @@ class _Wire:
         self._tls_check_period = tls_check_period
         self._base = config.host.rstrip("/")
         self.host = URL(config.host).authority
-        self._session: aiohttp.ClientSession | None = None
-        self._streams: set[_Stream] = set()
+        self._pool: _Pool | None = None
+        self._retired: list[_Pool] = []
         self._ssl: ssl.SSLContext | bool = True
         self._ssl_stamp: object = None
         self._ssl_checked = float("-inf")
 
     def open(self) -> None:
         self._context()
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, keepalive_timeout=_IDLE),
-            headers={"User-Agent": self._config.user_agent, "Accept-Encoding": "identity"},
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=True,
-            trust_env=False,
-        )
+        self._pool = _Pool(self._config.user_agent)
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        for stream in tuple(self._streams):
-            await stream.close()
-        if session is not None:
-            await session.close()
+        pool, self._pool = self._pool, None
+        for each in (*self._retired, *([pool] if pool else [])):
+            await each.close()
 
     async def send(self, request: Request) -> Response:
-        if self._session is None:
+        pool = self._pool
+        if pool is None:
             raise errors.TransportError("the transport is not open", host=self._base)
+        pool.calls += 1
         try:
-            with anyio.fail_after(request.timeout):
-                return await self._exchange(self._session, request)
+            with anyio.fail_after(request.timeout) as patience:
+                return await self._exchange(pool, request, patience)
         except TimeoutError as error:
+            await self._retire(pool)
             raise errors.TransportTimeoutError(
                 f"no answer to {request.method} {request.path} within {request.timeout} s", host=self._base
             ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise errors.TransportError(_reason(error), host=self._base) from error
         except RuntimeError as error:
-            if self._session is not None and not self._session.closed:
+            if self._pool is not None and not pool.session.closed:
                 raise
             raise errors.TransportError("the transport was closed", host=self._base) from error
+        finally:
+            pool.calls -= 1
 
-    async def _exchange(self, session: aiohttp.ClientSession, request: Request) -> Response:
+    async def _retire(self, pool: _Pool) -> None:
+        """Use the connections of ``pool`` no more: where one hangs the others may, and each would cost a call."""
+        if self._pool is pool:
+            self._pool = _Pool(self._config.user_agent)
+            self._retired.append(pool)
+        for idle in [each for each in self._retired if not each.busy]:
+            self._retired.remove(idle)
+            await idle.close()
+
+    async def _exchange(self, pool: _Pool, request: Request, patience: anyio.CancelScope) -> Response:
         tls = self._config.tls
-        raw = await session.request(
+        raw = await pool.session.request(
             request.method,
             URL(self._base + request.target, encoded=True),
             data=request.body,
@@ -133,11 +148,16 @@ class _Wire:
             allow_redirects=False,
         )
         if request.stream and raw.status < 400:
-            stream = _Stream(raw, self._base, self._streams.discard)
-            self._streams.add(stream)
+            stream = _Stream(raw, self._base, pool.streams.discard)
+            pool.streams.add(stream)
             return stream
         try:
-            return _Answer(raw.status, _headers(raw), await raw.read())
+            body: list[bytes] = []
+            async for chunk in raw.content.iter_any():
+                body.append(chunk)
+                if request.timeout is not None:
+                    patience.deadline = anyio.current_time() + request.timeout
+            return _Answer(raw.status, _headers(raw), b"".join(body))
         finally:
             raw.release()
 
@@ -158,6 +178,35 @@ class _Wire:
                     if self._ssl is True:
                         raise
         return self._ssl
+
+
+class _Pool:
+    """A session with its connections, and who uses them."""
+
+    def __init__(self, user_agent: str) -> None:
+        self.calls = 0
+        self.streams: set[_Stream] = set()
+        self.session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=_MAX_CONNECTIONS, keepalive_timeout=_IDLE, socket_factory=watchful_socket
+            ),
+            headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=True,
+            trust_env=False,
+        )
+
+    @property
+    def busy(self) -> bool:
+        """Whether somebody waits for an answer or reads a stream."""
+        return self.calls > 0 or bool(self.streams)
+
+    async def close(self) -> None:
+        """End the streams, then the session."""
+        for stream in tuple(self.streams):
+            await stream.close()
+        await self.session.close()
 
 
 class _Answer(Response):
@@ -214,6 +263,16 @@ class _Stream(Response):
             connection.transport.abort()
         self._raw.close()
         self._forget(self)
+
+
+def watchful_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+    """Return a socket on which the kernel notices that the other end has vanished, where it can."""
+    family, kind, protocol, *_ = info
+    made = socket.socket(family, kind, protocol)
+    for name, level, value in _SOCKET_OPTIONS:
+        if hasattr(socket, name):
+            made.setsockopt(level, getattr(socket, name), value)
+    return made
 
 
 def _headers(raw: aiohttp.ClientResponse) -> Mapping[str, str]:

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import itertools
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -175,24 +176,67 @@ async def test_a_silent_watch_is_declared_dead_where_bookmarks_are_usual(
     await settle()
     server.streams.clear()  # half open: the other side is gone and says nothing
     server.put("missed")
-    await anyio.sleep(149)
+    await anyio.sleep(69.9)
     assert len(server.transport.requests) == 1
-    await anyio.sleep(2)
+    await anyio.sleep(0.2)
     assert len(server.transport.requests) == 2
     assert server.queries[-1]["resourceVersion"] == "10"
 
 
-async def test_a_server_that_never_sends_bookmarks_is_believed_for_the_whole_watch(
-    server: Any, start: Any
+async def test_a_quiet_watch_with_bookmarks_lives_as_long_as_the_server_lets_it(
+    server: Any, watched: Any
 ) -> None:
+    for _ in range(60):
+        await anyio.sleep(62.5)  # a minute, and what real servers take longer
+        server.bookmark()
+    assert len(server.transport.requests) == 1
+
+
+async def test_without_bookmarks_silence_means_ever_less(server: Any, start: Any) -> None:
     server.streams_lists = False
     cache = await start()
     await cache.list(ConfigMap)
-    await anyio.sleep(629)
-    watches = [query for query in server.queries if "watch" in query and "sendInitialEvents" not in query]
-    assert len(watches) == 1
-    await anyio.sleep(2)
-    assert len(server.queries) == 4
+    opened: list[int] = []
+    for _ in range(2000):
+        watches = sum("watch" in query and "sendInitialEvents" not in query for query in server.queries)
+        if watches > len(opened):
+            opened.append(round(anyio.current_time() - 1000))
+        await anyio.sleep(1)
+    assert opened == [0, 70, 210, 490, 1050, 1680]
+    assert sum("watch" not in query for query in server.queries) == 1
+
+
+async def test_a_server_that_is_away_is_looked_for_every_ten_seconds_at_least(
+    server: Any, start: Any
+) -> None:
+    cache = await start(random=lambda: 0.999)
+    await cache.get_informer(ConfigMap)
+    await cache.wait_for_sync(1)
+    server.faults.extend([lambda _request: LOST] * 100)
+    server.hang_up(LOST)
+    times: list[float] = []
+    before = len(server.transport.requests)
+    while len(times) < 12:
+        if len(server.transport.requests) > before + len(times):
+            times.append(anyio.current_time())
+        await anyio.sleep(0.1)
+    gaps = [later - sooner for sooner, later in itertools.pairwise(times)]
+    assert max(gaps) == pytest.approx(10, abs=0.2)
+    assert sum(time < times[0] + 30 for time in times) <= 8
+
+
+async def test_after_an_outage_of_refusals_the_watch_is_back_when_the_server_said(
+    server: Any, watched: Any
+) -> None:
+    busy = refusal(429, "TooManyRequests", details={"retryAfterSeconds": 3})
+    server.faults.extend([busy] * 10)
+    await anyio.sleep(5)
+    server.hang_up()
+    before = len(server.transport.requests)
+    await anyio.sleep(29)
+    assert len(server.transport.requests) == before + 10
+    await anyio.sleep(1.1)
+    assert len(server.streams) == 1
 
 
 async def test_a_stream_that_never_begins_falls_back_to_a_list(server: Any, start: Any) -> None:
@@ -292,7 +336,10 @@ async def test_an_unreachable_server_degrades_nothing_and_is_named_when_waiting_
 
 async def test_watches_that_break_after_a_while_are_resumed_however_often(server: Any, watched: Any) -> None:
     for _ in range(10):
-        await anyio.sleep(130)
+        for _ in range(2):
+            await anyio.sleep(60)
+            server.bookmark()
+        await anyio.sleep(10)
         server.hang_up(LOST)
         await anyio.sleep(2)
     assert [query.get("sendInitialEvents") for query in server.queries] == ["true"] + [None] * 10

@@ -15,7 +15,8 @@ from anyio.lowlevel import checkpoint
 from structlog.testing import capture_logs
 
 from pkg.apis.core.v1 import Pod
-from pkg.ctrl import cache, controller, handler, metrics, reconcile, source
+from pkg.apis.machinery.errors import TooManyRequestsError
+from pkg.ctrl import cache, controller, handler, metrics, reconcile, rest, source
 from pkg.ctrl.controller import Controller, Options, reconcile_id
 from pkg.ctrl.reconcile import ControllerError, Request, Result, TerminalError
 from pkg.ctrl.workqueue import LOW_PRIORITY, ItemExponentialFailureRateLimiter
@@ -122,6 +123,33 @@ async def test_what_wants_a_kind_that_is_not_served_is_retried_every_half_minute
     delays = [late - early for early, late in itertools.pairwise(script.times)]
     assert script.times[1:4] == [0.005, 0.015, 0.035]
     assert max(delays) == pytest.approx(30)
+
+
+AWAY = rest.TransportError("connection refused", host="https://api")
+
+
+async def test_while_the_server_is_away_no_request_waits_for_long_nor_uses_up_its_tries(make: Make) -> None:
+    grouped = ExceptionGroup("both", [ValueError("no"), AWAY])
+    script = Script(*[AWAY] * 12, grouped, *[AWAY] * 3, ValueError("its own"))
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(120)
+        assert made.queue.num_requeues(A) == 0
+    gaps = [round(later - sooner, 3) for sooner, later in itertools.pairwise(script.times)]
+    assert gaps[:3] == [0.005, 0.01, 0.02]
+    assert max(gaps) == 8
+    assert gaps[-1] == 0.005
+
+
+async def test_a_server_that_says_when_to_come_back_is_believed(make: Make) -> None:
+    busy = TooManyRequestsError("wait", code=429, retry_after=3.0)
+    wrapped = ControllerError("job ns/a")
+    wrapped.__cause__ = busy
+    script = Script(busy, wrapped)
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(60)
+    assert script.times == [0.0, 3.0, 6.0]
 
 
 async def test_a_requeue_comes_after_its_time_and_forgets_failures(make: Make) -> None:

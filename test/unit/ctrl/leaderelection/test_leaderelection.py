@@ -95,8 +95,8 @@ async def test_the_second_waits_for_the_lease_to_lapse_from_when_it_saw_it_whate
     began = anyio.current_time()
     other = elector(server, "b", skew=-3600)
     await other.acquire()
-    # The first look that is 15 s or more after the first: at 16 s, since one looks every two.
-    assert anyio.current_time() - began == 16
+    # Not at 16 s, though one looks every two.
+    assert anyio.current_time() - began == 15
     spec = (await server.lease()).spec
     assert (spec.holder_identity, spec.lease_transitions) == ("b", 1)
 
@@ -132,7 +132,7 @@ async def test_a_holder_that_cannot_renew_gives_up_before_the_lease_lapses(serve
     setattr(server, how, True)
     with pytest.raises(LeaderElectionLostError, match="was not renewed in time"):
         await one.renew()
-    assert anyio.current_time() - began == 12
+    assert anyio.current_time() - began == 10
     assert not one.is_leader
 
 

@@ -4,6 +4,7 @@
 
 import asyncio
 import gc
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import pytest
 
 from pkg.ctrl import rest
 from pkg.ctrl.envtest.pki import Authority
+from pkg.ctrl.rest.transport import watchful_socket
 
 pytestmark = pytest.mark.real_time
 
@@ -112,6 +114,73 @@ async def test_a_silent_server_is_given_up_in_time() -> None:
     async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
         with pytest.raises(rest.TransportTimeoutError, match=r"no answer to GET /x within 0.05 s"):
             await transport.send(rest.Request("GET", "/x", timeout=0.05))
+
+
+async def test_an_answer_that_keeps_coming_may_take_its_time() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n")
+        for _ in range(8):
+            await asyncio.sleep(0.05)
+            writer.write(b"x")
+            await writer.drain()
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        response = await transport.send(rest.Request("GET", "/x", timeout=0.3))
+        assert await response.read() == b"x" * 8
+
+
+async def test_an_answer_that_stops_coming_is_given_up() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nx")
+        await writer.drain()
+        await asyncio.sleep(30)
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        with pytest.raises(rest.TransportTimeoutError):
+            await transport.send(rest.Request("GET", "/x", timeout=0.1))
+
+
+async def test_a_hanging_connection_costs_one_call_and_no_stream() -> None:
+    connections: list[asyncio.StreamWriter] = []
+    hang = False
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        if writer not in connections:
+            connections.append(writer)
+        if "GET /stream" in head:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            await writer.drain()
+            await asyncio.sleep(0.6)
+            writer.write(b"5\r\nlate\n\r\n0\r\n\r\n")
+        elif hang and writer in connections[:4]:
+            await asyncio.sleep(30)
+        else:
+            await asyncio.sleep(0.05)
+            writer.write(body(b"ok"))
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        stream = await transport.send(rest.Request("GET", "/stream", stream=True))
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(transport.send, GET)
+        assert len(connections) == 4
+        hang = True
+        quick = rest.Request("GET", "/x", timeout=0.2)
+        with pytest.raises(rest.TransportTimeoutError):
+            await transport.send(quick)
+        for _ in range(3):
+            assert (await transport.send(quick)).status == 200
+        assert [line async for line in stream.lines()] == [b"late"]
+
+
+async def test_sockets_notice_within_thirty_seconds_that_the_other_end_has_vanished() -> None:
+    info = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))
+    with watchful_socket(info) as made:
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            tcp = [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT]
+            idle, interval, probes, unanswered = (made.getsockopt(socket.IPPROTO_TCP, name) for name in tcp)
+            assert (idle + interval * probes, unanswered) == (30, 30_000)
 
 
 async def test_a_silent_stream_is_given_up_before_its_first_byte_only() -> None:
