@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
+from pkg.cli import resources
 from pkg.cli.cluster import Cluster
 from pkg.ctrl.envtest.binaries import cache_directory
 
@@ -83,7 +84,15 @@ async def test_the_sdk_lists_runtimes_and_trains(
     done = await anyio.to_thread.run_sync(train)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    assert said["runtimes"] == {"torch-distributed": ["torch", 1]}
+    shipped = {
+        each["metadata"]["name"]: [
+            each["metadata"]["labels"]["trainer.kubeflow.org/framework"],
+            each["spec"]["mlPolicy"]["numNodes"],
+        ]
+        for each in resources.manifests("runtimes")
+    }
+    assert "torch-distributed" in shipped
+    assert said["runtimes"] == shipped
     assert (said["status"], said["num_nodes"], said["runtime"]) == ("Complete", 2, "torch-distributed")
     assert said["steps"] == ["node-0", "node-1"]
     assert said["listed"] is True
