@@ -51,6 +51,11 @@ def train_job(
     )
 
 
+async def suspend(client: LiveClient, job: TrainJob, *, wanted: bool) -> None:
+    """Say so whatever the manager writes meanwhile, as ``kubectl patch`` does."""
+    await client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":%s}}' % (b"true" if wanted else b"false")))
+
+
 def simulated(**annotations: str) -> list[dict[str, Any]]:
     marked = {f"sim.local/{key.replace('_', '-')}": value for key, value in annotations.items()}
     return [{"targetJobs": [{"name": "node"}], "metadata": {"annotations": marked}}]
@@ -137,7 +142,7 @@ async def test_a_train_job_is_suspended_and_resumed_and_moved_in_between(
     changed = job.to_dict()
     changed["spec"] |= {"podTemplateOverrides": [override]}
     moved = await cluster_client.update(TrainJob.from_dict(changed))
-    await cluster_client.patch(moved, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
+    await suspend(cluster_client, moved, wanted=False)
     running = await verdict("Suspended", status="False")
     assert conditions(running)["Suspended"] == ("False", "Resumed")
     await verdict("Complete")
@@ -167,9 +172,7 @@ async def test_a_running_train_job_is_suspended_and_its_runtime_edited_before_it
         return any(each.to_dict().get("status", {}).get("active") for each in jobs)
 
     await eventually(running, timeout=30, reason="the job runs")
-    job = await cluster_client.get(TrainJob, job.key)
-    job.spec.suspend = True
-    await cluster_client.update(job)
+    await suspend(cluster_client, job, wanted=True)
     job = await verdict("Suspended")
 
     runtime = await cluster_client.get(TrainingRuntime, (cluster_namespace, "edited"))
@@ -177,9 +180,7 @@ async def test_a_running_train_job_is_suspended_and_its_runtime_edited_before_it
     job_spec = edited["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
     job_spec["template"]["spec"]["containers"][0]["image"] = "busybox:two"
     await cluster_client.update(TrainingRuntime.from_dict(edited))
-    job = await cluster_client.get(TrainJob, job.key)
-    job.spec.suspend = False
-    await cluster_client.update(job)
+    await suspend(cluster_client, job, wanted=False)
     await verdict("Complete")
 
 

@@ -9,9 +9,11 @@ from typing import Any, Final
 
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import Unstructured, unstructured
-from pkg.ctrl.client.interfaces import Reader, Writer
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.client.interfaces import Writer
 from pkg.ctrl.envtest.eventually import eventually
 from pkg.ctrl.envtest.manifests import Manifest, apply_manifests
+from pkg.ctrl.rest import NoKindMatchError
 
 CRD: Final = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
 
@@ -26,8 +28,8 @@ async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[st
     return [str(manifest["metadata"]["name"]) for manifest in crds]
 
 
-async def wait_established(reader: Reader, names: Iterable[str], *, timeout: float = 30) -> None:
-    """Return once each of the named CRDs is served.
+async def wait_established(client: LiveClient, names: Iterable[str], *, timeout: float = 30) -> None:
+    """Return once each of the named CRDs is served, in discovery too, which follows a moment after its condition.
 
     Raises:
         EventuallyError: one is not; names it and says what its conditions are.
@@ -35,11 +37,23 @@ async def wait_established(reader: Reader, names: Iterable[str], *, timeout: flo
     for name in names:
 
         async def served(name: str = name) -> bool:
-            conditions = _conditions(await reader.get(CRD, ("", name)))
+            crd = await client.get(CRD, ("", name))
+            conditions = _conditions(crd)
             assert conditions.get("Established") == "True", conditions  # noqa: S101 eventually reports it
+            client.mapper.reset()
+            try:
+                for kind in _kinds(crd):
+                    await client.mapper.discover(kind)
+            except NoKindMatchError:
+                return False
             return True
 
         await eventually(served, timeout=timeout, reason=f"CRD {name} is established")
+
+
+def _kinds(crd: Unstructured) -> list[GVK]:
+    group, kind = crd.nested("spec", "group"), crd.nested("spec", "names", "kind")
+    return [GVK(group, each["name"], kind) for each in crd.nested("spec", "versions") or () if each["served"]]
 
 
 def _conditions(crd: Unstructured) -> dict[str, Any]:
