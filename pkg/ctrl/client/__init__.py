@@ -9,6 +9,7 @@ from .client import LiveClient as LiveClient
 from .fake import FakeClient as FakeClient
 from .interfaces import Client as Client
 from .interfaces import FieldIndexer as FieldIndexer
+from .interfaces import FieldValidation as FieldValidation
 from .interfaces import IndexerFunc as IndexerFunc
 from .interfaces import LabelSelectorLike as LabelSelectorLike
 from .interfaces import ObjectList as ObjectList

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -32,15 +33,28 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+_WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 _list_decoder = msgspec.json.Decoder(_List)
 
 
 class LiveClient:
-    """A Client that asks the API server every time."""
+    """A Client that asks the API server every time.
 
-    def __init__(self, transport: rest.RoundTripper, mapper: rest.RESTMapper | None = None) -> None:
+    With ``field_validation`` each write says what the server shall do about unknown and doubled fields: drop
+    them (``Ignore``), drop them with a warning (``Warn``, what it does unasked) or refuse (``Strict``:
+    BadRequestError, of a patch InvalidError).
+    """
+
+    def __init__(
+        self,
+        transport: rest.RoundTripper,
+        mapper: rest.RESTMapper | None = None,
+        *,
+        field_validation: interfaces.FieldValidation | None = None,
+    ) -> None:
         self.transport = transport
         self.mapper = mapper or rest.RESTMapper(transport)
+        self._field_validation = field_validation
 
     @property
     def status(self) -> SubResource:
@@ -219,6 +233,9 @@ class LiveClient:
         return decode(kind, await self._send(_below(request, subresource)))
 
     async def _send(self, request: rest.Request) -> bytes:
+        if self._field_validation is not None and request.method in _WRITES:
+            query = (*request.query, ("fieldValidation", self._field_validation))
+            request = dataclasses.replace(request, query=query)
         response = await self.transport.send(request)
         await response.raise_for_status()
         return await response.read()

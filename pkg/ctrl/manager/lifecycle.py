@@ -21,7 +21,7 @@ class Lifecycle:
     """Groups in order. Each starts when the one before is ready; all stop in reverse within ``grace`` seconds.
 
     Before the webhooks, ``connect`` is awaited. With an ``elector``, the last group starts once elected, and
-    the lease is given back when nothing acts on it any more.
+    the lease is kept until nothing acts on it any more, and then, if ``release`` says so, given back.
     """
 
     def __init__(
@@ -30,6 +30,7 @@ class Lifecycle:
         grace: float,
         connect: Callable[[], Awaitable[None]],
         elector: leaderelection.LeaderElector | None,
+        release: bool,
         on_elected: Callable[[leaderelection.LeaderElector], None],
     ) -> None:
         self.events = RunnableGroup("events", self._member_failed)
@@ -46,6 +47,7 @@ class Lifecycle:
         self._grace = grace
         self._connect = connect
         self._elector = elector
+        self._release = release
         self._on_elected = on_elected
         self._failure: ManagerError | None = None
         if elector is not None:
@@ -129,7 +131,7 @@ class Lifecycle:
             return
         await self.leader_elected.stop()
         await self._election.stop()
-        if not isinstance(self._failure, LostLeadershipError):
+        if self._release and not isinstance(self._failure, LostLeadershipError):
             await self._elector.release()
 
     def _member_failed(self, member: Runnable, error: Exception) -> None:

@@ -72,7 +72,9 @@ class Manager:
         # Events and leases are not held up by reconciling's requests: they have a way of their own.
         aside = transport or self._transport(dataclasses.replace(config, qps=0))
         self.rest_mapper = rest.RESTMapper(main)
-        self.api_reader = client.LiveClient(main, self.rest_mapper)
+        self.api_reader = client.LiveClient(
+            main, self.rest_mapper, field_validation=self.options.client_field_validation
+        )
         self._aside = client.LiveClient(aside, self.rest_mapper)
         self.cache = cache_ or cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
         self.field_indexer: client.FieldIndexer = self.cache
@@ -85,6 +87,7 @@ class Manager:
             grace=self.options.graceful_shutdown_timeout,
             connect=self._connect,
             elector=self._make_elector(),
+            release=self.options.leader_election_release_on_cancel,
             on_elected=self._tell_of_leading,
         )
         self.elected = self._lifecycle.elected

@@ -10,7 +10,7 @@ from typing import Final
 
 from pkg.apis.machinery.object import Object
 from pkg.apis.machinery.scheme import Scheme
-from pkg.ctrl import cache
+from pkg.ctrl import cache, client
 from pkg.ctrl.metrics import FilterProvider
 
 OFF: Final = ("", "0")
@@ -41,6 +41,8 @@ class Options:
     cache: cache.Options = field(default_factory=cache.Options)
     client_disable_cache_for: Collection[type[Object]] = ()
     """Kinds that the client reads from the server."""
+    client_field_validation: client.FieldValidation | None = None
+    """What the server shall do about unknown fields in the client's writes; None leaves it to the server."""
     controller: ControllerOptions = field(default_factory=ControllerOptions)
 
     leader_election: bool = False
@@ -48,6 +50,7 @@ class Options:
     leader_election_namespace: str = ""
     """Where the lease is; empty means the namespace of the connection, i.e. the pod's own."""
     leader_election_release_on_cancel: bool = True
+    """Whether the lease is given back at the end, so that another need not wait until it expires."""
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0

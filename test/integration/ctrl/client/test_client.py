@@ -318,3 +318,15 @@ async def test_a_subresource_may_answer_with_another_kind(live_client: LiveClien
     wanted = request_kind.from_dict({"spec": {"expirationSeconds": 3600}})
     issued = await live_client.subresource("token").create(account, wanted)
     assert issued.nested("status", "token")
+
+
+async def test_an_unknown_field_is_refused_where_that_is_asked_for(
+    live_client: LiveClient, namespace: str
+) -> None:
+    strict = LiveClient(live_client.transport, live_client.mapper, field_validation="Strict")
+    odd = ConfigMap.from_dict({"metadata": {"name": "odd", "namespace": namespace}, "colour": "red"})
+    with pytest.raises(errors.BadRequestError, match='unknown field "colour"'):
+        await strict.create(odd)
+    await live_client.create(odd)
+    with pytest.raises(errors.InvalidError, match='unknown field "colour"'):
+        await strict.patch(odd, raw_patch(MERGE, b'{"colour": "red"}'))

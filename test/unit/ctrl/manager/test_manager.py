@@ -301,6 +301,30 @@ async def test_the_lease_is_held_until_everything_else_ended_and_then_released(d
     assert "became leader" in server.events[0]
 
 
+async def test_a_lease_that_is_not_to_be_released_is_left_to_expire() -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, leader_election_release_on_cancel=False, **ELECTION)
+    async with running(mgr):
+        await mgr.elected.wait()
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"]
+
+
+async def test_the_clients_writes_say_how_fields_are_validated() -> None:
+    def handler(request: rest.Request) -> rest.FakeResponse:
+        asked.append((request.method, dict(request.query).get("fieldValidation")))
+        return rest.FakeResponse(200, request.body or {"metadata": {"name": "p"}})
+
+    asked: list[tuple[str, str | None]] = []
+    pod = Pod.from_dict({"metadata": {"name": "p", "namespace": "ns"}})
+    async with new_manager(handler, client_field_validation="Strict") as mgr:
+        await mgr.api_reader.get(Pod, pod.key)
+        await mgr.client.create(pod)
+        await mgr.client.status.update(pod)
+        await mgr.client.apply(pod, field_owner="me")
+    assert asked == [("GET", None), ("POST", "Strict"), ("PUT", "Strict"), ("PATCH", "Strict")]
+
+
 async def test_the_lease_is_kept_while_something_still_acts_on_it_beyond_the_grace_period(
     diary: list[str],
 ) -> None:
