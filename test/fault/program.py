@@ -49,4 +49,5 @@ async def main(kubeconfig: str, namespace: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[1:])
+    _, kubeconfig, namespace, name = sys.argv
+    anyio.run(main, kubeconfig, namespace, name)

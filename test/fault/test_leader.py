@@ -52,7 +52,7 @@ def start(plane: Environment, namespace: str, tmp_path: Path) -> Iterator[Start]
 
 
 async def test_the_standby_takes_over_and_no_two_write_at_a_time(
-    client: LiveClient, namespace: str, start: Start, writes: Any, figure: Any
+    client: LiveClient, namespace: str, start: Start, writes: Any, figure: Any, tmp_path: Path
 ) -> None:
     await client.create(ConfigMap.from_dict({"metadata": {"namespace": namespace, "name": "work"}}))
 
@@ -73,13 +73,12 @@ async def test_the_standby_takes_over_and_no_two_write_at_a_time(
 
     async def contends(name: str) -> None:
         await eventually(
-            lambda: "Attempting to acquire" in Path(log_of[name]).read_text(),
+            lambda: "Attempting to acquire" in (tmp_path / f"{name}.log").read_text(),
             timeout=20,
             reason=f"{name} does not wait for the lease",
         )
 
     first = start("first")
-    log_of = {name: str(Path(str(first.args[2])).with_name(f"{name}.log")) for name in ("second", "third")}  # type: ignore[index]
     await works("first")
     second = start("second")
     await contends("second")
