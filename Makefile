@@ -67,7 +67,7 @@ imports: $(VENV)/.dev ## Check who may import whom
 	$(BIN)/lint-imports
 
 .PHONY: test
-test: $(VENV)/.dev binaries ## Run all tests: unit, parity, integration, e2e
+test: $(VENV)/.dev binaries ## Run the tests that CI runs: unit, parity, integration, e2e
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 .PHONY: test-unit
@@ -81,6 +81,10 @@ test-parity: $(VENV)/.dev ## Compare with the recorded results of the Go manager
 .PHONY: test-integration
 test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API server
 	$(BIN)/pytest test/integration $(PYTEST_ARGS)
+
+.PHONY: test-fault
+test-fault: $(VENV)/.dev binaries ## Break the API server and the way to it; FAULT_SECONDS=30 for the full outages
+	$(BIN)/pytest test/fault $(PYTEST_ARGS)
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local cluster

@@ -81,6 +81,20 @@ class ControlPlane:
             raise
         self.supervisor.check()
 
+    def kill_api_server(self) -> None:
+        """End the API server as if its machine had failed; etcd goes on, and clients see their connections break."""
+        self.supervisor.kill(["kube-apiserver"])
+
+    async def start_api_server(self, *, timeout: float = 60) -> None:
+        """Start the API server again where it was, and return when it is ready.
+
+        Raises:
+            ComponentError: it failed.
+        """
+        apiserver = self._apiserver_component()
+        self.supervisor.start(apiserver)
+        await self.supervisor.wait_ready(apiserver, timeout=timeout)
+
     def _blame_etcd(self) -> None:
         """Raise etcd's own error if it is the one that failed: the API server only suffers from it."""
         etcd = self.supervisor.processes["etcd"]

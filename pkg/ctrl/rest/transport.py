@@ -146,6 +146,7 @@ class _Wire:
             server_hostname=(tls.server_name or None) if tls else None,
             proxy=self._config.proxy or None,
             allow_redirects=False,
+            middlewares=() if request.method == "GET" and not request.stream else (_once,),
         )
         if request.stream and raw.status < 400:
             stream = _Stream(raw, self._base, pool.streams.discard)
@@ -273,6 +274,21 @@ def watchful_socket(info: aiohttp.AddrInfoType) -> socket.socket:
         if hasattr(socket, name):
             made.setsockopt(level, getattr(socket, name), value)
     return made
+
+
+class _BrokenError(aiohttp.ClientError):
+    """A connection broke; its cause says how."""
+
+
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Keep aiohttp from sending a request twice by itself, as it does when a connection breaks.
+
+    A write may have taken effect, and whoever watches has a pace of their own.
+    """
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _BrokenError(_reason(error)) from error
 
 
 def _headers(raw: aiohttp.ClientResponse) -> Mapping[str, str]:

@@ -116,6 +116,33 @@ async def test_a_silent_server_is_given_up_in_time() -> None:
             await transport.send(rest.Request("GET", "/x", timeout=0.05))
 
 
+@pytest.mark.parametrize(
+    ("request_", "tries"),
+    [
+        (GET, 2),
+        (rest.Request("GET", "/x", stream=True), 1),
+        (rest.Request("PUT", "/x", body=b"{}"), 1),
+        (rest.Request("DELETE", "/x"), 1),
+    ],
+    ids=lambda value: f"{value.method}{' stream' * value.stream}" if isinstance(value, rest.Request) else "",
+)
+async def test_only_a_read_is_sent_again_when_its_connection_breaks(
+    request_: rest.Request, tries: int
+) -> None:
+    heads: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        heads.append(head)
+        writer.close()
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        with pytest.raises(
+            rest.TransportError, match=r"closed the connection without an answer|reset by peer"
+        ):
+            await transport.send(request_)
+    assert len(heads) == tries
+
+
 async def test_an_answer_that_keeps_coming_may_take_its_time() -> None:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n")

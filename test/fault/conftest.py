@@ -1,0 +1,239 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An API server to break, a proxy that breaks the way to it, and figures that are printed and asserted."""
+
+import asyncio
+import dataclasses
+import json
+import os
+import secrets
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import unstructured
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment, PlainProgress
+from pkg.ctrl.rest import Config, RESTMapper, Transport
+
+NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
+FIGURES = pytest.StashKey[list[str]]()
+_HOP = {"connection", "content-length", "transfer-encoding", "keep-alive", "host"}
+_AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "Metadata", "verbs": ["create", "update", "patch", "delete"], "resources": [{"group": ""}]},
+        {"level": "None"},
+    ],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Seen:
+    """A request as it came by."""
+
+    at: float
+    method: str
+    path: str
+    query: frozenset[str]
+    agent: str
+
+
+class Proxy:
+    """Stands between a client and the API server, speaks plain HTTP to the client, and misbehaves when told.
+
+    Fault by fault: ``refuse`` answers in the server's place, ``freeze`` leaves connections open and dead,
+    ``cut`` breaks them. A server that is away shows as a connection that closes without an answer.
+    """
+
+    def __init__(self, target: Config) -> None:
+        self.seen: list[Seen] = []
+        self.refuse: Callable[[], web.Response] | None = None
+        self.blackhole = False
+        self._target = target
+        self._open: set[asyncio.BaseTransport] = set()
+        self._frozen: set[asyncio.BaseTransport] = set()
+        self.url = ""
+
+    @property
+    def config(self) -> Config:
+        """How to reach the API server through here, as an administrator."""
+        return Config(self.url)
+
+    def freeze(self, *, new: bool = False) -> None:
+        """Let nothing more through on the connections there are and, if asked, on ``new`` ones."""
+        self._frozen |= self._open
+        self.blackhole = new
+
+    def cut(self) -> None:
+        """Break all connections."""
+        for transport in list(self._open):
+            if isinstance(transport, asyncio.Transport):
+                transport.abort()
+
+    async def run(self, *, task_status: Any) -> None:
+        """Serve until cancelled."""
+        assert self._target.tls is not None
+        self._tls = self._target.tls.ssl_context()
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as self._session:
+            runner = web.ServerRunner(
+                web.Server(self._handle, handler_cancellation=True, access_log=None), shutdown_timeout=0.1
+            )
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            host, port = runner.addresses[0][:2]
+            self.url = f"http://{host}:{port}"
+            try:
+                task_status.started()
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    self.cut()
+                    await runner.cleanup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        transport = request.transport
+        assert transport is not None
+        self._open.add(transport)
+        agent = request.headers.get("User-Agent", "")
+        self.seen.append(
+            Seen(anyio.current_time(), request.method, request.path, frozenset(request.query), agent)
+        )
+        await self._pass(transport)
+        if self.refuse is not None:
+            return self.refuse()
+        response = web.StreamResponse()
+        try:
+            async with self._session.request(
+                request.method,
+                URL(self._target.host + request.raw_path, encoded=True),
+                data=await request.read() or None,
+                headers={key: value for key, value in request.headers.items() if key.lower() not in _HOP},
+                ssl=self._tls,
+            ) as upstream:
+                response.set_status(upstream.status)
+                response.headers.extend(
+                    {key: value for key, value in upstream.headers.items() if key.lower() not in _HOP}
+                )
+                await self._pass(transport)
+                await response.prepare(request)
+                async for chunk in upstream.content.iter_any():
+                    await self._pass(transport)
+                    await response.write(chunk)
+        except (aiohttp.ClientError, OSError):
+            transport.abort()
+            return response
+        await response.write_eof()
+        return response
+
+    async def _pass(self, transport: asyncio.BaseTransport) -> None:
+        if self.blackhole or transport in self._frozen:
+            await anyio.sleep_forever()
+
+
+@pytest.fixture(scope="session")
+def outage_seconds() -> float:
+    """How long outages last: short by default, ``FAULT_SECONDS=30`` for the real thing."""
+    return float(os.environ.get("FAULT_SECONDS", "8"))
+
+
+@pytest.fixture(scope="session")
+def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("audit") / "audit.log"
+
+
+@pytest.fixture(scope="session")
+def plane(audit_log: Path) -> Iterator[Environment]:
+    """An API server of this folder's own: nobody else's tests should see it die."""
+    policy = audit_log.with_name("policy.json")
+    policy.write_text(json.dumps(_AUDIT_POLICY))
+    flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}", "--audit-log-mode=blocking"]
+    environment = Environment(api_server_flags=flags, progress=PlainProgress(sys.stderr))
+    anyio.run(environment.start)
+    yield environment
+    anyio.run(environment.stop)
+
+
+@pytest.fixture
+def writes(audit_log: Path) -> Callable[..., list[dict[str, Any]]]:
+    """The audit log's finished writes to core objects of a namespace, in the order they came in."""
+
+    def read(namespace: str) -> list[dict[str, Any]]:
+        entries = [json.loads(line) for line in audit_log.read_text().splitlines() if line.endswith("}")]
+        mine = [entry for entry in entries if entry.get("objectRef", {}).get("namespace") == namespace]
+        return sorted(mine, key=lambda entry: str(entry["requestReceivedTimestamp"]))
+
+    return read
+
+
+@pytest.fixture
+async def client(plane: Environment) -> AsyncIterator[LiveClient]:
+    """An administrator's client that goes straight to the server."""
+    async with Transport(plane.config) as transport:
+        yield LiveClient(transport, RESTMapper(transport))
+
+
+@pytest.fixture
+async def namespace(client: LiveClient) -> str:
+    name = f"fault-{secrets.token_hex(4)}"
+    await client.create(NAMESPACE.from_dict({"metadata": {"name": name}}))
+    return name
+
+
+@pytest.fixture
+async def new_proxy(plane: Environment) -> AsyncIterator[Callable[[], Awaitable[Proxy]]]:
+    """Makes proxies to the API server that last as long as the test."""
+    tasks: list[asyncio.Task[None]] = []
+
+    async def make() -> Proxy:
+        made = Proxy(plane.config)
+        ready = asyncio.get_running_loop().create_future()
+
+        class Started:
+            def started(self) -> None:
+                ready.set_result(None)
+
+        # A fixture's two halves are different tasks, so no task group can span them.
+        tasks.append(asyncio.create_task(made.run(task_status=Started())))
+        await ready
+        return made
+
+    yield make
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def proxy(new_proxy: Callable[[], Awaitable[Proxy]]) -> Proxy:
+    return await new_proxy()
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Print a figure at the end of the run beside its bound, and assert it."""
+    lines = request.config.stash.setdefault(FIGURES, [])
+
+    def show(what: str, value: float, *, at_most: float, unit: str = "s") -> None:
+        lines.append(f"{what}: {value:.4g} {unit} (at most {at_most:g})")
+        assert value <= at_most, lines[-1]
+
+    return show
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if lines := config.stash.get(FIGURES, []):
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.line(line)

@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A kind that nobody serves, and one that is denied, come later and go again, beside one that works."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg import ctrl
+from pkg.apis.core.v1 import ConfigMap, Secret
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, unstructured
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment, apply_manifests, eventually
+from pkg.ctrl.httpserver import HTTPRequest
+
+pytestmark = pytest.mark.fault
+USER = "limited"
+GROUP = "fault.example.org"
+WIDGET = unstructured(GVK(GROUP, "v1", "Widget"))
+CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
+WIDGETS: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": f"widgets.{GROUP}"},
+    "spec": {
+        "group": GROUP,
+        "names": {"kind": "Widget", "plural": "widgets"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
+
+
+def role(name: str, group: str, resource: str) -> list[dict[str, Any]]:
+    """A role over one resource, bound to our user."""
+    rbac = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [group], "resources": [resource], "verbs": ["get", "list", "watch"]}]
+    subjects = [{"apiGroup": rbac, "kind": "User", "name": USER}]
+    reference = {"apiGroup": rbac, "kind": "ClusterRole", "name": name}
+    meta = {"apiVersion": f"{rbac}/v1", "metadata": {"name": name}}
+    return [
+        {**meta, "kind": "ClusterRole", "rules": rules},
+        {**meta, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects},
+    ]
+
+
+class Notes:
+    """Remembers what it was asked to reconcile."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        self.names.add(request.name)
+        return ctrl.Result()
+
+
+async def test_a_kind_that_is_missing_or_denied_is_named_and_heals_without_a_restart(
+    plane: Environment, client: LiveClient, namespace: str, figure: Any
+) -> None:
+    await apply_manifests(
+        client, [*role("maps", "", "configmaps"), *role("widgets", GROUP, "widgets")], owner="test"
+    )
+    options = ctrl.Options(metrics_bind_address="0", health_probe_bind_address="127.0.0.1:0")
+    mgr = ctrl.Manager(await plane.add_user(USER), options)
+    notes: dict[type[Object], Notes] = {}
+    for kind in (ConfigMap, Secret, WIDGET):
+        notes[kind] = Notes()
+        ctrl.new_controller_managed_by(mgr).named(f"fault-{kind.gvk.kind}").for_(kind).complete(notes[kind])
+
+    async def ready_says(text: str) -> bool:
+        answer = await mgr.health_server._routes["/readyz"](HTTPRequest(path="/readyz"))
+        return answer.status == 200 and text.encode() in answer.body
+
+    async def reconciled(kind: type[Object], name: str) -> None:
+        """Make an object, and wait until its controller has seen it."""
+        await client.create(kind.from_dict({"metadata": {"namespace": namespace, "name": name}}))
+        await eventually(lambda: name in notes[kind].names, timeout=60, reason=f"{name} was not reconciled")
+
+    async with anyio.create_task_group() as tasks:
+        began = anyio.current_time()
+        tasks.start_soon(mgr.start)
+        await eventually(lambda: ready_says(f"Widget.{GROUP} is degraded"), timeout=30, reason="missing")
+        await eventually(lambda: ready_says("Secret is degraded"), timeout=30, reason="denied")
+        figure("kinds missing and denied: named", anyio.current_time() - began, at_most=5)
+        await reconciled(ConfigMap, "one")
+
+        crd = await client.create(CRD.from_dict(WIDGETS))
+        await apply_manifests(client, role("secrets", "", "secrets"), owner="test")
+        came = anyio.current_time()
+        await reconciled(Secret, "granted")
+        figure("kind granted: live", anyio.current_time() - came, at_most=30)
+        await eventually(lambda: not mgr.cache.degraded(), timeout=60, reason="the CRD is there")
+        await reconciled(WIDGET, "installed")
+        figure("CRD installed: live", anyio.current_time() - came, at_most=30)
+
+        await client.delete(crd)
+        gone = anyio.current_time()
+        await eventually(lambda: ready_says("Widget"), timeout=60, reason="the CRD is gone again")
+        figure("CRD removed: named", anyio.current_time() - gone, at_most=5)
+        await reconciled(ConfigMap, "two")
+        mgr.stop()
