@@ -104,7 +104,8 @@ class Proxy:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         transport = request.transport
-        assert transport is not None
+        if transport is None or transport.is_closing():
+            return web.Response(status=502)  # cut meanwhile: nobody will hear it
         self._open.add(transport)
         agent = request.headers.get("User-Agent", "")
         self.seen.append(
@@ -126,11 +127,16 @@ class Proxy:
                 response.headers.extend(
                     {key: value for key, value in upstream.headers.items() if key.lower() not in _HOP}
                 )
-                await self._pass(transport)
-                await response.prepare(request)
-                async for chunk in upstream.content.iter_any():
+                try:
                     await self._pass(transport)
-                    await response.write(chunk)
+                    await response.prepare(request)
+                    async for chunk in upstream.content.iter_any():
+                        await self._pass(transport)
+                        await response.write(chunk)
+                finally:
+                    # Of an answer that was not read to its end: a graceful TLS end could outlive the loop.
+                    if upstream.connection is not None and upstream.connection.transport is not None:
+                        upstream.connection.transport.abort()
         except (aiohttp.ClientError, OSError):
             transport.abort()
             return response
