@@ -98,6 +98,11 @@ manifests: $(VENV)/.dev ## Write config/crd from the models
 wheel: $(VENV)/.dev ## Build the wheel into dist/
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
 
+.PHONY: image
+image: ## Build the manager's image with podman or docker
+	@engine=$$(command -v podman || command -v docker) || { echo "make: podman or docker is needed" >&2; exit 1; }; \
+	$$engine build --file Containerfile --tag trainer-controller-manager:$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) .
+
 .PHONY: lock
 lock: $(VENV)/.dev ## Pin the dependencies anew
 	$(PIP) install uv
@@ -105,6 +110,10 @@ lock: $(VENV)/.dev ## Pin the dependencies anew
 		--python-version 3.11 pyproject.toml --group build --extra fast --output-file requirements/runtime.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --group dev --extra fast --output-file requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --extra fast --output-file requirements/image.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--constraint requirements/runtime.lock --python-version 3.11 --group build --output-file requirements/build.lock
 
 .PHONY: clean
 clean: ## Remove what builds and tests left in the checkout
