@@ -91,8 +91,13 @@ test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local clust
 	$(BIN)/pytest test/e2e $(PYTEST_ARGS)
 
 .PHONY: manifests
-manifests: $(VENV)/.dev ## Write config/crd from the models
+manifests: $(VENV)/.dev ## Write config/crd and docs/reference from the code
 	$(BIN)/python -m pkg.cli.manifests
+	$(BIN)/python -m pkg.cli.reference docs/reference
+
+.PHONY: docs
+docs: $(VENV)/.dev ## Build the documentation's site into build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 .PHONY: wheel
 wheel: $(VENV)/.dev ## Build the wheel into dist/

@@ -125,7 +125,10 @@ def answers(port: int, *, within: float = 30) -> bool:
 def test_the_wheel_is_the_same_however_often_it_is_built(tmp_path: Path) -> None:
     wheels = []
     for name in ("one", "two"):
-        command = [sys.executable, *["-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]]
+        command = [
+            sys.executable,
+            *["-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"],
+        ]
         command += ["--no-build-isolation", "--wheel-dir", str(tmp_path / name), str(ROOT)]
         subprocess.run(command, check=True)
         (wheel,) = (tmp_path / name).iterdir()
