@@ -107,7 +107,7 @@ def _metrics() -> str:
     for metric in _wrappers():
         row = (
             f"`{_exported_name(metric)}`",
-            metric._type,
+            str(metric._type),
             ", ".join(metric._labelnames),
             metric._documentation,
         )
