@@ -5,19 +5,26 @@
 What was applied is remembered by the TrainJob's key in two digests: of the desired object, and of the
 live one that came of it. While both are the same there is nothing to do. When the live object differs,
 only a difference in what may change is worth a request; so it is after a restart, with nothing remembered.
+
+JobSet and PodGroup are not built again for a TrainJob that runs. What was wanted of them last is kept, so that
+they are mended all the same when somebody edits them; after a restart that is no longer known.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Container, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from pkg.apis.core.v1 import ConfigMap, Secret
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
 from pkg.apis.machinery.object import Object, metadata_only
+from pkg.apis.schedulerplugins import v1alpha1 as schedulerplugins
+from pkg.apis.volcano import v1beta1 as volcano
 from pkg.constants import trainer as constants
 from pkg.ctrl import log
 from pkg.ctrl.client import Client
@@ -25,9 +32,16 @@ from pkg.ctrl.client import Client
 from . import drift
 
 T = TypeVar("T", bound=Object)
+_Name: TypeAlias = tuple[GVK, NamespacedName]
 
 _AS_METADATA: Final[frozenset[GVK]] = frozenset({ConfigMap.gvk, Secret.gvk})
 """Kinds that are cached without their content: their resourceVersion stands for it."""
+
+
+_BUILT_ONCE: Final[frozenset[GVK]] = frozenset(
+    {JobSet.gvk, schedulerplugins.PodGroup.gvk, volcano.PodGroup.gvk}
+)
+"""Kinds whose plugins build nothing for a running TrainJob that has one: no change of its runtime reaches it."""
 
 
 class _Applied(NamedTuple):
@@ -40,11 +54,43 @@ class Applier:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._applied: dict[NamespacedName, dict[tuple[GVK, NamespacedName], _Applied]] = {}
+        self._applied: dict[NamespacedName, dict[_Name, _Applied]] = {}
+        self._kept: dict[NamespacedName, dict[_Name, tuple[type[Object], bytes]]] = {}
 
     def forget(self, owner: NamespacedName) -> None:
         """Drop what was remembered for ``owner``; the next apply looks at everything again."""
         self._applied.pop(owner, None)
+        self._kept.pop(owner, None)
+
+    async def apply_all(self, owner: NamespacedName, desired: Sequence[Object]) -> None:
+        """Apply all that ``owner`` wants, in that order, and what it wanted once and still has.
+
+        Raises:
+            StatusError: the API server refused.
+            TransportError: it was not reached.
+        """
+        for obj in desired:
+            await self.apply(owner, obj)
+            if obj.gvk in _BUILT_ONCE:
+                essence = drift.rule_for(obj.gvk).essence(obj.to_dict())
+                kept = self._kept.setdefault(owner, {})
+                kept[obj.gvk, obj.key] = type(obj), msgspec.json.encode(essence)
+        await self._mend(owner, {(obj.gvk, obj.key) for obj in desired})
+
+    async def _mend(self, owner: NamespacedName, built: Container[_Name]) -> None:
+        """Undo edits of what was not ``built`` this time. An absent one is the plugins' affair."""
+        memory = self._applied.get(owner, {})
+        for name, (kind, essence) in self._kept.get(owner, {}).items():
+            if name in built:
+                continue
+            try:
+                live = await self._client.get(kind, name[1])
+            except NotFoundError:
+                continue
+            known = memory.get(name)
+            if known is not None and known.live != _live_digest(live):
+                desired = kind.from_dict(msgspec.json.decode(essence))
+                await self._settle(memory, desired, live, known.desired)
 
     async def apply(self, owner: NamespacedName, desired: T) -> bool:
         """Make the live object what ``desired`` says, as field owner ``trainer``; tell whether a request went out.
@@ -56,14 +102,21 @@ class Applier:
             TransportError: it was not reached.
         """
         memory = self._applied.setdefault(owner, {})
-        name = (desired.gvk, desired.key)
         wanted = _digest(desired.to_dict())
         live = await self._live(desired)
         if live is None:
-            memory[name] = _Applied(wanted, _live_digest(await self._send(desired)))
+            sent = await self._send(desired)
+            memory[desired.gvk, desired.key] = _Applied(wanted, _live_digest(sent))
             return True
+        return await self._settle(memory, desired, live, wanted)
+
+    async def _settle(
+        self, memory: dict[_Name, _Applied], desired: Object, live: Object, wanted: bytes
+    ) -> bool:
+        """Turn ``live`` into ``desired``, whose digest is ``wanted``; tell whether that took a request."""
         if live.metadata.deletion_timestamp is not None:
             return False
+        name = (desired.gvk, desired.key)
         seen = _Applied(wanted, _live_digest(live))
         known = memory.get(name)
         if known == seen:

@@ -39,6 +39,8 @@ class Rule:
     """The apply configuration that makes live desired, where it may, and leaves the rest as it lives."""
     kept: Callable[[Wire, Wire], list[str]]
     """The names of what is desired otherwise than it lives and cannot change any more."""
+    essence: Callable[[Wire], Wire]
+    """What of a desired object is enough to compose it later with a live one."""
 
 
 def rule_for(gvk: GVK) -> Rule:
@@ -184,5 +186,14 @@ def _kept_of_jobset(live: Wire, desired: Wire) -> list[str]:
     ]
 
 
-_ANYTHING: Final = Rule(_anything_mutable, _anything, _nothing_kept)
-_JOBSET: Final = Rule(_jobset_mutable, _compose_jobset, _kept_of_jobset)
+def _all_of(desired: Wire) -> Wire:
+    return desired
+
+
+def _essence_of_jobset(desired: Wire) -> Wire:
+    spec = {key: value for key, value in desired.get("spec", {}).items() if key in _JOBSET_MUTABLE}
+    return {**desired, "spec": spec}
+
+
+_ANYTHING: Final = Rule(_anything_mutable, _anything, _nothing_kept, _all_of)
+_JOBSET: Final = Rule(_jobset_mutable, _compose_jobset, _kept_of_jobset, _essence_of_jobset)

@@ -141,8 +141,7 @@ class TrainJobReconciler:
         raise error
 
     async def _reconcile_objects(self, runtime: Runtime, train_job: TrainJob) -> None:
-        for obj in await runtime.new_objects(train_job):
-            await self._applier.apply(train_job.key, obj)
+        await self._applier.apply_all(train_job.key, await runtime.new_objects(train_job))
 
     def _report(self, train_job: TrainJob, error: Exception) -> None:
         text = str(error)
