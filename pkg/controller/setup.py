@@ -51,4 +51,5 @@ def setup_controllers(
         ClusterTrainingRuntimeReconciler(mgr.client).setup_with_manager(mgr, options)
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
-        TrainJobReconciler(mgr.client, recorder, runtimes).setup_with_manager(mgr, options)
+        reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader)
+        reconciler.setup_with_manager(mgr, options)
