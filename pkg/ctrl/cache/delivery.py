@@ -16,7 +16,7 @@ from .codec import Entry
 T = TypeVar("T", bound=Object)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class EventHandlerFuncs(Generic[T]):
     """Functions that hear of changes. They return at once, and do not change the objects, which others see too."""
 

@@ -57,7 +57,7 @@ SHORT_WATCH: Final = 1.0
 
 
 class Sink(Protocol):
-    """Hears what a reflector learns. Calls return at once."""
+    """Hears what a reflector learns. Calls return at once, but for the last of many."""
 
     def begin(self) -> None:
         """Everything there is will follow."""
@@ -68,8 +68,8 @@ class Sink(Protocol):
     def seen(self, key: NamespacedName) -> None:
         """An object exists whose content is illegible."""
 
-    def finish(self, resource_version: str) -> None:
-        """Everything there is has been told."""
+    async def finish(self, resource_version: str) -> None:
+        """Everything there is has been told, as it was at that version."""
 
     def delete(self, entry: codec.Entry) -> None:
         """An object is gone; this was its last state."""
@@ -189,13 +189,13 @@ class Reflector:
         complete = False
         try:
             self._sink.begin()
-            complete = await self._consume(lines, lambda: self._target.streaming_timeout, initial=True)
+            if await self._consume(lines, lambda: self._target.streaming_timeout, initial=True):
+                await self._sink.finish(self._known)
+                complete = True
+                return Watching(self._known, lines=lines)
         finally:
             if not complete:
                 await lines.close()
-        if complete:
-            self._sink.finish(self._known)
-            return Watching(self._known, lines=lines)
         # Ended early: what was told stands; what was not told yet comes with the next try.
         return Waiting(self._backoff.next(anyio.current_time()), state)
 
@@ -223,7 +223,7 @@ class Reflector:
         if page.metadata.continue_:
             return dataclasses.replace(state, continue_token=page.metadata.continue_)
         self._known = page.metadata.resource_version
-        self._sink.finish(self._known)
+        await self._sink.finish(self._known)
         return Watching(self._known)
 
     async def _watch(self, state: Watching) -> State:

@@ -455,6 +455,28 @@ class TestOwnWrites:
         watched.remember_write(first)
         assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"n": "2"}
 
+    @pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])
+    async def test_outlast_a_relist_that_is_older(self, server: Any, start: Any, streams: bool) -> None:
+        server.streams_lists = streams
+        server.put("gone")
+        server.put("reborn")
+        cache = await start()
+        await cache.list(ConfigMap)
+        server.remove("gone", silent=True)
+        server.put("reborn", silent=True, uid="another")
+        snapshot, then = dict(server.objects), server.version
+        server.put("gone", silent=True, uid="ours")
+        server.put("reborn", silent=True, uid="ours")
+        for written in server.objects.values():
+            cache.remember_write(ConfigMap.from_dict(written))
+        server.objects, server.version = snapshot, then
+        server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+        await anyio.sleep(5)
+        assert {(obj.name, obj.metadata.uid) for obj in await cache.list(ConfigMap)} == {
+            ("gone", "ours"),
+            ("reborn", "ours"),
+        }
+
     async def test_stay_in_their_namespace(self, server: Any, watched: Any) -> None:
         watched.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
         assert await watched.list(ConfigMap, namespace="team-b") == []

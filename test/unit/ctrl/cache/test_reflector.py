@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from pkg.apis.core.v1 import ConfigMap
 from pkg.ctrl import rest
-from pkg.ctrl.cache import CacheDegradedError, CacheSyncTimeoutError
+from pkg.ctrl.cache import CacheDegradedError, CacheSyncTimeoutError, EventHandlerFuncs
 from pkg.ctrl.rest import FakeResponse
 
 LOST = rest.TransportError("connection reset", host="https://api")
@@ -121,6 +122,35 @@ async def test_deletes_and_changes_missed_in_a_gap_are_told_after_410(
     ]
     assert server.queries[-1]["sendInitialEvents"] == "true"
     assert {obj.name for obj in await cache.list(ConfigMap)} == {"changed", "same", "reborn", "new"}
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])
+async def test_many_deletes_missed_in_a_gap_are_told_while_others_get_their_turns(
+    server: Any, start: Any, streams: bool
+) -> None:
+    server.streams_lists = streams
+    for number in range(1000):
+        server.put(f"n{number}")
+    cache = await start()
+    told: list[str] = []
+    begun = anyio.Event()
+
+    def on_delete(obj: ConfigMap, _unknown: bool) -> None:
+        told.append(obj.name)
+        begun.set()
+
+    (await cache.get_informer(ConfigMap)).add_event_handler(EventHandlerFuncs[ConfigMap](on_delete=on_delete))
+    await cache.wait_for_sync(1)
+    server.objects.clear()
+    server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+    await begun.wait()
+    in_a_row = [len(told)]
+    while len(told) < 1000:
+        before = len(told)
+        await anyio.lowlevel.checkpoint()
+        in_a_row.append(len(told) - before)
+    assert max(in_a_row) <= 64
+    assert await cache.list(ConfigMap) == []
 
 
 async def test_expiry_told_in_the_stream_relists(server: Any, watched: Any, heard: Any) -> None:
