@@ -162,6 +162,23 @@ async def test_an_object_of_another_shape_is_left_out_of_lists_and_named_by_get(
     assert len(server.transport.requests) == 1
 
 
+async def test_an_odd_object_is_told_once_it_is_mended_and_its_end_by_its_metadata(
+    server: Any, watched: Any, settle: Any, heard: Any
+) -> None:
+    server.put("mended", data={"k": 1})
+    server.put("removed", data={"k": 1})
+    await settle()
+    assert heard.take() == []
+    server.put("mended", data={"k": "v"})
+    server.remove("removed")
+    await settle()
+    assert heard.take() == ["add mended", "delete removed"]
+    server.put("mended", data={"k": 2})
+    await settle()
+    assert heard.take() == []
+    assert (await watched.get_informer(ConfigMap)).skipped == 3
+
+
 async def test_metadata_only_is_asked_for_and_kept_apart(server: Any, start: Any) -> None:
     server.put("a", metadata={"labels": {"x": "y"}})
     cache = await start()
