@@ -91,8 +91,9 @@ class Proxy:
 
     Fault by fault: ``refuse`` answers in the server's place, ``freeze`` leaves connections open and dead,
     ``cut`` breaks them; ``hold`` says which requests never reach the server, ``answered`` hears of those that it
-    has answered before the client does, ``rewrite`` changes the pieces of answers. A server that is away shows as a
-    connection that closes without an answer.
+    has answered before the client does, ``rewrite`` changes the pieces of answers; ``expired`` lists what was
+    answered by 410, at once or while it was watched. A server that is away shows as a connection that closes
+    without an answer.
     """
 
     def __init__(self, target: Config) -> None:
@@ -102,6 +103,7 @@ class Proxy:
         self.answered: Callable[[Seen], None] | None = None
         self.rewrite: Callable[[bytes], bytes] | None = None
         self.blackhole = False
+        self.expired: list[Seen] = []
         self._target = target
         self._open: set[asyncio.BaseTransport] = set()
         self._frozen: set[asyncio.BaseTransport] = set()
@@ -177,6 +179,8 @@ class Proxy:
                     await response.prepare(request)
                     async for chunk in upstream.content.iter_any():
                         await self._pass(transport)
+                        if b'"code":410' in chunk:
+                            self.expired.append(seen)
                         await response.write(chunk if self.rewrite is None else self.rewrite(chunk))
                 finally:
                     # Of an answer that was not read to its end: a graceful TLS end could outlive the loop.
@@ -282,12 +286,12 @@ async def namespace(client: LiveClient) -> str:
 
 
 @pytest.fixture
-async def new_proxy(plane: Environment) -> AsyncIterator[Callable[[], Awaitable[Proxy]]]:
-    """Makes proxies to the API server that last as long as the test."""
+async def new_proxy(plane: Environment) -> AsyncIterator[Callable[..., Awaitable[Proxy]]]:
+    """Makes proxies, to the API server or another ``target``, that last as long as the test."""
     tasks: list[asyncio.Task[None]] = []
 
-    async def make() -> Proxy:
-        made = Proxy(plane.config)
+    async def make(target: Config | None = None) -> Proxy:
+        made = Proxy(target or plane.config)
         ready = asyncio.get_running_loop().create_future()
 
         class Started:
@@ -306,7 +310,7 @@ async def new_proxy(plane: Environment) -> AsyncIterator[Callable[[], Awaitable[
 
 
 @pytest.fixture
-async def proxy(new_proxy: Callable[[], Awaitable[Proxy]]) -> Proxy:
+async def proxy(new_proxy: Callable[..., Awaitable[Proxy]]) -> Proxy:
     return await new_proxy()
 
 

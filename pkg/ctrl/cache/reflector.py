@@ -125,6 +125,7 @@ class Reflector:
         self._denied_backoff = Backoff(first=1.0, longest=10.0, jitter=0.2, random=random)
         # A server that is away is no busier for being looked for, and is to be found soon after it is back.
         self._away_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
+        self._waited = 0.0
         self._known = ""
         self._bookmarks = False
         self._quiet = 0
@@ -140,6 +141,7 @@ class Reflector:
         state = self.state
         if isinstance(state, Waiting):
             await anyio.sleep(state.seconds)
+            self._waited = state.seconds
             self.state = state.then
             return
         try:
@@ -238,8 +240,13 @@ class Reflector:
             self._quiet += 1
             return Watching(self._known)
         except FAILURES as error:
-            lasted = anyio.current_time() - opened >= SHORT_WATCH
-            return self._fail(Watching(self._known, 0 if lasted else state.failures), error)
+            lasted = anyio.current_time() - opened
+            if lasted >= self._waited:
+                # It made good for the wait before it. Where watches break time and again but work in between,
+                # waits that only grow would leave us blind most of the time.
+                for backoff in (self._backoff, self._denied_backoff, self._away_backoff):
+                    backoff.reset()
+            return self._fail(Watching(self._known, 0 if lasted >= SHORT_WATCH else state.failures), error)
         finally:
             await lines.close()
         again = Watching(self._known)

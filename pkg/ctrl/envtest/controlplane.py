@@ -55,6 +55,11 @@ class ControlPlane:
         return f"https://{HOST}:{self._port}"
 
     @property
+    def etcd_url(self) -> str:
+        """Where etcd listens; it asks for no credentials."""
+        return f"http://{HOST}:{self._etcd}"
+
+    @property
     def authority_file(self) -> Path:
         """The certificate that servers and clients of this cluster are signed by."""
         return self.pki / "ca.crt"
@@ -110,7 +115,7 @@ class ControlPlane:
         self.authority.client("admin", ["system:masters"]).write(self.pki, "admin")
 
     def _etcd_component(self) -> Component:
-        client, peer = f"http://{HOST}:{self._etcd}", f"http://{HOST}:{self._peer}"
+        client, peer = self.etcd_url, f"http://{HOST}:{self._peer}"
         flags = {
             "data-dir": self._data,
             "listen-client-urls": client,
@@ -124,7 +129,7 @@ class ControlPlane:
 
     def _apiserver_component(self) -> Component:
         flags = {
-            "etcd-servers": f"http://{HOST}:{self._etcd}",
+            "etcd-servers": self.etcd_url,
             "bind-address": HOST,
             "advertise-address": HOST,
             "secure-port": self._port,
