@@ -92,8 +92,8 @@ class Proxy:
     Fault by fault: ``refuse`` answers in the server's place, ``freeze`` leaves connections open and dead,
     ``cut`` breaks them; ``hold`` says which requests never reach the server, ``answered`` hears of those that it
     has answered before the client does, ``rewrite`` changes the pieces of answers; ``expired`` lists what was
-    answered by 410, at once or while it was watched. A server that is away shows as a connection that closes
-    without an answer.
+    answered by 410, at once or while it was watched; ``route`` says which server a request goes to. A server that
+    is away shows as a connection that closes without an answer.
     """
 
     def __init__(self, target: Config) -> None:
@@ -102,10 +102,11 @@ class Proxy:
         self.hold: Callable[[Seen], bool] | None = None
         self.answered: Callable[[Seen], None] | None = None
         self.rewrite: Callable[[bytes], bytes] | None = None
+        self.route: Callable[[Seen], Config] | None = None
         self.blackhole = False
         self.expired: list[Seen] = []
         self._target = target
-        self._open: set[asyncio.BaseTransport] = set()
+        self._open: dict[asyncio.BaseTransport, Seen] = {}
         self._frozen: set[asyncio.BaseTransport] = set()
         self.url = ""
 
@@ -116,13 +117,13 @@ class Proxy:
 
     def freeze(self, *, new: bool = False) -> None:
         """Let nothing more through on the connections there are and, if asked, on ``new`` ones."""
-        self._frozen |= self._open
+        self._frozen |= self._open.keys()
         self.blackhole = new
 
-    def cut(self) -> None:
-        """Break all connections."""
-        for transport in list(self._open):
-            if isinstance(transport, asyncio.Transport):
+    def cut(self, *, watches: bool = False) -> None:
+        """Break all connections, or those of ``watches`` alone."""
+        for transport, last in list(self._open.items()):
+            if isinstance(transport, asyncio.Transport) and (not watches or "watch" in last.query):
                 transport.abort()
 
     async def run(self, *, task_status: Any) -> None:
@@ -150,10 +151,10 @@ class Proxy:
         transport = request.transport
         if transport is None or transport.is_closing():
             return web.Response(status=502)  # cut meanwhile: nobody will hear it
-        self._open.add(transport)
         agent = request.headers.get("User-Agent", "")
         seen = Seen(anyio.current_time(), request.method, request.path, frozenset(request.query), agent)
         self.seen.append(seen)
+        self._open[transport] = seen
         await self._pass(transport)
         if self.hold is not None and self.hold(seen):
             await anyio.sleep_forever()
@@ -161,9 +162,10 @@ class Proxy:
             return self.refuse()
         response = web.StreamResponse()
         try:
+            target = self._target if self.route is None else self.route(seen)
             async with self._session.request(
                 request.method,
-                URL(self._target.host + request.raw_path, encoded=True),
+                URL(target.host + request.raw_path, encoded=True),
                 data=await request.read() or None,
                 headers={key: value for key, value in request.headers.items() if key.lower() not in _HOP},
                 ssl=self._tls,
