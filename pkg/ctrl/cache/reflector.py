@@ -160,7 +160,7 @@ class Reflector:
         if then is None:
             # Silence may be the network's: it is listed this time only.
             self._stream_lists = isinstance(error, Silence)
-            return Listing(self._known or "0", paged=not self._known)
+            return Listing(self._known, paged=not self._known)
         denied = is_denied(error)
         self._sink.failed(error, denied=denied)
         delay = self._pause(error, denied=denied)
@@ -181,9 +181,9 @@ class Reflector:
     def _anew(self, wish: Streaming) -> Streaming | Listing:
         if self._stream_lists:
             return wish
-        version = wish.resource_version
-        # A server pages only what it reads from etcd itself: with a resourceVersion it answers from memory.
-        return Listing(version or ("0" if not self._known else ""), paged=not version)
+        # Never "0", which a server that is behind answers with the past: who starts would do again what was done.
+        # Pages come only without a resourceVersion.
+        return Listing(wish.resource_version, paged=not wish.resource_version)
 
     async def _stream(self, state: Streaming) -> State:
         """Take in everything there is as it streams; the same connection then goes on with changes."""
