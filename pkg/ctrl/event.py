@@ -16,7 +16,7 @@ from pkg.apis.machinery.object import Object
 T_co = TypeVar("T_co", bound=Object, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CreateEvent(Generic[T_co]):
     """An object is there that was not there before, as far as this process knows."""
 
@@ -25,7 +25,7 @@ class CreateEvent(Generic[T_co]):
     """It was found by the first list after a start, so it may well be old."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UpdateEvent(Generic[T_co]):
     """An object changed; or did not, when both have the same resourceVersion (a resync)."""
 
@@ -33,7 +33,7 @@ class UpdateEvent(Generic[T_co]):
     new: T_co
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeleteEvent(Generic[T_co]):
     """An object is gone."""
 
@@ -42,7 +42,7 @@ class DeleteEvent(Generic[T_co]):
     """The deletion itself was missed; ``object`` is the last state that was seen."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GenericEvent(Generic[T_co]):
     """Something of one's own making: a timer, a call from outside."""
 

@@ -6,17 +6,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object
 
 from .codec import Entry
+from .errors import UndecodableObjectError
 
 T = TypeVar("T", bound=Object)
+_decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class EventHandlerFuncs(Generic[T]):
     """Functions that hear of changes. They return at once, and do not change the objects, which others see too."""
 
@@ -43,6 +47,19 @@ class Lazy:
         if obj is None:
             obj = self._objects[kind] = self.entry.decode(kind)
         return obj  # type: ignore[return-value]  # stored under its own class
+
+    def legible_as(self, kind: type[Object]) -> bool:
+        """Tell whether :meth:`as_` returns."""
+        try:
+            self.as_(kind)
+        except UndecodableObjectError:
+            return False
+        return True
+
+    def outline_as(self, kind: type[T]) -> T:
+        """Return an object with the metadata alone; UndecodableObjectError when even that has another shape."""
+        metadata = _decode_parts(self.entry.data)["metadata"]
+        return msgspec.structs.replace(self.entry, data=b'{"metadata":' + metadata + b"}").decode(kind)
 
 
 class Registration:
@@ -75,17 +92,19 @@ class Registration:
         """Tell that an object exists and looks like this."""
         if self.backlog and self.backlog.pop(new.entry.key, False):
             self.add(new, initial=True)
-        elif before is None:
+        elif before is None or not before.legible_as(self.kind):
+            # What could not be read was told to nobody: once mended, it is new.
             self.add(new, initial=initial)
         elif (on_update := self.handler.on_update) is not None:
             on_update(before.as_(self.kind), new.as_(self.kind))
 
     def on_gone(self, last: Lazy, unknown: bool) -> None:
-        """Tell that an object is gone, unless it was never told of."""
+        """Tell that an object is gone, by its metadata if nothing else can be read, unless it waits to be told of."""
         if self.backlog and self.backlog.pop(last.entry.key, False):
             return
         if (on_delete := self.handler.on_delete) is not None:
-            on_delete(last.as_(self.kind), unknown)
+            legible = last.legible_as(self.kind)
+            on_delete(last.as_(self.kind) if legible else last.outline_as(self.kind), unknown)
 
     def add(self, new: Lazy, *, initial: bool) -> None:
         """Tell of an object for the first time."""

@@ -113,7 +113,7 @@ class Engine:
             return
         if told is not None and told.uid != entry.uid:
             # Deleted and made anew while we did not look: nobody may mistake it for the old one.
-            self.remove(entry.key, None)
+            self.remove(entry.key, entry.resource_version)
         new = Lazy(entry)
         before = self.store.put(entry, self._index(new))
         if self._registrations:
@@ -121,9 +121,9 @@ class Engine:
             for registration in tuple(self._registrations):
                 self._guard(registration.on_put, new, old, initial)
 
-    def remove(self, key: NamespacedName, final: codec.Entry | None) -> None:
-        """Drop an object and tell the handlers; without its final state, with the last one known."""
-        before = self.store.remove(key, final.resource_version if final is not None else "")
+    def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
+        """Drop an object that was gone at ``version``, and tell the handlers its ``final`` state or the last known."""
+        before = self.store.remove(key, version)
         if before is None:
             return
         last = Lazy(final or before)

@@ -13,7 +13,7 @@ import anyio
 from pkg.ctrl import healthz, httpserver, log
 
 from . import admission, review
-from .certwatcher import CertWatcher
+from .certwatcher import PERIOD, CertWatcher
 
 DEFAULT_PORT: Final = 9443
 
@@ -26,13 +26,23 @@ def default_cert_dir() -> Path:
 
 
 class Server:
-    """A runnable that serves webhooks, also on managers that do not lead."""
+    """A runnable that serves webhooks, also on managers that do not lead.
+
+    It looks for other certificates every ``cert_period`` seconds.
+    """
 
     name = "webhook server"
 
-    def __init__(self, host: str = "", port: int = DEFAULT_PORT, cert_dir: str | Path = "") -> None:
+    def __init__(
+        self,
+        host: str = "",
+        port: int = DEFAULT_PORT,
+        cert_dir: str | Path = "",
+        *,
+        cert_period: float = PERIOD,
+    ) -> None:
         cert_dir = Path(cert_dir) if cert_dir else default_cert_dir()
-        self._certs = CertWatcher(cert_dir / "tls.crt", cert_dir / "tls.key")
+        self._certs = CertWatcher(cert_dir / "tls.crt", cert_dir / "tls.key", period=cert_period)
         self._routes: dict[str, httpserver.Handler] = {}
         self._server = httpserver.Server(
             httpserver.Address(host, port), self._routes, tls=self._certs, max_body=review.MAX_BODY
