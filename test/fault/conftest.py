@@ -178,14 +178,13 @@ class Proxy:
                     async for chunk in upstream.content.iter_any():
                         await self._pass(transport)
                         await response.write(chunk if self.rewrite is None else self.rewrite(chunk))
+                    await response.write_eof()
                 finally:
                     # Of an answer that was not read to its end: a graceful TLS end could outlive the loop.
                     if upstream.connection is not None and upstream.connection.transport is not None:
                         upstream.connection.transport.abort()
         except (aiohttp.ClientError, OSError):
             transport.abort()
-            return response
-        await response.write_eof()
         return response
 
     async def _pass(self, transport: asyncio.BaseTransport) -> None:
