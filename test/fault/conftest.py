@@ -4,6 +4,7 @@
 
 import asyncio
 import dataclasses
+import io
 import json
 import os
 import secrets
@@ -162,7 +163,7 @@ class Proxy:
             async with self._session.request(
                 request.method,
                 URL(self._target.host + request.raw_path, encoded=True),
-                data=await request.read() or None,
+                data=io.BytesIO(await request.read()) if request.body_exists else None,
                 headers={key: value for key, value in request.headers.items() if key.lower() not in _HOP},
                 ssl=self._tls,
             ) as upstream:

@@ -200,8 +200,8 @@ async def look(client: LiveClient, namespace: str) -> tuple[State, int]:
 def difference(got: State, want: State) -> str:
     """Return the first object that differs, as it is and as it should be, line by line."""
     name = next(name for name in {**want, **got} if got.get(name) != want.get(name))
-    texts = [yaml.safe_dump(state.get(name)).splitlines() for state in (want, got)]
-    return "\n".join([name, *difflib.unified_diff(*texts, "wanted", "got", lineterm="")])
+    wanted, found = (yaml.safe_dump(state.get(name)).splitlines() for state in (want, got))
+    return "\n".join([name, *difflib.unified_diff(wanted, found, "wanted", "got", lineterm="")])
 
 
 @pytest.fixture
@@ -240,9 +240,11 @@ async def test_a_crash_after_any_write_leaves_the_same_end_state(
         await begin(client, place)
 
         async def over(place: str = place, crash: Crash = crash) -> bool:
-            return crash.happened or (await look(client, place))[0] == want
+            # Perhaps there is no such write this time: two changes of a status may have become one.
+            near = len(crash.writes) > 0.9 * total
+            return crash.happened or (near and (await look(client, place))[0] == want)
 
-        await eventually(over, timeout=60, interval=0.05, reason=f"the manager makes its {k} writes")
+        await eventually(over, timeout=60, interval=0.1, reason=f"the manager makes its {k} writes")
         late += not crash.happened
         if not crash.happened:
             managers.kill()
