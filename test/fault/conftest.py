@@ -351,7 +351,7 @@ def contends(tmp_path: Path) -> Callable[[str], Awaitable[None]]:
         log = tmp_path / f"{name}.log"
         await eventually(
             lambda: "Attempting to acquire" in log.read_text(),
-            timeout=20,
+            timeout=60,
             reason=f"{name} does not wait for the lease",
         )
 

@@ -17,7 +17,10 @@ from pkg.apis.machinery.object import Unstructured, unstructured
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import Environment
 
-pytestmark = pytest.mark.fault
+pytestmark = [
+    pytest.mark.fault,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process how large it was at most"),
+]
 READER = Path(__file__).with_name("reader.py")
 ROOT = Path(__file__).parents[2]
 MIB = 1 << 20
