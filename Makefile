@@ -83,7 +83,7 @@ test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API se
 	$(BIN)/pytest test/integration $(PYTEST_ARGS)
 
 .PHONY: test-fault
-test-fault: $(VENV)/.dev binaries ## Break the API server and the way to it; FAULT_SECONDS=30 for the full outages
+test-fault: $(VENV)/.dev binaries ## Break the API server and the way to it; FAULT_SECONDS=30 FAULT_EVERY_K=1 for all of it
 	$(BIN)/pytest test/fault $(PYTEST_ARGS)
 
 .PHONY: test-e2e
