@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.ctrl import log, metrics, rest, source, workqueue
-from pkg.ctrl.cache import CacheDegradedError
+from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
 from pkg.ctrl.reconcile import (
     ControllerError,
     PanicError,
@@ -252,7 +252,7 @@ class Controller:
         if isinstance(outcome, Result) and outcome.priority is not None:
             priority = outcome.priority
         if isinstance(outcome, Exception):
-            if _is_terminal(outcome):
+            if _is_terminal(outcome) or self._is_illegible(outcome, request):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
                 self._retry(request, outcome, priority)
@@ -268,6 +268,15 @@ class Controller:
             _log.trace("Reconcile successful")
             self._forget(request)
             self._count(SUCCESS)
+
+    def _is_illegible(self, error: Exception, request: Request) -> bool:
+        """Whether the object itself cannot be decoded: it will be told of when it is written, and not change before."""
+        return any(
+            isinstance(each, UndecodableObjectError)
+            and each.key == request
+            and each.gvk == self.settings.kind
+            for each in _all_of(error)
+        )
 
     def _retry(self, request: Request, error: Exception, priority: int) -> None:
         """Queue a failed request again: later each time, or when a server that is the cause can be asked again."""
