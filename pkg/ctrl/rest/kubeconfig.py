@@ -84,6 +84,23 @@ class Access:
             raise ConfigError(f"kubeconfig {self.source}: {error}") from error
         return config
 
+    def impersonated(self) -> dict[str, Any]:
+        """Return the fields of an ``Impersonation``, or nothing.
+
+        Raises:
+            ConfigError: something is told of nobody, or is of another type.
+        """
+        user = self._user
+        name, uid = user.text("as"), user.text("as-uid")
+        groups = user.texts("as-groups", user.values.get("as-groups"))
+        given = user.values.get("as-user-extra") or {}
+        if not isinstance(given, Mapping):
+            raise user.error("as-user-extra", "is no map")
+        extra = {str(key): user.texts("as-user-extra", values) for key, values in given.items()}
+        if not name and (uid or groups or extra):
+            raise user.error("as", "is missing: whom do as-uid, as-groups and as-user-extra describe?")
+        return {"user": name, "uid": uid, "groups": groups, "extra": extra} if name else {}
+
     async def credentials(self) -> Credentials:
         """Return what proves the user's identity, trying it once.
 
@@ -91,10 +108,6 @@ class Access:
             ConfigError: a plugin failed, a file is missing.
         """
         user = self._user
-        if unsupported := sorted(user.values.keys() & {"as", "as-uid", "as-groups", "as-user-extra"}):
-            raise ConfigError(
-                f"kubeconfig {self.source}: {user.label}: impersonation ({', '.join(unsupported)}) is not supported"
-            )
         credentials: Credentials
         if "exec" in user.values or "auth-provider" in user.values:
             credentials = PluginCredentials(
@@ -174,8 +187,15 @@ class _Entry:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise self._error(key, "is no text")
+            raise self.error(key, "is no text")
         return value
+
+    def texts(self, key: str, values: Any) -> tuple[str, ...]:
+        if values is None:
+            return ()
+        if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+            raise self.error(key, "is no list of texts")
+        return tuple(values)
 
     def path(self, key: str) -> Path | None:
         value = self.text(key)
@@ -187,13 +207,13 @@ class _Entry:
             try:
                 return base64.b64decode(data, validate=True)
             except (binascii.Error, ValueError) as error:
-                raise self._error(f"{key}-data", "is not base64") from error
+                raise self.error(f"{key}-data", "is not base64") from error
         path = self.path(key)
         if path is not None and not path.is_file():
-            raise self._error(key, f"{path} does not exist")
+            raise self.error(key, f"{path} does not exist")
         return path
 
-    def _error(self, key: str, problem: str) -> ConfigError:
+    def error(self, key: str, problem: str) -> ConfigError:
         return ConfigError(f"kubeconfig {self._source}: {self.label}: {key} {problem}")
 
 

@@ -97,7 +97,7 @@ class _Wire:
 
     def open(self) -> None:
         self._context()
-        self._pool = _Pool(self._config.user_agent)
+        self._pool = _Pool(self._config)
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -129,7 +129,7 @@ class _Wire:
     async def _retire(self, pool: _Pool) -> None:
         """Use the connections of ``pool`` no more: where one hangs the others may, and each would cost a call."""
         if self._pool is pool:
-            self._pool = _Pool(self._config.user_agent)
+            self._pool = _Pool(self._config)
             self._retired.append(pool)
         for idle in [each for each in self._retired if not each.busy]:
             self._retired.remove(idle)
@@ -184,14 +184,15 @@ class _Wire:
 class _Pool:
     """A session with its connections, and who uses them."""
 
-    def __init__(self, user_agent: str) -> None:
+    def __init__(self, config: Config) -> None:
+        as_whom = config.impersonate.headers() if config.impersonate is not None else []
         self.calls = 0
         self.streams: set[_Stream] = set()
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=_MAX_CONNECTIONS, keepalive_timeout=_IDLE, socket_factory=watchful_socket
             ),
-            headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
+            headers=[("User-Agent", config.user_agent), ("Accept-Encoding", "identity"), *as_whom],
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=True,

@@ -116,7 +116,9 @@ async def test_a_bad_file_is_named_on_one_line(tmp_path: Path, text: str, compla
         ),
         pytest.param({"client-key-data": "§"}, "client-key-data is not base64", id="data"),
         pytest.param({"tokenFile": "absent"}, "token file .*absent: No such file", id="token file"),
-        pytest.param({"as": "root"}, "impersonation \\(as\\) is not supported", id="impersonation"),
+        pytest.param({"as-groups": ["a"]}, "as is missing: whom do", id="groups of nobody"),
+        pytest.param({"as": "jane", "as-groups": "a"}, "as-groups is no list of texts", id="groups"),
+        pytest.param({"as": "jane", "as-user-extra": ["a"]}, "as-user-extra is no map", id="extra"),
         pytest.param({"token": 3}, "token is no text", id="type"),
     ],
 )
@@ -167,6 +169,20 @@ async def test_a_token_file_wins_over_a_token(write: Write, tmp_path: Path) -> N
 async def test_a_user_name_and_password_make_basic_credentials(write: Write) -> None:
     config = await rest.load_config(str(write(username="me", password="secret")))
     assert await config.credentials.headers() == {"Authorization": "Basic bWU6c2VjcmV0"}
+
+
+async def test_a_user_may_act_as_another(write: Write) -> None:
+    whom = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"Scope/x": ["r", "w"]}}
+    config = await rest.load_config(str(write(token="t", **whom)))
+    assert config.impersonate is not None
+    assert config.impersonate.headers() == [
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-Scope%2Fx", "r"),
+        ("Impersonate-Extra-Scope%2Fx", "w"),
+    ]
 
 
 async def test_a_parsed_kubeconfig_is_read_too(write: Write) -> None:

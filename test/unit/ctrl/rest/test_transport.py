@@ -62,7 +62,12 @@ async def test_an_answer_is_read_whole_and_the_request_is_sent_as_it_is() -> Non
         writer.write(body(b'{"a":1}'))
 
     async with serving(answer) as host:
-        config = rest.Config(f"{host}/prefix", credentials=rest.StaticToken("t"), user_agent="me")
+        config = rest.Config(
+            f"{host}/prefix",
+            credentials=rest.StaticToken("t"),
+            user_agent="me",
+            impersonate=rest.Impersonation("jane", groups=("a", "b,c")),
+        )
         async with rest.Transport(config) as transport:
             request = rest.Request(
                 "GET", "/n%2Fm", (("labelSelector", "a=b,c"),), {"Accept": "application/json"}
@@ -72,6 +77,11 @@ async def test_an_answer_is_read_whole_and_the_request_is_sent_as_it_is() -> Non
     line, *headers = heads[0].split("\r\n")
     assert line == "GET /prefix/n%2Fm?labelSelector=a%3Db%2Cc HTTP/1.1"
     assert {"Authorization: Bearer t", "User-Agent: me", "Accept: application/json"} <= set(headers)
+    assert [header for header in headers if header.startswith("Impersonate")] == [
+        "Impersonate-User: jane",
+        "Impersonate-Group: a",
+        "Impersonate-Group: b,c",
+    ]
 
 
 async def test_lines_of_any_length_arrive_whole_however_they_are_cut() -> None:
