@@ -93,6 +93,7 @@ class _Wire:
         self._retired: list[_Pool] = []
         self._ssl: ssl.SSLContext | bool = True
         self._ssl_stamp: object = None
+        self._shown = b""
         self._ssl_checked = float("-inf")
 
     def open(self) -> None:
@@ -168,9 +169,10 @@ class _Wire:
         if tls is None:
             return True
         now = anyio.current_time()
-        if now - self._ssl_checked >= self._tls_check_period:
-            self._ssl_checked = now
-            stamp = tls.stamp()
+        shown = tls.issued.cert if tls.issued is not None else b""
+        if now - self._ssl_checked >= self._tls_check_period or shown != self._shown:
+            self._ssl_checked, self._shown = now, shown
+            stamp = (*tls.stamp(), shown)
             if self._ssl is True or stamp != self._ssl_stamp:
                 try:
                     self._ssl, self._ssl_stamp = tls.ssl_context(), stamp

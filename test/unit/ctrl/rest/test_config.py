@@ -3,9 +3,11 @@
 """Settings: found where kubectl finds them, and complaints that name the file on one line."""
 
 import base64
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -218,6 +220,44 @@ async def test_a_plugin_may_issue_a_certificate(write: Write, tmp_path: Path) ->
     config = await rest.load_config(str(path))
     assert config.tls is not None
     assert (config.tls.cert, config.tls.key) == (pair.certificate, pair.key)
+
+
+@pytest.mark.real_time
+async def test_a_plugins_certificate_is_renewed_when_the_server_refuses_it(
+    write: Write, tmp_path: Path
+) -> None:
+    pairs = [Authority.create("ca").client(user) for user in ("old", "new")]
+    statuses = [
+        {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
+        for pair in pairs
+    ]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = dataclasses.replace(await rest.load_config(str(path)), user_agent="a copy")
+    assert config.tls is not None
+    assert config.tls.issued is not None
+    assert await config.credentials.headers() == {}
+    assert config.tls.issued.cert == pairs[0].certificate
+    assert await config.credentials.refresh()
+    assert config.tls.issued.cert == pairs[1].certificate
+    assert not await config.credentials.refresh()
+
+
+@pytest.mark.real_time
+async def test_a_plugins_certificate_is_renewed_when_it_has_run_out(write: Write, tmp_path: Path) -> None:
+    pairs = [Authority.create("ca").client(user) for user in ("old", "new")]
+    statuses = [
+        {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
+        for pair in pairs
+    ]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = await rest.load_config(str(path))
+    issued = config.tls.issued if config.tls is not None else None
+    assert issued is not None
+    await config.credentials.headers()
+    assert issued.cert == pairs[0].certificate
+    config.credentials._runs_out = datetime.now(UTC)  # type: ignore[attr-defined] # a plugin's
+    await config.credentials.headers()
+    assert issued.cert == pairs[1].certificate
 
 
 @pytest.mark.real_time

@@ -15,6 +15,7 @@ import pytest
 
 from pkg.ctrl import rest
 from pkg.ctrl.envtest.pki import Authority
+from pkg.ctrl.rest.tls import IssuedPair
 from pkg.ctrl.rest.transport import watchful_socket
 
 pytestmark = pytest.mark.real_time
@@ -330,6 +331,29 @@ async def test_a_rewritten_client_certificate_is_shown_soon(
         authority.client("new").write(tmp_path)
         await transport.send(GET)
     assert users == ["old", "old", "new"]
+
+
+async def test_an_issued_certificate_is_shown_as_soon_as_it_is_renewed(tmp_path: Path) -> None:
+    authority = Authority.create("test-ca")
+    served = authority.server("localhost", ["127.0.0.1"]).write(tmp_path, "server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
+    context.load_cert_chain(*served)
+    context.verify_mode = ssl.CERT_REQUIRED
+    users: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        shown = writer.get_extra_info("peercert")
+        users.extend(v for part in shown["subject"] for k, v in part if k == "commonName")
+        writer.write(body(b"ok"))
+
+    old, new = authority.client("old"), authority.client("new")
+    issued = IssuedPair(old.certificate, old.key)
+    tls = rest.TLSConfig(ca=authority.certificate, issued=issued)
+    async with serving(answer, context) as host, rest.Transport(rest.Config(host, tls=tls)) as transport:
+        await transport.send(GET)
+        issued.renew(new.certificate, new.key)
+        await transport.send(GET)
+    assert users == ["old", "new"]
 
 
 async def test_an_unusable_certificate_is_a_configuration_error() -> None:
