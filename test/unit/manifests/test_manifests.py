@@ -123,6 +123,10 @@ def test_the_deployment_keeps_its_names_probes_and_mounts() -> None:
     assert ours_pod["serviceAccountName"] == theirs_pod["serviceAccountName"]
     (container,), (their_container,) = ours_pod["containers"], theirs_pod["containers"]
     patched = patch["spec"]["template"]["spec"]
+    # Ours alone: nothing is written but temporary files.
+    assert container["securityContext"].pop("readOnlyRootFilesystem") is True
+    assert container["volumeMounts"].pop(0) == {"name": "tmp", "mountPath": "/tmp"}
+    assert ours_pod["volumes"].pop(0) == {"name": "tmp", "emptyDir": {}}
     for key in ("securityContext", "livenessProbe", "readinessProbe", "name"):
         assert container[key] == their_container[key]
     assert container["args"] == patched["containers"][0]["args"]
