@@ -17,7 +17,7 @@ import pydantic
 
 from pkg.apis.machinery import errors as api
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.object import Object, ObjectMeta
 
 from . import errors
 
@@ -59,6 +59,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(step) for step in first["loc"])
             raise errors.UndecodableObjectError(kind.gvk, self.key, f"{where}: {first['msg']}") from error
+
+    def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
+        """Return the metadata alone; the error of :meth:`decode` when it has another shape."""
+        try:
+            return ObjectMeta.from_json(bytes(_decode_parts(self.data)["metadata"]))
+        except pydantic.ValidationError:
+            return self.decode(kind).metadata
 
 
 class Line(msgspec.Struct):

@@ -16,7 +16,7 @@ from pkg.apis.machinery.object import Object, PartialObjectMetadata
 from pkg.ctrl import log, metrics, rest
 
 from . import codec, errors
-from .delivery import EventHandlerFuncs, Lazy, Registration
+from .delivery import EventHandlerFuncs, Lazy, LookingHandlerFuncs, Registration
 from .feed import Feed
 from .options import ByObject, Options
 from .reflector import STEP, Reflector, Target
@@ -132,9 +132,13 @@ class Engine:
 
     def skip(self, error: errors.CacheError) -> None:
         """Count and report an object that cannot be read; the others go on."""
+        self.count_skipped()
+        _log.warning("Object skipped", kind=str(self.gvk.group_kind), reason=str(error))
+
+    def count_skipped(self) -> None:
+        """Count an object that cannot be read; who reads it reports it."""
         self.skipped += 1
         metrics.CACHE_SKIPPED_OBJECTS.labels(*self.gvk).inc()
-        _log.warning("Object skipped", kind=str(self.gvk.group_kind), reason=str(error))
 
     def _guard(self, tell: Callable[[Unpack[Args]], None], *args: *Args) -> None:
         try:
@@ -189,7 +193,7 @@ class Engine:
 
     # Handlers.
 
-    def register(self, kind: type[T], handler: EventHandlerFuncs[T]) -> Registration:
+    def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LookingHandlerFuncs[T]) -> Registration:
         """Tell ``handler`` of what exists and of every change."""
         registration = Registration(kind, handler, self._unregister)
         registration.bind(lambda: self.has_synced)
@@ -256,7 +260,7 @@ class Informer(Generic[T]):
         """How many objects could not be read."""
         return self.engine.skipped
 
-    def add_event_handler(self, handler: EventHandlerFuncs[T]) -> Registration:
+    def add_event_handler(self, handler: EventHandlerFuncs[T] | LookingHandlerFuncs[T]) -> Registration:
         """Tell ``handler`` of every object there is, then of changes, in order."""
         return self.engine.register(self.kind, handler)
 

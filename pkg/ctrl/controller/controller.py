@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.ctrl import log, metrics, rest, source, workqueue
-from pkg.ctrl.cache import CacheDegradedError
+from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
 from pkg.ctrl.reconcile import (
     ControllerError,
     PanicError,
@@ -101,6 +101,7 @@ class Controller:
         self._sources: list[source.Source] = []
         self._tasks: TaskGroup | None = None
         self._started = False
+        self._changed = anyio.Event()
         self._ready = anyio.Event()
         self._stopping = anyio.Event()
 
@@ -114,17 +115,26 @@ class Controller:
             self._tasks.start_soon(self._run_source, src)
         else:
             self._sources.append(src)
+            self._changed.set()
 
     async def warm_up(self) -> None:
         """Have the kinds of the sources watched before the start, which may be long in coming: a follower's.
 
-        The queue stays empty and no metric moves: the sources begin to give at the start, out of warm caches.
+        Lasts until the start: sources that come meanwhile are warmed up, too. The queue stays empty and no metric
+        moves: the sources begin to give at the start, out of warm caches.
         """
         if not self.settings.enable_warmup:
             return
-        for src in tuple(self._sources):
-            if isinstance(src, source.SyncingSource):
-                await src.warm_up()
+        warm: set[source.Source] = set()
+        while not self._started:
+            cold = [src for src in self._sources if src not in warm]
+            for src in cold:
+                if isinstance(src, source.SyncingSource):
+                    await src.warm_up()
+            warm.update(cold)
+            if not cold:
+                self._changed = anyio.Event()
+                await self._changed.wait()
 
     async def ready(self) -> None:
         """Return once workers work."""
@@ -146,6 +156,7 @@ class Controller:
         if self._started:
             raise ControllerError(f"controller {self.name} was started before: was it added twice?")
         self._started = True
+        self._changed.set()
         self._show_metrics()
         with log.into_context(**self._fields(None)):
             try:
@@ -252,7 +263,7 @@ class Controller:
         if isinstance(outcome, Result) and outcome.priority is not None:
             priority = outcome.priority
         if isinstance(outcome, Exception):
-            if _is_terminal(outcome):
+            if _is_terminal(outcome) or self._is_illegible(outcome, request):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
                 self._retry(request, outcome, priority)
@@ -268,6 +279,15 @@ class Controller:
             _log.trace("Reconcile successful")
             self._forget(request)
             self._count(SUCCESS)
+
+    def _is_illegible(self, error: Exception, request: Request) -> bool:
+        """Whether the object itself cannot be decoded: it will be told of when it is written, and not change before."""
+        return any(
+            isinstance(each, UndecodableObjectError)
+            and each.key == request
+            and each.gvk == self.settings.kind
+            for each in _all_of(error)
+        )
 
     def _retry(self, request: Request, error: Exception, priority: int) -> None:
         """Queue a failed request again: later each time, or when a server that is the cause can be asked again."""

@@ -95,11 +95,12 @@ class _Wire:
         self._retired: list[_Pool] = []
         self._ssl: ssl.SSLContext | bool = True
         self._ssl_stamp: object = None
+        self._shown = b""
         self._ssl_checked = float("-inf")
 
     def open(self) -> None:
         self._context()
-        self._pool = _Pool(self._config.user_agent)
+        self._pool = _Pool(self._config)
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -131,7 +132,7 @@ class _Wire:
     async def _retire(self, pool: _Pool) -> None:
         """Use the connections of ``pool`` no more: where one hangs the others may, and each would cost a call."""
         if self._pool is pool:
-            self._pool = _Pool(self._config.user_agent)
+            self._pool = _Pool(self._config)
             self._retired.append(pool)
         for idle in [each for each in self._retired if not each.busy]:
             self._retired.remove(idle)
@@ -170,9 +171,10 @@ class _Wire:
         if tls is None:
             return True
         now = anyio.current_time()
-        if now - self._ssl_checked >= self._tls_check_period:
-            self._ssl_checked = now
-            stamp = tls.stamp()
+        shown = tls.issued.cert if tls.issued is not None else b""
+        if now - self._ssl_checked >= self._tls_check_period or shown != self._shown:
+            self._ssl_checked, self._shown = now, shown
+            stamp = (*tls.stamp(), shown)
             if self._ssl is True or stamp != self._ssl_stamp:
                 try:
                     self._ssl, self._ssl_stamp = tls.ssl_context(), stamp
@@ -186,14 +188,15 @@ class _Wire:
 class _Pool:
     """A session with its connections, and who uses them."""
 
-    def __init__(self, user_agent: str) -> None:
+    def __init__(self, config: Config) -> None:
+        as_whom = config.impersonate.headers() if config.impersonate is not None else []
         self.calls = 0
         self.streams: set[_Stream] = set()
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=_MAX_CONNECTIONS, keepalive_timeout=_IDLE, socket_factory=watchful_socket
             ),
-            headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
+            headers=[("User-Agent", config.user_agent), ("Accept-Encoding", "identity"), *as_whom],
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=True,

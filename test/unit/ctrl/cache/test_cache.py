@@ -31,7 +31,7 @@ async def test_the_room_exports_what_others_build_on() -> None:
     assert exported == {
         "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
         "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "IndexMissingError", "Informer",
-        "Options", "Registration", "Transform", "UndecodableObjectError",
+        "LookingHandlerFuncs", "Options", "Registration", "Told", "Transform", "UndecodableObjectError",
     }  # fmt: skip
 
 
@@ -157,6 +157,7 @@ async def test_an_object_of_another_shape_is_left_out_of_lists_and_named_by_get(
     assert heard.take() == ["add even initial"]
     with pytest.raises(UndecodableObjectError, match=r"ConfigMap team-a/odd: data\.k: .*string"):
         await cache.get(ConfigMap, ("team-a", "odd"))
+    assert (await cache.get_informer(ConfigMap)).skipped == 3
     whatever = await cache.get(unstructured(ConfigMap.gvk), ("team-a", "odd"))
     assert whatever["data"] == {"k": 1}
     assert len(server.transport.requests) == 1

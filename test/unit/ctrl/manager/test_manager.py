@@ -9,9 +9,9 @@ import pytest
 
 from pkg import ctrl
 from pkg.apis.coordination.v1 import Lease
-from pkg.apis.core.v1 import Pod
+from pkg.apis.core.v1 import ConfigMap, Pod
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.ctrl import controller, rest
+from pkg.ctrl import controller, handler, rest, source
 from pkg.ctrl.httpserver import HTTPRequest
 from pkg.ctrl.manager import (
     GracePeriodExceededError,
@@ -467,6 +467,24 @@ async def test_what_is_added_to_a_follower_is_warmed_up_at_once(world: Any) -> N
         ctrl.new_controller_managed_by(mgr).named("added").for_(Pod).complete(Seen())
         await anyio.sleep(1)
         assert world.watched() == ["pods"]
+        assert not mgr.elected.is_set()
+
+
+async def test_a_source_that_a_followers_controller_gets_later_is_warmed_up_too(world: Any) -> None:
+    server = LeaseServer()
+    held_by_another(server)
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path.startswith("/api/v1/") else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    made = ctrl.new_controller_managed_by(mgr).named("late").for_(Pod).build(Seen())
+    async with running(mgr):
+        await anyio.sleep(1)
+        assert world.watched() == ["pods"]
+        made.watch(source.Kind(mgr.cache, ConfigMap, handler.EnqueueRequestForObject()))
+        await anyio.sleep(1)
+        assert world.watched() == ["configmaps", "pods"]
         assert not mgr.elected.is_set()
 
 
