@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every sample in config/samples, as it is shipped, on the whole local cluster."""
 
+from collections import Counter
 from typing import Any
 
 import anyio
 import pytest
 
 from pkg.apis.core.v1 import Pod
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.conditions import is_true
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import unstructured
@@ -38,16 +40,19 @@ def as_object(manifest: dict[str, Any], namespace: str) -> Any:
     return kind.from_dict({**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}})
 
 
-async def pods_of(client: LiveClient, namespace: str, job: str) -> dict[str, list[Pod]]:
-    found: dict[str, list[Pod]] = {}
-    labels = {"jobset.sigs.k8s.io/jobset-name": job}
-    for pod in await client.list(Pod, namespace=namespace, labels=labels):
-        found.setdefault(pod.labels["jobset.sigs.k8s.io/replicatedjob-name"], []).append(pod)
-    return found
+async def succeeded_pods(client: LiveClient, namespace: str, job: str) -> Counter[str]:
+    """Return how many pods succeeded, by the job of the JobSet that they are of."""
+    pods = await client.list(Pod, namespace=namespace, labels={"jobset.sigs.k8s.io/jobset-name": job})
+    return Counter(
+        pod.labels["jobset.sigs.k8s.io/replicatedjob-name"]
+        for pod in pods
+        if pod.to_dict()["status"]["phase"] == "Succeeded"
+    )
 
 
+@pytest.mark.parametrize("interrupted", [False, True], ids=["as shipped", "suspended and resumed"])
 async def test_every_sample_runs_to_complete(
-    cluster_client: LiveClient, cluster_namespace: str, figure: Any
+    cluster_client: LiveClient, cluster_namespace: str, figure: Any, interrupted: bool
 ) -> None:
     samples = resources.manifests("samples")
     jobs = {each["metadata"]["name"]: each for each in samples if each["kind"] == "TrainJob"}
@@ -68,7 +73,21 @@ async def test_every_sample_runs_to_complete(
 
         began = anyio.current_time()
         await eventually(reached, timeout=90, reason=f"{name} is Complete")
-        figure(f"sample {name} to Complete", anyio.current_time() - began, at_most=90)
+        how = ", suspended on its way," if interrupted else ""
+        figure(f"sample {name}{how} to Complete", anyio.current_time() - began, at_most=90)
+
+    async def suspend(name: str) -> None:
+        job_set = await eventually(
+            lambda: cluster_client.get(JobSet, (cluster_namespace, name)), reason=f"{name} has begun"
+        )
+        job = await cluster_client.get(TrainJob, job_set.key)
+        await cluster_client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":true}}'))
+
+        async def suspended() -> bool:
+            return bool((await cluster_client.get(JobSet, job_set.key)).spec.suspend)
+
+        await eventually(suspended, reason=f"{name} is suspended, to JobSet too")
+        await resume(name)
 
     async def resume(name: str) -> None:
         async def told() -> TrainJob | None:
@@ -79,13 +98,18 @@ async def test_every_sample_runs_to_complete(
         await cluster_client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(resume, "plain-suspended")
+        if not interrupted:
+            tasks.start_soon(resume, "plain-suspended")
         for name in jobs:
+            if interrupted:
+                tasks.start_soon(suspend, name)
             tasks.start_soon(complete, name)
 
     for name, expected in EXPECTED.items():
-        pods = await pods_of(cluster_client, cluster_namespace, name)
-        assert {job: len(found) for job, found in pods.items()} == expected, name
-        assert all(
-            pod.labels["jobset.sigs.k8s.io/jobset-name"] == name for each in pods.values() for pod in each
-        )
+        job_set = await cluster_client.get(JobSet, (cluster_namespace, name))
+        wanted = {each.name: each.template.spec.parallelism for each in job_set.spec.replicated_jobs or ()}
+        assert wanted == expected, name
+        succeeded = await succeeded_pods(cluster_client, cluster_namespace, name)
+        # Where there is a launcher, its end is the job's: the nodes are removed then.
+        counted = {"launcher"} & expected.keys() or expected.keys()
+        assert {job: succeeded[job] for job in counted} == {job: expected[job] for job in counted}, name

@@ -3,6 +3,7 @@
 """What keeps TrainJobs true, and what it costs: nothing while all is well, a second when something is not."""
 
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from pkg.apis.core.v1 import ConfigMap, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.conditions import is_true
 from pkg.apis.machinery.errors import InvalidError, NotFoundError
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
@@ -312,3 +314,53 @@ async def test_a_runtime_kind_that_nobody_serves_fails_the_job_until_somebody_do
             return await reasons("recovering") == []
 
         await eventually(recovered, reason="and loses the verdict")
+
+
+@pytest.mark.parametrize(
+    ("policy", "children"),
+    [
+        pytest.param({"torch": {}}, {"jobsets": 1}, id="torch"),
+        pytest.param({"mpi": {}}, {"secrets": 1, "configmaps": 1, "jobsets": 1}, id="mpi"),
+    ],
+)
+async def test_a_job_costs_one_apply_a_child_and_one_patch_a_change_of_status(
+    run_manager: RunManager,
+    live_client: LiveClient,
+    namespace: str,
+    sent: list[Request],
+    policy: dict[str, Any],
+    children: dict[str, int],
+) -> None:
+    await live_client.create(runtime(namespace, "runtime", **policy))
+    key = (namespace, "job")
+    counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
+    verdict = {"type": "Completed", "status": "True", "reason": "R", "message": "m"}
+    steps: list[dict[str, Any]] = [
+        {"replicatedJobsStatus": [counts | {"active": 1}]},
+        {"replicatedJobsStatus": [counts | {"active": 1, "ready": 1}], "restarts": 1},
+        {
+            "replicatedJobsStatus": [counts | {"succeeded": 1}],
+            "conditions": [verdict | {"lastTransitionTime": "2025-01-01T00:00:00Z"}],
+        },
+    ]
+    async with run_manager(sent=sent):
+        await live_client.create(train_job(namespace, "runtime"))
+        await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        for step in steps:
+            job_set = await live_client.get(JobSet, key)
+            job_set.status = job_set.status.from_dict(step)
+            await live_client.status.update(job_set)
+            await quiet(sent, seconds=0.3)
+        assert is_true((await live_client.get(TrainJob, key)).status.conditions, "Complete")
+    asked = Counter(
+        each.path.split(f"/namespaces/{namespace}/")[1].partition("/")[0]
+        for each in sent
+        if each.method != "GET"
+        and f"/namespaces/{namespace}/" in each.path
+        and "/trainingruntimes/" not in each.path
+    )
+    assert asked == {**children, "trainjobs": len(steps)}
+    # Nothing of the job itself is read from the server: its cache knows.
+    assert [
+        each.path for each in sent if each.method == "GET" and f"/namespaces/{namespace}/" in each.path
+    ] == []
