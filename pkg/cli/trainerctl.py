@@ -10,6 +10,7 @@ its like, when whatever the command had started has been ended.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +21,7 @@ import anyio
 from rich.console import Console
 
 from pkg.apis.machinery.errors import StatusError
-from pkg.cli import cluster, crds, demo, documents, run
+from pkg.cli import cluster, crds, demo, documents, explain, render, run
 from pkg.ctrl.envtest import EnvtestError, EventuallyError
 from pkg.ctrl.rest import RestError
 
@@ -39,6 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     out, err = Console(), Console(stderr=True)
     try:
         return anyio.run(_until_signal, parsed.run, parsed, out, err)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read it has had enough
+        return 128 + signal.SIGPIPE
     except _EXPECTED as error:
         err.print(f"{PROGRAM}: {error}", highlight=False, markup=False, soft_wrap=True)
         return documents.BAD_INPUT if isinstance(error, documents.InputError) else 1
@@ -53,6 +57,8 @@ def parser() -> argparse.ArgumentParser:
         ("cluster", "a local cluster: a real control plane with simulated GPU nodes", cluster.add_arguments),
         ("demo", "run one TrainJob on a throwaway cluster, from nothing to Complete", demo.add_arguments),
         ("run", "run the manager against the local cluster or a kubeconfig", run.add_arguments),
+        ("render", "print the objects that TrainJobs would become, without a cluster", render.add_arguments),
+        ("explain", "show stage by stage what makes TrainJobs into objects", explain.add_arguments),
         ("crds", "print the CRDs, or apply them", crds.add_arguments),
     ):
         add(commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}."))

@@ -80,6 +80,20 @@ class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, 
         raise SyntaxProblemError(f"a value of type {kind} has no place in JSON", node.start_mark.line + 1)
 
 
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # see above
+    """Without aliases, and with blocks for text of many lines."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Write everything out."""
+        return True
+
+    def text(self, data: str) -> Any:
+        """Return a string as a block if it has lines."""
+        return self.represent_scalar(_TAG + "str", data, style="|" if "\n" in data else None)
+
+
+_Dumper.add_representer(str, _Dumper.text)
+
 _NUMBERS: Final = list("-+.0123456789")
 _Loader.add_implicit_resolver(
     _TAG + "int", re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)$"), _NUMBERS
@@ -112,6 +126,12 @@ def parse(text: str, *, is_json: bool = False) -> Iterator[tuple[int, Any]]:
             yield from enumerate(found, 1)
             return
     yield from _parse_yaml(text)
+
+
+def dump(data: Any) -> str:
+    """Return JSON as YAML for people: keys in their order, lines of text as lines."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    return text
 
 
 def line_of(text: str, number: int, path: PathSteps) -> int | None:

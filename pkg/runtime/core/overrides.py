@@ -14,7 +14,7 @@ from pkg.apis.machinery.patchseries import PatchSeries
 from pkg.apis.machinery.strategicpatch import POD_TEMPLATE
 from pkg.apis.trainer import v1alpha1 as trainer
 
-Observe = Callable[[int | None, dict[str, JSON]], None]
+Observe = Callable[[dict[str, JSON], int | None], None]
 """Is shown the template, first as it was, then after each override, by the override's index."""
 
 
@@ -28,7 +28,7 @@ def with_overrides(
     """
     data = apply.as_typed(spec.to_dict())
     if observe is not None:
-        observe(None, data)
+        observe(data, None)
     jobs = [_PodTemplate(job) for job in data.get("replicatedJobs", ()) if isinstance(job, dict)]
     by_name: dict[JSON, list[_PodTemplate]] = {}
     for job in jobs:
@@ -40,7 +40,7 @@ def with_overrides(
         if observe is not None:
             for job in jobs:
                 job.settle()
-            observe(index, data)
+            observe(data, index)
     for job in jobs:
         job.settle()
     return JobSetSpec.from_dict(data)

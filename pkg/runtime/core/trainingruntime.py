@@ -19,6 +19,7 @@ from pkg.ctrl.client import FieldIndexer, Reader
 from pkg.ctrl.rest import RestError
 from pkg.runtime import indexer as index
 from pkg.runtime import interface, runtime
+from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import registry as plugins
 
@@ -58,6 +59,10 @@ class TrainingRuntime(interface.Runtime):
         self.framework = fwk
         self.client = client
 
+    def observe(self, observer: Observer | None) -> None:
+        """Have an observer look on from now on; runtimes of the cluster-wide kind pass here too."""
+        self.framework.observer = observer
+
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
         """Return the objects to apply."""
         key = NamespacedName(train_job.namespace, train_job.spec.runtime_ref.name)
@@ -86,7 +91,9 @@ class TrainingRuntime(interface.Runtime):
         """Run the stages up to the one that builds the objects."""
         if not isinstance(runtime_template_spec, trainer.JobSetTemplateSpec):
             raise TypeError("unsupported runtimeTemplateSpec")
-        info = new_runtime_info(train_job, runtime_template_spec, ml_policy, pod_group_policy)
+        info = new_runtime_info(
+            train_job, runtime_template_spec, ml_policy, pod_group_policy, self.framework.observer
+        )
         self.framework.run_enforce_ml_policy_plugins(info, train_job)
         self.framework.run_enforce_pod_group_policy_plugins(info, train_job)
         self.framework.run_pod_network_plugins(info, train_job)
@@ -130,6 +137,7 @@ def new_runtime_info(
     template: trainer.JobSetTemplateSpec,
     ml_policy: trainer.MLPolicy | None,
     pod_group_policy: trainer.PodGroupPolicy | None,
+    observer: Observer | None = None,
 ) -> runtime.Info:
     """Return the Info the stages start from: the template with overrides, its pod sets, the labels of both.
 
@@ -137,8 +145,9 @@ def new_runtime_info(
         StrategicMergeError: an override does not fit the template.
     """
     metadata = template.metadata
-    spec = with_overrides(template.spec, train_job.spec.pod_template_overrides or ())
-    return runtime.new_info(
+    overrides = train_job.spec.pod_template_overrides or ()
+    spec = with_overrides(template.spec, overrides, None if observer is None else observer.template)
+    info = runtime.new_info(
         labels={**((metadata and metadata.labels) or {}), **(train_job.spec.labels or {})},
         annotations={**((metadata and metadata.annotations) or {}), **(train_job.spec.annotations or {})},
         ml_policy=ml_policy,
@@ -146,6 +155,9 @@ def new_runtime_info(
         template_spec_obj_apply=spec,
         pod_sets=[_pod_set(job, ml_policy) for job in spec.replicated_jobs or ()],
     )
+    if observer is not None:
+        observer.begin(info)
+    return info
 
 
 def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.PodSet:
