@@ -48,7 +48,7 @@ RESOURCES = st.fixed_dictionaries(
         "limits": st.dictionaries(st.sampled_from(["cpu", "gpu"]), AMOUNTS, max_size=2),
     },
 )
-SOURCES = st.sampled_from(
+SOURCES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [{}, {"fieldRef": {}}, {"resourceFieldRef": {}}, {"secretKeyRef": {}}, {"fileKeyRef": {}}]
 )
 ENV = st.lists(
