@@ -71,8 +71,8 @@ def runtime() -> ClusterTrainingRuntime:
 
 
 def environment(job_set: JobSet) -> dict[str, Any]:
-    (job,) = job_set.spec.replicated_jobs or ()
-    (container,) = job.template.spec.template.spec.containers or ()
+    (job,) = job_set.spec.replicated_jobs or []
+    (container,) = job.template.spec.template.spec.containers or []
     return {env.name: env.value for env in container.env or ()}
 
 
