@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The extension points; a plugin inherits those it serves.
 
-The framework runs each stage in turn: EnforceMLPolicy → EnforcePodGroupPolicy → PodNetwork → ComponentBuilder for the objects; CustomValidation for
-admission; TrainJobStatus for the status; WatchExtension when the controller is set up. Within a stage the order of
-plugins must not matter. A plugin that a runtime's policies do not concern does nothing. Plugins cannot write to the
-cluster: their client only reads.
+The framework runs each stage in turn: EnforceMLPolicy → EnforcePodGroupPolicy → PodNetwork → ComponentBuilder for the
+objects; CustomValidation for admission; TrainJobStatus for the status; WatchExtension when the controller is set up. Within a
+stage the order of plugins must not matter. A plugin that a runtime's policies do not concern does nothing. Plugins cannot
+write to the cluster: their client only reads. They keep nothing about single TrainJobs; for a large one the first three
+stages run in a thread.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar
 
 from pkg.apis.machinery import field
 from pkg.apis.machinery.object import Object
@@ -30,6 +31,14 @@ class Plugin(ABC):
     """A plugin, known by its name."""
 
     name: ClassVar[str]
+
+    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+        """Say, for people, why this plugin has nothing to do with a TrainJob under its runtime; None if it has.
+
+        Whoever says why changes nothing and builds nothing.
+        """
+        del info, train_job
+        return None
 
 
 PluginFactory = Callable[[Reader, FieldIndexer], Awaitable[Plugin]]
@@ -96,3 +105,22 @@ class TrainJobStatusPlugin(Plugin):
     @abstractmethod
     async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
         """Return the new status; the TrainJob is not changed."""
+
+
+class Observer(ABC):
+    """Looks on while a TrainJob passes the stages (``trainerctl explain``). It must change nothing of what it sees.
+
+    What it is shown changes afterwards: it copies what it wants to keep.
+    """
+
+    @abstractmethod
+    def template(self, spec: dict[str, Any], override: int | None) -> None:
+        """See the JSON of the template's spec: as the runtime has it, then after each override, by its index."""
+
+    @abstractmethod
+    def begin(self, info: Info) -> None:
+        """See what the stages start from."""
+
+    @abstractmethod
+    def ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object]) -> None:
+        """See what a plugin left in its stage, and the objects that it built."""

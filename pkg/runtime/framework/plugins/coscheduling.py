@@ -42,6 +42,11 @@ class CoScheduling(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchExt
         self._client = client
         self._needed = anyio.Event()
 
+    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+        """Say that there is no coscheduling policy."""
+        del train_job
+        return "the runtime has no podGroupPolicy.coscheduling" if _policy(info) is None else None
+
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
         """Label every pod as a member of the TrainJob's PodGroup."""
         if _policy(info) is not None:
@@ -71,10 +76,12 @@ class CoScheduling(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchExt
         return [PodGroup(metadata=podgroups.metadata_for(train_job), spec=spec)]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the PodGroups that TrainJobs control, LimitRanges and RuntimeClasses."""
+        """Watch the PodGroups that TrainJobs control and their kind's arrival, LimitRanges and RuntimeClasses."""
         from . import podgroup_watches  # rendering without a cluster loads no controllers
 
-        return podgroup_watches.watches(PodGroup, self._needed.wait)
+        return podgroup_watches.watches(
+            PodGroup, self._needed.wait, lambda policy: policy.coscheduling is not None
+        )
 
 
 def _policy(info: Info) -> CoschedulingPodGroupPolicySource | None:

@@ -63,6 +63,11 @@ class Volcano(
         self._client = client
         self._needed = anyio.Event()
 
+    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+        """Say that there is no volcano policy."""
+        del train_job
+        return "the runtime has no podGroupPolicy.volcano" if _policy(info) is None else None
+
     async def validate(
         self, info: Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
@@ -128,10 +133,12 @@ class Volcano(
         return [PodGroup(metadata=podgroups.metadata_for(train_job), spec=spec)]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the PodGroups that TrainJobs control, LimitRanges and RuntimeClasses."""
+        """Watch the PodGroups that TrainJobs control and their kind's arrival, LimitRanges and RuntimeClasses."""
         from . import podgroup_watches  # rendering without a cluster loads no controllers
 
-        return podgroup_watches.watches(PodGroup, self._needed.wait)
+        return podgroup_watches.watches(
+            PodGroup, self._needed.wait, lambda policy: policy.volcano is not None
+        )
 
 
 def _policy(info: Info) -> VolcanoPodGroupPolicySource | None:
