@@ -1,0 +1,33 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The interface of a grouper."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.object import Object, Unstructured
+from pkg.podgrouper.podgroup import Metadata
+
+
+class Grouper(ABC):
+    """Says which group the pods of a kind of workload make. One instance serves all reconciles at once."""
+
+    name: ClassVar[str]
+    """How logs and ``trainerctl group`` call it."""
+
+    @abstractmethod
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *other_owners: Object
+    ) -> Metadata:
+        """Return the group of ``pod``.
+
+        ``other_owners`` are the metadata of the pod's owners, nearest first, the top owner among them; none for
+        a pod without owners, which is its own top owner. None of the arguments may be changed.
+
+        Raises:
+            GroupingError: the owner is not as its kind says.
+            StatusError: something that is needed beside the owner could not be read.
+        """
