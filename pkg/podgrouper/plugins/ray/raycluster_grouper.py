@@ -1,0 +1,11 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""RayClusters."""
+
+from __future__ import annotations
+
+from .ray_grouper import RayGrouper
+
+
+class RayClusterGrouper(RayGrouper):
+    """Groups a RayCluster that nobody owns."""
