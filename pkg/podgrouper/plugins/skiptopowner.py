@@ -18,7 +18,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
 from .errors import GroupingError
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 from .reading import UNREADABLE
 
 
@@ -26,6 +26,7 @@ class SkipTopOwnerGrouper(Grouper):
     """Groups by the owner below the top one."""
 
     name = "SkipTopOwner Grouper"
+    reads = Reads.METADATA
 
     def __init__(self, default: DefaultGrouper, client: Reader, table: Mapping[GVK, Grouper]) -> None:
         """Look kinds up in ``table`` when a pod comes, so it may still be filled afterwards."""
