@@ -5,3 +5,4 @@
 from .errors import AccessorError as AccessorError
 from .errors import GroupingError as GroupingError
 from .grouper import Grouper as Grouper
+from .grouper import Reads as Reads

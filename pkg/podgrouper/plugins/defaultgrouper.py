@@ -22,7 +22,7 @@ from pkg.podgrouper.podgroup import Metadata
 from pkg.podgrouper.topowner import top_owner_metadata
 
 from .defaults import Defaults, DefaultsError, parse_defaults
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 
 _log: Final = log.logger_from("podgrouper")
 
@@ -42,6 +42,7 @@ class DefaultGrouper(Grouper):
     """Groups by the top owner; min available is 1. Without a reader, no priority class is known to exist."""
 
     name: ClassVar[str] = "Default Grouper"
+    reads: ClassVar[Reads] = Reads.METADATA
 
     def __init__(self, reader: client.Reader | None, options: GrouperOptions = GrouperOptions()) -> None:
         self._reader = reader
