@@ -11,7 +11,7 @@ from pkg.podgrouper.podgroup import Metadata
 from . import fields
 from .defaultgrouper import DefaultGrouper
 from .errors import AccessorError, GroupingError
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 
 
 # +kubebuilder:rbac:groups=amlarc.azureml.com,resources=amljobs,verbs=get;list;watch
@@ -20,6 +20,7 @@ class AmlGrouper(Grouper):
     """Groups the nodes of an AmlJob."""
 
     name = "AML Grouper"
+    reads = Reads.SPEC
 
     def __init__(self, default: DefaultGrouper) -> None:
         self._default = default

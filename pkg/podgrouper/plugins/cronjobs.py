@@ -14,7 +14,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
 from .errors import GroupingError
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 
 _JOB: Final = unstructured(GVK("batch", "v1", "Job"))
 
@@ -25,6 +25,7 @@ class CronJobGrouper(Grouper):
     """Groups the pods of one run of a CronJob."""
 
     name = "CronJob Grouper"
+    reads = Reads.METADATA
 
     def __init__(self, default: DefaultGrouper, client: Reader) -> None:
         self._default = default

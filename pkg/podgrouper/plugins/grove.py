@@ -22,7 +22,7 @@ from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstrai
 from . import fields
 from .defaultgrouper import DefaultGrouper
 from .errors import AccessorError, GroupingError
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 from .reading import UNREADABLE
 
 POD_GANG_LABEL: Final = "grove.io/podgang"
@@ -47,6 +47,7 @@ class GroveGrouper(Grouper):
     """Groups the pods of a PodGang."""
 
     name = "Grove Grouper"
+    reads = Reads.METADATA
 
     def __init__(self, default: DefaultGrouper, client: Reader) -> None:
         self._default = default

@@ -11,7 +11,7 @@ from pkg.ctrl.client import Reader
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 from .legacynames import existing_legacy_name
 
 
@@ -21,6 +21,7 @@ class K8sJobGrouper(Grouper):
     """Groups each pod of a Job alone: a Job does not need its pods at once."""
 
     name = "BatchJob Grouper"
+    reads = Reads.SPEC
 
     def __init__(
         self, default: DefaultGrouper, client: Reader, *, search_for_legacy_pod_groups: bool = True

@@ -17,7 +17,7 @@ from . import fields
 from .defaultgrouper import DefaultGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import MAX_INT32, int64
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 
 REPLICATED_JOB_NAME_LABEL: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 IN_ORDER: Final = "InOrder"
@@ -32,6 +32,7 @@ class JobSetGrouper(Grouper):
     """
 
     name = "JobSet Grouper"
+    reads = Reads.SPEC
 
     def __init__(self, default: DefaultGrouper) -> None:
         self._default = default

@@ -20,7 +20,7 @@ from . import fields
 from .defaultgrouper import DefaultGrouper
 from .errors import GroupingError
 from .gonumbers import atoi
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 from .reading import UNREADABLE
 
 REVISION_LABEL: Final = "serving.knative.dev/revision"
@@ -37,6 +37,7 @@ class KnativeGrouper(Grouper):
     """Groups the pods of a Knative revision."""
 
     name = "KNative Grouper"
+    reads = Reads.METADATA
 
     def __init__(self, default: DefaultGrouper, client: Reader, *, gang_schedule: bool = True) -> None:
         self._default = default

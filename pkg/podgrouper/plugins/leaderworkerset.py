@@ -16,7 +16,7 @@ from . import fields, segments
 from .defaultgrouper import DefaultGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import atoi, divide
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 
 SIZE_ANNOTATION: Final = "leaderworkerset.sigs.k8s.io/size"
 GROUP_INDEX_LABEL: Final = "leaderworkerset.sigs.k8s.io/group-index"
@@ -36,6 +36,7 @@ class LwsGrouper(Grouper):
     """Groups one replica of a LeaderWorkerSet."""
 
     name = "LWS Grouper"
+    reads = Reads.SPEC
 
     def __init__(self, default: DefaultGrouper) -> None:
         self._default = default

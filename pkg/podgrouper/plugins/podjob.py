@@ -9,7 +9,7 @@ from pkg.apis.machinery.object import Object, Unstructured
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 from .spark import SparkGrouper, is_spark_pod
 
 
@@ -19,6 +19,7 @@ class PodJobGrouper(Grouper):
     """Groups a pod that is its own top owner."""
 
     name = DefaultGrouper.name
+    reads = Reads.METADATA
 
     def __init__(self, default: DefaultGrouper, spark: SparkGrouper | None = None) -> None:
         self._default = default

@@ -11,7 +11,7 @@ from pkg.apis.machinery.object import Object, Unstructured
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 
 APP_NAME_LABEL: Final = "spark-app-name"
 APP_SELECTOR_LABEL: Final = "spark-app-selector"
@@ -26,6 +26,7 @@ class SparkGrouper(Grouper):
     """Groups the pods of a Spark application."""
 
     name = DefaultGrouper.name
+    reads = Reads.METADATA
 
     def __init__(self, default: DefaultGrouper) -> None:
         self._default = default

@@ -10,7 +10,7 @@ from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
-from .grouper import Grouper
+from .grouper import Grouper, Reads
 
 
 # +kubebuilder:rbac:groups=egx.nvidia.io,resources=spotrequests,verbs=get;list;watch
@@ -19,6 +19,7 @@ class SpotRequestGrouper(Grouper):
     """Groups a SPOTRequest."""
 
     name = DefaultGrouper.name
+    reads = Reads.METADATA
 
     def __init__(self, default: DefaultGrouper) -> None:
         self._default = default

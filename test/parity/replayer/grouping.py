@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import NotFoundError, StatusError
-from pkg.apis.machinery.gvk import GVK, NamespacedName
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, Unstructured
 from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.ctrl import client, reconcile
+from pkg.ctrl import reconcile
 from pkg.ctrl.cache import CacheError
 from pkg.ctrl.rest import RestError
 from pkg.podgrouper.hub import HubOptions, PluginsHub, new_plugins_hub
@@ -47,14 +47,15 @@ def _product(cluster: GroupCluster, config: Answer) -> _Product:
     cached, direct = cluster.side("cached"), cluster.side("direct")
     queue = config.get("queueLabelKey", kai.QUEUE_LABEL_KEY)
     pool = config.get("nodePoolLabelKey", kai.NODE_POOL_LABEL_KEY)
-    where = config.get("defaultConfigPerTypeConfigMapNamespace"), config.get("defaultConfigPerTypeConfigMapName")
+    namespace = config.get("defaultConfigPerTypeConfigMapNamespace")
+    name = config.get("defaultConfigPerTypeConfigMapName")
     hub = new_plugins_hub(
         cached,
         HubOptions(
             grouper=GrouperOptions(
                 queue_label_key=queue,
                 node_pool_label_key=pool,
-                default_priorities=NamespacedName(*where) if all(where) else None,
+                default_priorities=NamespacedName(namespace, name) if namespace and name else None,
             ),
             search_legacy_pod_groups=config.get("searchForLegacyPodGroups", True),
             knative_gang_schedule=config.get("knativeGangSchedule", True),
@@ -230,7 +231,9 @@ def _stored(document: Answer) -> Answer:
 
 def _stored_group(document: Answer) -> Answer:
     """Return a group; of its spec what Go writes: no zeros, but always a topology."""
-    spec = {name: value for name, value in (document.get("spec") or {}).items() if value not in ("", [], None)}
+    spec = {
+        name: value for name, value in (document.get("spec") or {}).items() if value not in ("", [], None)
+    }
     if spec.get("minMember") == 0:
         del spec["minMember"]
     return {

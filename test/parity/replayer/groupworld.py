@@ -40,7 +40,9 @@ class GroupCluster(client.FakeClient):
 
     def put(self, document: Document) -> None:
         """Store an object as it is, without a model in between; one of its name goes."""
-        self.add(Unstructured.wrap(copy.deepcopy(document)))
+        obj = Unstructured.wrap(copy.deepcopy(document))
+        self._table(type(obj)).rows.pop(obj.key, None)
+        self.add(obj)
 
     async def drop(self, reference: Document) -> None:
         """Remove an object, finalizers or not."""
@@ -56,7 +58,9 @@ class GroupCluster(client.FakeClient):
 
     async def stored(self, kind: GVK) -> list[Document]:
         """Return the objects of a kind, by namespace and name."""
-        return [copy.deepcopy(row.document) for _, row in sorted(self._table(unstructured(kind)).rows.items())]
+        return [
+            copy.deepcopy(row.document) for _, row in sorted(self._table(unstructured(kind)).rows.items())
+        ]
 
     def side(self, name: str) -> interceptor.Intercepted:
         """Return the client of that name: ``direct`` or ``cached``."""
@@ -117,7 +121,9 @@ class GroupCluster(client.FakeClient):
                 and fault.get("name") in (None, "", name)
                 and fault.get("client") in (None, "", side)
             ):
-                raise _refusal(fault["error"], kind.gvk, f'{self._table(kind).resource.group_resource} "{name}"')
+                raise _refusal(
+                    fault["error"], kind.gvk, f'{self._table(kind).resource.group_resource} "{name}"'
+                )
 
 
 def _refusal(which: str, kind: GVK, what: str) -> Exception:

@@ -12,7 +12,7 @@ from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.errors import GroupingError
 from pkg.podgrouper.plugins.gonumbers import int64
-from pkg.podgrouper.plugins.grouper import Grouper
+from pkg.podgrouper.plugins.grouper import Grouper, Reads
 from pkg.podgrouper.podgroup import Metadata
 
 
@@ -22,6 +22,7 @@ class KubeflowDistributedGrouper(Grouper):
     """Groups a job by its replica specs; a kind of job names them and the roles it cannot do without."""
 
     name = "Kubeflow Distributed Grouper"
+    reads = Reads.SPEC
     replica_specs: ClassVar[str]
     """The field below ``spec`` that holds the replica specs by role."""
     mandatory_roles: ClassVar[tuple[str, ...]] = ()

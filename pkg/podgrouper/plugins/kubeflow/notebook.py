@@ -8,7 +8,7 @@ from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.object import Object, Unstructured
 from pkg.constants import kai
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
-from pkg.podgrouper.plugins.grouper import Grouper
+from pkg.podgrouper.plugins.grouper import Grouper, Reads
 from pkg.podgrouper.podgroup import Metadata
 
 
@@ -16,6 +16,7 @@ class NotebookGrouper(Grouper):
     """Groups a Notebook; people work in it, so its class is that of builds."""
 
     name = "Kubeflow Notebook Grouper"
+    reads = Reads.METADATA
 
     def __init__(self, default: DefaultGrouper) -> None:
         self._default = default
