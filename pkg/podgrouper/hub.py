@@ -12,7 +12,7 @@ from typing import Final
 from pkg.apis.machinery.gvk import GVK
 from pkg.ctrl import client
 
-from .plugins import Grouper, Reads, ray
+from .plugins import Grouper, Reads
 from .plugins.aml import AmlGrouper
 from .plugins.cronjobs import CronJobGrouper
 from .plugins.defaultgrouper import DefaultGrouper, GrouperOptions
@@ -29,6 +29,7 @@ from .plugins.kubeflow.tensorflow import TensorFlowGrouper
 from .plugins.kubeflow.xgboost import XGBoostGrouper
 from .plugins.leaderworkerset import LwsGrouper
 from .plugins.podjob import PodJobGrouper
+from .plugins.ray import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
 from .plugins.runaijob import RunaiJobGrouper
 from .plugins.skiptopowner import SkipTopOwnerGrouper
 from .plugins.spotrequest import SpotRequestGrouper
@@ -37,8 +38,20 @@ ENTRY_POINT_GROUP: Final = "kai.scheduler.podgrouper.plugins"
 ANY_VERSION: Final = "*"
 """The version of a row for every version of a kind that has no row of its own."""
 
+_WRAPPERS: Final = (
+    GVK("argoproj.io", "v1alpha1", "Workflow"),
+    GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment"),
+    GVK("run.ai", ANY_VERSION, "DistributedInferenceWorkload"),
+    GVK("run.ai", ANY_VERSION, "DistributedWorkload"),
+    GVK("run.ai", ANY_VERSION, "InferenceWorkload"),
+    GVK("run.ai", ANY_VERSION, "InteractiveWorkload"),
+    GVK("run.ai", ANY_VERSION, "TrainingWorkload"),
+    GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
+)
+"""Kinds that stand for the owner below them."""
+
 Table = dict[GVK, Grouper]
-RowsFactory = Callable[[DefaultGrouper, client.Reader], Mapping[GVK, Grouper]]
+RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grouper]]
 """What an entry point loads: given the default grouper and a reader, it returns rows of the table."""
 
 
@@ -98,13 +111,10 @@ def new_plugins_hub(
 
 
 def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) -> Table:
-    legacy, gang = options.search_legacy_pod_groups, options.knative_gang_schedule
+    legacy = options.search_legacy_pod_groups
     grove, mpi = GroveGrouper(default, reader), MpiGrouper(default, reader)
-    cluster, job, service = (
-        ray.RayClusterGrouper(default, reader),
-        ray.RayJobGrouper(default, reader),
-        ray.RayServiceGrouper(default, reader),
-    )
+    ray_cluster, ray_job = RayClusterGrouper(default, reader), RayJobGrouper(default, reader)
+    ray_service = RayServiceGrouper(default, reader)
     table: Table = {
         GVK("", "v1", "Pod"): PodJobGrouper(default),
         GVK("amlarc.azureml.com", "v1alpha1", "AmlJob"): AmlGrouper(default),
@@ -129,31 +139,23 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) 
         GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default),
         GVK("machinelearning.seldon.io", "v1", "SeldonDeployment"): default,
         GVK("machinelearning.seldon.io", "v1alpha2", "SeldonDeployment"): default,
-        GVK("ray.io", "v1", "RayCluster"): cluster,
-        GVK("ray.io", "v1", "RayJob"): job,
-        GVK("ray.io", "v1", "RayService"): service,
-        GVK("ray.io", "v1alpha1", "RayCluster"): cluster,
-        GVK("ray.io", "v1alpha1", "RayJob"): job,
-        GVK("ray.io", "v1alpha1", "RayService"): service,
+        GVK("ray.io", "v1", "RayCluster"): ray_cluster,
+        GVK("ray.io", "v1", "RayJob"): ray_job,
+        GVK("ray.io", "v1", "RayService"): ray_service,
+        GVK("ray.io", "v1alpha1", "RayCluster"): ray_cluster,
+        GVK("ray.io", "v1alpha1", "RayJob"): ray_job,
+        GVK("ray.io", "v1alpha1", "RayService"): ray_service,
         GVK("run.ai", "v1", "RunaiJob"): RunaiJobGrouper(
             default, reader, search_for_legacy_pod_groups=legacy
         ),
-        GVK("serving.knative.dev", "v1", "Service"): KnativeGrouper(default, reader, gang_schedule=gang),
+        GVK("serving.knative.dev", "v1", "Service"): KnativeGrouper(
+            default, reader, gang_schedule=options.knative_gang_schedule
+        ),
         GVK("tekton.dev", "v1", "PipelineRun"): default,
         GVK("tekton.dev", "v1", "TaskRun"): default,
         GVK("workspace.devfile.io", "v1alpha2", "DevWorkspace"): default,
     }
-    skip = SkipTopOwnerGrouper(default, reader, table)
-    table |= {
-        GVK("argoproj.io", "v1alpha1", "Workflow"): skip,
-        GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment"): skip,
-        GVK("run.ai", ANY_VERSION, "DistributedInferenceWorkload"): skip,
-        GVK("run.ai", ANY_VERSION, "DistributedWorkload"): skip,
-        GVK("run.ai", ANY_VERSION, "InferenceWorkload"): skip,
-        GVK("run.ai", ANY_VERSION, "InteractiveWorkload"): skip,
-        GVK("run.ai", ANY_VERSION, "TrainingWorkload"): skip,
-        GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"): skip,
-    }
+    table.update(dict.fromkeys(_WRAPPERS, SkipTopOwnerGrouper(default, reader, table)))
     return table
 
 

@@ -52,13 +52,16 @@ class SkipTopOwnerGrouper(Grouper):
             owner = await self._client.get(unstructured(below.gvk), below.key)
         except UNREADABLE as error:
             raise GroupingError(f"failed to get last owner: {error}") from error
-        _inherit(owner, top_owner)
         grouper = self._table.get(below.gvk, self._default)
-        return await grouper.get_pod_group_metadata(owner, pod, *other_owners[:-1])
+        return await grouper.get_pod_group_metadata(_heir(owner, top_owner), pod, *other_owners[:-1])
 
 
-def _inherit(owner: Unstructured, skipped: Unstructured) -> None:
-    if skipped.labels:
-        owner.metadata.labels = {**skipped.labels, **owner.labels}
-    if skipped.annotations:
-        owner.metadata.annotations = {**skipped.annotations, **owner.annotations}
+def _heir(owner: Unstructured, skipped: Unstructured) -> Unstructured:
+    """Return ``owner`` with the labels and annotations of ``skipped`` that it lacks; the rest is shared."""
+    metadata = owner.metadata.model_copy(
+        update={
+            "labels": {**skipped.labels, **owner.labels} or None,
+            "annotations": {**skipped.annotations, **owner.annotations} or None,
+        }
+    )
+    return owner.model_copy(update={"metadata": metadata})

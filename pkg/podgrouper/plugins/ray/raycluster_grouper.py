@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+from pkg.podgrouper.plugins.grouper import Reads
+
 from .ray_grouper import RayGrouper
 
 
 class RayClusterGrouper(RayGrouper):
     """Groups a RayCluster that nobody owns."""
+
+    reads = Reads.SPEC
