@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ import msgspec
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery import errors
 from pkg.apis.machinery.gvk import GVK, NamespacedName
-from pkg.apis.machinery.object import Object, Unstructured, unstructured
+from pkg.apis.machinery.object import Object, Unstructured, metadata_only, unstructured
 from pkg.ctrl import client
 from pkg.ctrl.client import interceptor
 from pkg.ctrl.rest import NoKindMatchError
@@ -23,6 +24,8 @@ from .world import NOW
 
 Document = dict[str, Any]
 
+_MODELLED: Final = re.compile(r"[a-z]*|[a-z.]+\.k8s\.io|scheduling\.run\.ai")
+"""The groups that the in-memory client of the recorded answers has models for."""
 _SERVERS_OWN: Final = ("resourceVersion", "generation", "managedFields")
 
 
@@ -34,13 +37,20 @@ class GroupCluster(client.FakeClient):
         self.asked: list[tuple[str, str]] = []
         self.written: list[Document] = []
         self._faults = case.get("faults") or ()
+        self._first_form: dict[GVK, type[Object]] = {}
         for document in (*(case.get("objects") or ()), case.get("pod")):
             if document is not None:
                 self.put(document)
 
     def put(self, document: Document) -> None:
-        """Store an object as it is, without a model in between; one of its name goes."""
+        """Store an object as it is, without a model in between; one of its name goes.
+
+        The answers were recorded over an in-memory client that keeps a kind it has no model for in the form in
+        which it was first asked for. What is written of a kind whose metadata was read first is metadata alone.
+        """
         obj = Unstructured.wrap(copy.deepcopy(document))
+        if self._first_form.get(obj.gvk) is metadata_only(obj.gvk):
+            obj = Unstructured.wrap({key: document[key] for key in ("apiVersion", "kind", "metadata")})
         self._table(type(obj)).rows.pop(obj.key, None)
         self.add(obj)
 
@@ -68,6 +78,8 @@ class GroupCluster(client.FakeClient):
         async def get(inner: client.Client, kind: type[Object], key: NamespacedName) -> Object:
             self.asked.append(("get", kind.gvk.kind))
             self._fail("get", kind, NamespacedName(*key).name, name)
+            if not _MODELLED.fullmatch(kind.gvk.group):
+                self._first_form.setdefault(kind.gvk, kind)
             return await inner.get(kind, key)
 
         async def list_(inner: client.Client, kind: type[Object], **options: Any) -> Any:
