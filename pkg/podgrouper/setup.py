@@ -16,6 +16,7 @@ from pkg.apis.machinery.object import Object, metadata_only
 from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.constants import kai
 from pkg.ctrl import cache, controller, predicate, workqueue
+from pkg.ctrl.rest.request import field_selector_string
 
 from .hub import HubOptions, new_plugins_hub
 from .ownercache import OwnerCache
@@ -29,6 +30,25 @@ NAME: Final = "podgrouper"
 
 _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
+
+
+# What is needed beside the groupers' own rules, and the kinds without a module of their own. Owners are read and not
+# written; one of a kind that the role does not grant ends the walk below it.
+# +kubebuilder:rbac:groups="",resources=configmaps;namespaces,verbs=get;list;watch
+# +kubebuilder:rbac:groups="",resources=events,verbs=create;patch;update
+# +kubebuilder:rbac:groups="",resources=pods,verbs=patch
+# +kubebuilder:rbac:groups=apps,resources=replicasets;statefulsets,verbs=get;list;watch
+# +kubebuilder:rbac:groups=argoproj.io,resources=workflows,verbs=get;list;watch
+# +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;list;update
+# +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachineinstances;virtualmachines,verbs=get;list;watch
+# +kubebuilder:rbac:groups=machinelearning.seldon.io,resources=seldondeployments,verbs=get;list;watch
+# +kubebuilder:rbac:groups=nvidia.com,resources=dynamographdeployments,verbs=get;list;watch
+# +kubebuilder:rbac:groups=run.ai,resources=distributedinferenceworkloads;distributedworkloads;inferenceworkloads;interactiveworkloads;trainingworkloads,verbs=get;list;watch
+# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
+# +kubebuilder:rbac:groups=scheduling.run.ai,resources=podgroups,verbs=create;get;list;update;watch
+# +kubebuilder:rbac:groups=tekton.dev,resources=pipelineruns;taskruns,verbs=get;list;watch
+# +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs,verbs=get;list;watch
+# +kubebuilder:rbac:groups=workspace.devfile.io,resources=devworkspaces,verbs=get;list;watch
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +95,12 @@ def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
     Pods are ours alone, and gone from the cache once they have ended. Of pod groups, the status is left out; of
     ConfigMaps, all but the one of the default priorities.
     """
+    ours = {"spec.schedulerName": options.controller.scheduler_name}
     running = "status.phase!=Failed,status.phase!=Succeeded"
     held: dict[type[Object], cache.ByObject] = {
         Pod: cache.ByObject(
             labels=options.pod_labels or None,
-            fields=f"spec.schedulerName={options.controller.scheduler_name},{running}",
+            fields=f"{field_selector_string(ours)},{running}",
         ),
         PodGroup: cache.ByObject(transform=_without_status),
     }

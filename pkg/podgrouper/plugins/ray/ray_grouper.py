@@ -29,7 +29,6 @@ _log: Final = log.logger_from("podgrouper")
 
 
 # +kubebuilder:rbac:groups=ray.io,resources=rayclusters;rayjobs;rayservices,verbs=get;list;watch
-# +kubebuilder:rbac:groups=ray.io,resources=rayclusters/finalizers;rayjobs/finalizers;rayservices/finalizers,verbs=patch;update;create
 class RayGrouper(Grouper):
     """Groups the pods of a RayCluster: the head and each worker group are subgroups."""
 
