@@ -107,10 +107,10 @@ async def grouper(
     return Grouper(tmp_path)
 
 
-def template(**more: Any) -> dict[str, Any]:
+def template(app: str, **more: Any) -> dict[str, Any]:
     containers = [{"name": "main", "image": "busybox"}]
     return {
-        "metadata": {"labels": {"app": "a"}},
+        "metadata": {"labels": {"app": app}},
         "spec": {"schedulerName": SCHEDULER, "containers": containers, **more},
     }
 
@@ -121,7 +121,7 @@ def workload(api_version: str, kind: str, namespace: str, name: str, spec: dict[
 
 
 def deployment(namespace: str, name: str, replicas: int) -> Unstructured:
-    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "a"}}, "template": template()}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name)}
     return workload("apps/v1", "Deployment", namespace, name, spec)
 
 
@@ -152,7 +152,7 @@ async def test_workloads_of_every_kind_are_grouped_as_their_controllers_make_the
     cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
 ) -> None:
     space = cluster_namespace
-    once = template(restartPolicy="Never")
+    once = template("job", restartPolicy="Never")
     job = {"parallelism": 3, "completions": 3, "template": once}
     made = {
         each.name: await cluster_client.create(each)
@@ -170,15 +170,15 @@ async def test_workloads_of_every_kind_are_grouped_as_their_controllers_make_the
                     "replicas": 3,
                     "serviceName": "db",
                     "podManagementPolicy": "Parallel",
-                    "selector": {"matchLabels": {"app": "a"}},
-                    "template": template(),
+                    "selector": {"matchLabels": {"app": "db"}},
+                    "template": template("db"),
                 },
             ),
             workload("batch/v1", "Job", space, "batch", job),
         )
     }
     bare = [
-        Pod.from_dict({**template(), "metadata": {"name": f"bare-{number}", "namespace": space}})
+        Pod.from_dict({**template("bare"), "metadata": {"name": f"bare-{number}", "namespace": space}})
         for number in (1, 2)
     ]
 
@@ -230,9 +230,8 @@ async def test_a_train_job_is_one_group_that_needs_all_its_nodes(
         (name,) = set((await grouped("llm-", 3)).values())
 
     group = await cluster_client.get(PodGroup, (cluster_namespace, name))
-    (owner,) = group.metadata.owner_references or [None]
-    assert owner is not None
-    assert (owner.kind, owner.name) == ("JobSet", "llm")
+    owners = group.metadata.owner_references or []
+    assert [(owner.kind, owner.name) for owner in owners] == [("JobSet", "llm")]
     assert (group.spec.min_member, group.spec.queue) == (3, "r")
 
 
@@ -262,11 +261,11 @@ async def test_a_malformed_owner_is_told_on_its_pod_and_hurts_no_other(
     space = cluster_namespace
     absent = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone", "uid": "0-0"}
     orphan = {
-        **template(),
+        **template("bare"),
         "metadata": {"name": "orphan", "namespace": space, "finalizers": ["test.local/keep"]},
     }
     orphan["metadata"]["ownerReferences"] = [absent]
-    lonely = {**template(), "metadata": {"name": "lonely", "namespace": space}}
+    lonely = {**template("bare"), "metadata": {"name": "lonely", "namespace": space}}
 
     async with grouper.running():
         for pod in (orphan, lonely):
