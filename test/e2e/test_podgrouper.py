@@ -15,6 +15,7 @@ import yaml
 
 from pkg.apis.authentication.v1 import TokenRequest
 from pkg.apis.core.v1 import Event, Pod, ServiceAccount
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.crd_schema import custom_resource_definition
 from pkg.apis.machinery.object import Unstructured
 from pkg.apis.scheduling.v2alpha2 import PodGroup
@@ -255,29 +256,42 @@ async def test_killed_in_the_middle_it_goes_on_to_the_same_groups(
     assert {group.name for group in groups} == set(named.values())
 
 
-async def test_a_malformed_owner_is_told_on_its_pod_and_hurts_no_other(
+async def test_why_a_pod_has_no_group_is_told_on_it_and_hurts_no_other(
     cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
 ) -> None:
     space = cluster_namespace
-    absent = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone", "uid": "0-0"}
-    orphan = {
-        **template("bare"),
-        "metadata": {"name": "orphan", "namespace": space, "finalizers": ["test.local/keep"]},
+    pods = template("set", restartPolicy="Never")
+    job = {"name": "worker", "template": {"spec": {"template": pods}}}
+    job_set = await cluster_client.create(
+        JobSet.from_dict(
+            {
+                "metadata": {"name": "set", "namespace": space},
+                "spec": {"suspend": True, "replicatedJobs": [job]},
+            }
+        )
+    )
+    owner = {
+        "apiVersion": job_set.gvk.api_version,
+        "kind": job_set.gvk.kind,
+        "name": job_set.name,
+        "uid": job_set.metadata.uid,
     }
-    orphan["metadata"]["ownerReferences"] = [absent]
+    odd = {**template("bare"), "metadata": {"name": "odd", "namespace": space, "ownerReferences": [owner]}}
     lonely = {**template("bare"), "metadata": {"name": "lonely", "namespace": space}}
 
     async with grouper.running():
-        for pod in (orphan, lonely):
+        for pod in (odd, lonely):
             await cluster_client.create(Pod.from_dict(pod))
         await grouped("lonely", 1)
 
-        async def told() -> str | None:
+        async def told() -> dict[str | None, str | None]:
             events = await cluster_client.list(Event, namespace=space)
-            return next((each.message for each in events if each.reason == "PodGrouperWarning"), None)
+            return {
+                each.involved_object.name: each.message
+                for each in events
+                if each.reason == "PodGrouperWarning" and each.involved_object is not None
+            }
 
-        message = await eventually(told, timeout=30, reason="the pod has an event")
-    assert message.startswith(f"failed to find StatefulSet: <{space}/gone>, uid: <0-0>: ")
-    kept = await cluster_client.get(Pod, (space, "orphan"))
-    kept.metadata.finalizers = None
-    await cluster_client.update(kept)
+        messages = await eventually(told, timeout=30, reason="a pod has an event")
+    label = "jobset.sigs.k8s.io/replicatedjob-name"
+    assert messages == {"odd": f'pod {space}/odd missing required label "{label}"'}
