@@ -18,6 +18,7 @@ from pkg.constants import kai
 from pkg.ctrl import cache, controller, predicate, workqueue
 from pkg.ctrl.rest.request import field_selector_string
 
+from .changed import PodIdentity
 from .hub import HubOptions, new_plugins_hub
 from .ownercache import OwnerCache
 from .plugins.defaultgrouper import GrouperOptions
@@ -135,7 +136,7 @@ def setup(mgr: ctrl.Manager, options: Settings) -> None:
     )
     builder = (
         ctrl.new_controller_managed_by(mgr)
-        .for_(Pod, predicates=[predicate.Funcs(delete=lambda _event: False)])
+        .for_(PodIdentity, predicates=[predicate.Funcs(delete=lambda _event: False)])
         .with_options(
             controller.Options(
                 max_concurrent_reconciles=options.max_concurrent_reconciles,
