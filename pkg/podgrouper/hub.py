@@ -80,6 +80,10 @@ class PluginsHub:
         found = self._table.get(kind) or self._table.get(kind._replace(version=ANY_VERSION))
         return found or self.default
 
+    def kinds(self) -> list[GVK]:
+        """Return the kinds that have a row."""
+        return list(self._table)
+
     def reads(self, kind: GVK) -> Reads:
         """Return how much of an owner of ``kind`` is looked at: what its grouper says, or all of it."""
         found = self._table.get(kind) or self._table.get(kind._replace(version=ANY_VERSION))

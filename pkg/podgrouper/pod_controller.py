@@ -6,16 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
 from pkg import ctrl
 from pkg.apis.core.v1 import Namespace, Pod
 from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.object import Object, metadata_only
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object, ObjectMeta, metadata_only
 from pkg.constants import kai
 from pkg.ctrl import client, log
+from pkg.ctrl.cache.codec import older
 
 from .podgroup import Handler, Metadata
 from .podgrouper import PodGrouper
@@ -41,6 +43,14 @@ class Options:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
 
+class _Mark(NamedTuple):
+    """Our own write to a pod, until the cache shows it."""
+
+    version: str
+    alone: bool
+    """Nothing else of what we look at had changed since we read the pod."""
+
+
 class PodReconciler:
     """Finds a pod's group, has it in the cluster, and marks the pod with its name.
 
@@ -61,6 +71,7 @@ class PodReconciler:
         self._grouper = grouper
         self._handler = handler
         self._options = options or Options()
+        self._marks: dict[NamespacedName, _Mark] = {}
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one pod's group, and the mark on the pod, up to date.
@@ -73,6 +84,9 @@ class PodReconciler:
         try:
             pod = await self._client.get(Pod, request)
         except NotFoundError:
+            self._marks.pop(request, None)
+            return ctrl.Result()
+        if self._has_nothing_new(pod):
             return ctrl.Result()
         if pod.spec.scheduler_name != self._options.scheduler_name or _is_grouped_orphan(pod):
             return ctrl.Result()
@@ -83,6 +97,16 @@ class PodReconciler:
             self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, str(error)[:_MESSAGE_LIMIT])
             raise
         return ctrl.Result()
+
+    def _has_nothing_new(self, pod: Pod) -> bool:
+        """Tell whether the cache shows a pod as it was before our own mark on it, or with that and nothing else."""
+        if (mark := self._marks.get(pod.key)) is None:
+            return False
+        version = pod.metadata.resource_version or ""
+        if older(version, mark.version):
+            return True  # the mark will come, and wake us
+        del self._marks[pod.key]
+        return mark.alone and version == mark.version
 
     async def selects(self, namespace: str) -> bool:
         """Tell whether pods of ``namespace`` are ours to group."""
@@ -121,7 +145,7 @@ class PodReconciler:
         wanted_sub_group = sub_group.name if sub_group is not None else ""
         if (current, current_sub_group) == (metadata.name, wanted_sub_group):
             return
-        patch = {}
+        patch: dict[str, dict[str, str]] = {}
         if current != metadata.name:
             patch["annotations"] = {kai.POD_GROUP_ANNOTATION_FOR_POD: metadata.name}
         if wanted_sub_group and current_sub_group != wanted_sub_group:
@@ -130,7 +154,18 @@ class PodReconciler:
             return
         log.logger_from().debug("Assigning pod to group", podGroup=metadata.name, subGroup=wanted_sub_group)
         body = msgspec.json.encode({"metadata": patch})
-        await self._client.patch(pod, client.raw_patch(client.MERGE, body))
+        before = pod.metadata
+        # Of the answer nobody needs more than the metadata.
+        marked = metadata_only(Pod)(metadata=ObjectMeta(name=before.name, namespace=before.namespace))
+        after = (await self._client.patch(marked, client.raw_patch(client.MERGE, body))).metadata
+        self._marks[pod.key] = _Mark(
+            after.resource_version or "",
+            (after.labels or {}) == {**pod.labels, **patch.get("labels", {})}
+            and (after.annotations or {}) == {**pod.annotations, **patch.get("annotations", {})}
+            and after.generation == before.generation
+            and after.deletion_timestamp == before.deletion_timestamp
+            and after.owner_references == before.owner_references,
+        )
 
 
 def _is_grouped_orphan(pod: Pod) -> bool:

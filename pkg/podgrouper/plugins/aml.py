@@ -15,7 +15,6 @@ from .grouper import Grouper, Reads
 
 
 # +kubebuilder:rbac:groups=amlarc.azureml.com,resources=amljobs,verbs=get;list;watch
-# +kubebuilder:rbac:groups=amlarc.azureml.com,resources=amljobs/finalizers,verbs=patch;update;create
 class AmlGrouper(Grouper):
     """Groups the nodes of an AmlJob."""
 

@@ -20,7 +20,6 @@ _JOB: Final = unstructured(GVK("batch", "v1", "Job"))
 
 
 # +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch
-# +kubebuilder:rbac:groups=batch,resources=cronjobs/finalizers,verbs=patch;update;create
 class CronJobGrouper(Grouper):
     """Groups the pods of one run of a CronJob."""
 

@@ -14,7 +14,6 @@ from .grouper import Grouper, Reads
 
 
 # +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
-# +kubebuilder:rbac:groups=apps,resources=deployments/finalizers,verbs=patch;update;create
 class DeploymentGrouper(Grouper):
     """Groups each pod of a Deployment alone: replicas serve without each other."""
 

@@ -34,15 +34,10 @@ _T = TypeVar("_T")
 
 
 # +kubebuilder:rbac:groups=grove.io,resources=podgangsets,verbs=get;list;watch
-# +kubebuilder:rbac:groups=grove.io,resources=podgangsets/finalizers,verbs=patch;update;create
 # +kubebuilder:rbac:groups=grove.io,resources=podcliquesets,verbs=get;list;watch
-# +kubebuilder:rbac:groups=grove.io,resources=podcliquesets/finalizers,verbs=patch;update;create
 # +kubebuilder:rbac:groups=grove.io,resources=podcliques,verbs=get;list;watch
-# +kubebuilder:rbac:groups=grove.io,resources=podcliques/finalizers,verbs=patch;update;create
 # +kubebuilder:rbac:groups=grove.io,resources=podcliquescalinggroups,verbs=get;list;watch
-# +kubebuilder:rbac:groups=grove.io,resources=podcliquescalinggroups/finalizers,verbs=patch;update;create
 # +kubebuilder:rbac:groups=scheduler.grove.io,resources=podgangs,verbs=get;list;watch
-# +kubebuilder:rbac:groups=scheduler.grove.io,resources=podgangs/finalizers,verbs=patch;update;create
 class GroveGrouper(Grouper):
     """Groups the pods of a PodGang."""
 

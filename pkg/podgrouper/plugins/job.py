@@ -16,7 +16,6 @@ from .legacynames import existing_legacy_name
 
 
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
-# +kubebuilder:rbac:groups=batch,resources=jobs/finalizers,verbs=patch;update;create
 class K8sJobGrouper(Grouper):
     """Groups each pod of a Job alone: a Job does not need its pods at once."""
 

@@ -24,7 +24,6 @@ IN_ORDER: Final = "InOrder"
 
 
 # +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch
-# +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets/finalizers,verbs=patch;update;create
 class JobSetGrouper(Grouper):
     """Groups the pods of a JobSet.
 

@@ -31,7 +31,6 @@ _log: Final = log.logger_from("podgrouper")
 _REVISION: Final = unstructured(GVK("serving.knative.dev", "v1", "Revision"))
 
 
-# +kubebuilder:rbac:groups=serving.knative.dev,resources=revisions/finalizers;configurations/finalizers;services/finalizers,verbs=patch;update;create
 # +kubebuilder:rbac:groups=serving.knative.dev,resources=revisions;configurations;services,verbs=get;list;watch
 class KnativeGrouper(Grouper):
     """Groups the pods of a Knative revision."""

@@ -31,7 +31,6 @@ _WORKERS: Final = "workers"
 
 
 # +kubebuilder:rbac:groups=leaderworkerset.x-k8s.io,resources=leaderworkersets,verbs=get;list;watch
-# +kubebuilder:rbac:groups=leaderworkerset.x-k8s.io,resources=leaderworkersets/finalizers,verbs=patch;update;create
 class LwsGrouper(Grouper):
     """Groups one replica of a LeaderWorkerSet."""
 

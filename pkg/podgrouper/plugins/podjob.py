@@ -14,7 +14,6 @@ from .spark import SparkGrouper, is_spark_pod
 
 
 # +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
-# +kubebuilder:rbac:groups="",resources=pods/finalizers,verbs=update;create;patch
 class PodJobGrouper(Grouper):
     """Groups a pod that is its own top owner."""
 

@@ -16,7 +16,6 @@ from .legacynames import existing_legacy_name
 
 
 # +kubebuilder:rbac:groups=run.ai,resources=runaijobs,verbs=get;list;watch
-# +kubebuilder:rbac:groups=run.ai,resources=runaijobs/finalizers,verbs=patch;update;create
 class RunaiJobGrouper(Grouper):
     """Groups the pods of a RunaiJob by replica."""
 

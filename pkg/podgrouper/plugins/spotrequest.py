@@ -14,7 +14,6 @@ from .grouper import Grouper, Reads
 
 
 # +kubebuilder:rbac:groups=egx.nvidia.io,resources=spotrequests,verbs=get;list;watch
-# +kubebuilder:rbac:groups=egx.nvidia.io,resources=spotrequests/finalizers,verbs=patch;update;create
 class SpotRequestGrouper(Grouper):
     """Groups a SPOTRequest."""
 

@@ -17,7 +17,6 @@ from pkg.podgrouper.podgroup import Metadata
 
 
 # +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;notebooks;pytorchjobs;jaxjobs;tfjobs;xgboostjobs;scheduledworkflows,verbs=get;list;watch
-# +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs/finalizers;notebooks/finalizers;pytorchjobs/finalizers;jaxjobs/finalizers;tfjobs/finalizers;xgboostjobs/finalizers;scheduledworkflows/finalizers,verbs=patch;update;create
 class KubeflowDistributedGrouper(Grouper):
     """Groups a job by its replica specs; a kind of job names them and the roles it cannot do without."""
 

@@ -17,7 +17,7 @@ from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
 from pkg.podgrouper.plugins.gonumbers import int64
-from pkg.podgrouper.plugins.grouper import Grouper
+from pkg.podgrouper.plugins.grouper import Grouper, Reads
 from pkg.podgrouper.plugins.reading import UNREADABLE
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata
 
@@ -29,11 +29,11 @@ _log: Final = log.logger_from("podgrouper")
 
 
 # +kubebuilder:rbac:groups=ray.io,resources=rayclusters;rayjobs;rayservices,verbs=get;list;watch
-# +kubebuilder:rbac:groups=ray.io,resources=rayclusters/finalizers;rayjobs/finalizers;rayservices/finalizers,verbs=patch;update;create
 class RayGrouper(Grouper):
     """Groups the pods of a RayCluster: the head and each worker group are subgroups."""
 
     name = DefaultGrouper.name
+    reads = Reads.SPEC
     cluster_name_paths: ClassVar[tuple[tuple[str, ...], ...]] = ()
     """Where an owner names its RayCluster, the first that is there counts; nowhere: the owner is one."""
 

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+from pkg.podgrouper.plugins.grouper import Reads
+
 from .ray_grouper import RayGrouper
 
 
 class RayJobGrouper(RayGrouper):
     """Groups a RayJob; the operator writes the cluster's name into its status."""
 
+    reads = Reads.OBJECT
     cluster_name_paths = (("status", "rayClusterName"),)

@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+from pkg.podgrouper.plugins.grouper import Reads
+
 from .ray_grouper import RayGrouper
 
 
 class RayServiceGrouper(RayGrouper):
     """Groups a RayService; the operator writes the clusters' names into its status."""
 
+    reads = Reads.OBJECT
     cluster_name_paths = (
         ("status", "activeServiceStatus", "rayClusterName"),
         ("status", "pendingServiceStatus", "rayClusterName"),
