@@ -3,13 +3,14 @@
 """``trainerctl``: the tool a person holds.
 
 Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for a failure
-that one line explains, 2 for a command line that makes no sense, and 128 plus the signal's number after Ctrl-C and
+that one line explains, 2 for a command line or an input that makes no sense, and 128 plus the signal's number after Ctrl-C and
 its like, when whatever the command had started has been ended.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +21,7 @@ import anyio
 from rich.console import Console
 
 from pkg.apis.machinery.errors import StatusError
-from pkg.cli import cluster, crds, demo, run
+from pkg.cli import cluster, crds, demo, documents, explain, render, run
 from pkg.ctrl.envtest import EnvtestError, EventuallyError
 from pkg.ctrl.rest import RestError
 
@@ -39,9 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     out, err = Console(), Console(stderr=True)
     try:
         return anyio.run(_until_signal, parsed.run, parsed, out, err)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read it has had enough
+        return 128 + signal.SIGPIPE
     except _EXPECTED as error:
         err.print(f"{PROGRAM}: {error}", highlight=False, markup=False, soft_wrap=True)
-        return 1
+        return documents.BAD_INPUT if isinstance(error, documents.InputError) else 1
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,6 +57,8 @@ def parser() -> argparse.ArgumentParser:
         ("cluster", "a local cluster: a real control plane with simulated GPU nodes", cluster.add_arguments),
         ("demo", "run one TrainJob on a throwaway cluster, from nothing to Complete", demo.add_arguments),
         ("run", "run the manager against the local cluster or a kubeconfig", run.add_arguments),
+        ("render", "print the objects that TrainJobs would become, without a cluster", render.add_arguments),
+        ("explain", "show stage by stage what makes TrainJobs into objects", explain.add_arguments),
         ("crds", "print the CRDs, or apply them", crds.add_arguments),
     ):
         add(commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}."))

@@ -19,6 +19,7 @@ from .interface import (
     CustomValidationPlugin,
     EnforceMLPolicyPlugin,
     EnforcePodGroupPolicyPlugin,
+    Observer,
     Plugin,
     PluginFactory,
     PodNetworkPlugin,
@@ -56,6 +57,8 @@ class Framework:
     """The plugins, sorted into their stages."""
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
+        self.observer: Observer | None = None
+        """Sees what each plugin of the stages that build objects leaves."""
         self.plugins = {plugin.name: plugin for plugin in plugins}
         every = list(self.plugins.values())
         self._enforce_ml_policy = [p for p in every if isinstance(p, EnforceMLPolicyPlugin)]
@@ -76,22 +79,31 @@ class Framework:
         """Carry out the mlPolicy."""
         for plugin in self._enforce_ml_policy:
             plugin.enforce_ml_policy(info, train_job)
+            if self.observer is not None:
+                self.observer.ran(EnforceMLPolicyPlugin, plugin, info, ())
 
     def run_enforce_pod_group_policy_plugins(self, info: Info, train_job: TrainJob) -> None:
         """Carry out the podGroupPolicy."""
         for plugin in self._enforce_pod_group_policy:
             plugin.enforce_pod_group_policy(info, train_job)
+            if self.observer is not None:
+                self.observer.ran(EnforcePodGroupPolicyPlugin, plugin, info, ())
 
     def run_pod_network_plugins(self, info: Info, train_job: TrainJob) -> None:
         """Set the endpoints."""
         for plugin in self._pod_network:
             plugin.identify_pod_network(info, train_job)
+            if self.observer is not None:
+                self.observer.ran(PodNetworkPlugin, plugin, info, ())
 
     async def run_component_builder_plugins(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return all plugins' objects."""
         objects: list[Object] = []
         for plugin in self._component_builder:
-            objects += await plugin.build(info, train_job)
+            built = await plugin.build(info, train_job)
+            if self.observer is not None:
+                self.observer.ran(ComponentBuilderPlugin, plugin, info, built)
+            objects += built
         return objects
 
     async def run_custom_validation_plugins(

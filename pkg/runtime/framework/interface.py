@@ -11,8 +11,8 @@ cluster: their client only reads.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, ClassVar
 
 from pkg.apis.machinery import field
 from pkg.apis.machinery.object import Object
@@ -30,6 +30,14 @@ class Plugin(ABC):
     """A plugin, known by its name."""
 
     name: ClassVar[str]
+
+    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+        """Say, for people, why this plugin has nothing to do with a TrainJob under its runtime; None if it has.
+
+        Whoever says why changes nothing and builds nothing.
+        """
+        del info, train_job
+        return None
 
 
 PluginFactory = Callable[[Reader, FieldIndexer], Awaitable[Plugin]]
@@ -96,3 +104,22 @@ class TrainJobStatusPlugin(Plugin):
     @abstractmethod
     async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
         """Return the new status; the TrainJob is not changed."""
+
+
+class Observer(ABC):
+    """Looks on while a TrainJob passes the stages (``trainerctl explain``). It must change nothing of what it sees.
+
+    What it is shown changes afterwards: it copies what it wants to keep.
+    """
+
+    @abstractmethod
+    def template(self, spec: dict[str, Any], override: int | None) -> None:
+        """See the JSON of the template's spec: as the runtime has it, then after each override, by its index."""
+
+    @abstractmethod
+    def begin(self, info: Info) -> None:
+        """See what the stages start from."""
+
+    @abstractmethod
+    def ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object]) -> None:
+        """See what a plugin left in its stage, and the objects that it built."""

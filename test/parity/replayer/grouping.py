@@ -77,14 +77,14 @@ def _product(cluster: GroupCluster, config: Answer) -> _Product:
 async def owners(case: Answer) -> Answer:
     """Walk from the pod to its top owner."""
     cluster = GroupCluster(case)
-    found = await _walk(_product(cluster, case["config"]), await cluster.pod(case["pod"]))
+    found = await _walk(_product(cluster, case.get("config") or {}), await cluster.pod(case["pod"]))
     return found if isinstance(found, dict) else _owners_answer(*found)
 
 
 async def metadata(case: Answer) -> Answer:
     """Walk, then ask the top owner's grouper."""
     cluster = GroupCluster(case)
-    product, pod = _product(cluster, case["config"]), await cluster.pod(case["pod"])
+    product, pod = _product(cluster, case.get("config") or {}), await cluster.pod(case["pod"])
     found = await _walk(product, pod)
     if isinstance(found, dict):
         return found
@@ -104,7 +104,7 @@ async def metadata(case: Answer) -> Answer:
 async def reconcile_pods(case: Answer) -> Answer:
     """Go through the steps; return what each reconcile did, and what is stored at the end."""
     cluster, recorder = GroupCluster(case), Recorder()
-    product = _product(cluster, case["config"])
+    product = _product(cluster, case.get("config") or {})
     reconciler = PodReconciler(
         cluster.side("cached"), recorder, product.grouper, product.handler, product.options
     )

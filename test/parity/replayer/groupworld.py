@@ -48,9 +48,11 @@ class GroupCluster(client.FakeClient):
         The answers were recorded over an in-memory client that keeps a kind it has no model for in the form in
         which it was first asked for. What is written of a kind whose metadata was read first is metadata alone.
         """
-        obj = Unstructured.wrap(copy.deepcopy(document))
+        obj = Unstructured.wrap(_as_stored(document))
         if self._first_form.get(obj.gvk) is metadata_only(obj.gvk):
-            obj = Unstructured.wrap({key: document[key] for key in ("apiVersion", "kind", "metadata")})
+            obj = Unstructured.wrap(
+                {key: _as_stored(document[key]) for key in ("apiVersion", "kind", "metadata")}
+            )
         self._table(type(obj)).rows.pop(obj.key, None)
         self.add(obj)
 
@@ -136,6 +138,17 @@ class GroupCluster(client.FakeClient):
                 raise _refusal(
                     fault["error"], kind.gvk, f'{self._table(kind).resource.group_resource} "{name}"'
                 )
+
+
+def _as_stored(value: Any) -> Any:
+    """Return a copy in which whole numbers are integers: Go writes 4.0 as 4, on any way to a store."""
+    if isinstance(value, dict):
+        return {key: _as_stored(held) for key, held in value.items()}
+    if isinstance(value, list):
+        return [_as_stored(held) for held in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    return value
 
 
 def _refusal(which: str, kind: GVK, what: str) -> Exception:

@@ -42,6 +42,11 @@ class CoScheduling(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchExt
         self._client = client
         self._needed = anyio.Event()
 
+    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+        """Say that there is no coscheduling policy."""
+        del train_job
+        return "the runtime has no podGroupPolicy.coscheduling" if _policy(info) is None else None
+
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
         """Label every pod as a member of the TrainJob's PodGroup."""
         if _policy(info) is not None:

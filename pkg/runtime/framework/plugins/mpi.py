@@ -126,6 +126,11 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
         self._new_keys = new_keys
         self._needed = anyio.Event()
 
+    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+        """Say that there is no mpi policy."""
+        del train_job
+        return "the runtime has no mlPolicy.mpi" if _policy(info) is None else None
+
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:

@@ -26,13 +26,17 @@ class PlainML(EnforceMLPolicyPlugin):
 
     name = NAME
 
-    def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Set the trainer's count and environment from the TrainJob."""
+    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+        """Say that a framework's plugin is in charge, or that the TrainJob asks for nothing."""
         policy = info.runtime_policy.ml_policy_source
         if policy is not None and (policy.torch is not None or policy.mpi is not None):
-            return
+            return f"the runtime's mlPolicy names {'torch' if policy.torch is not None else 'mpi'}"
+        return "the TrainJob has no spec.trainer" if train_job.spec.trainer is None else None
+
+    def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
+        """Set the trainer's count and environment from the TrainJob."""
         trainer = train_job.spec.trainer
-        if trainer is None:
+        if trainer is None or self.stands_aside(info, train_job):
             return
         pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
         if pod_set is not None and trainer.num_nodes is not None:

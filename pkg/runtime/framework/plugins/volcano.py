@@ -63,6 +63,11 @@ class Volcano(
         self._client = client
         self._needed = anyio.Event()
 
+    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+        """Say that there is no volcano policy."""
+        del train_job
+        return "the runtime has no podGroupPolicy.volcano" if _policy(info) is None else None
+
     async def validate(
         self, info: Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:

@@ -40,6 +40,12 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
 
     name = NAME
 
+    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+        """Say that there is no torch policy, or that the TrainJob's trainer is not there to be set up."""
+        if _policy(info) is None:
+            return "the runtime has no mlPolicy.torch"
+        return "the TrainJob has no spec.trainer" if train_job.spec.trainer is None else None
+
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:

@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What changed between two JSON values, told the way people think of Kubernetes objects: list items go by their names.
+
+The changes are the whole truth: :func:`replay` makes the later value of the earlier one and them.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from pkg.config.document import render_path
+
+_KEYS: Final = ("name", "mountPath", "containerPort", "uid")
+
+
+class _Absent:
+    """Tells nothing from null."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+
+
+class Item(NamedTuple):
+    """The step of a path to the list item whose ``key`` is ``value``."""
+
+    key: str
+    value: Any
+
+
+Step = str | Item
+Path = tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One path whose value came, went or became another."""
+
+    path: Path
+    before: Any = ABSENT
+    after: Any = ABSENT
+    index: int | None = None
+    """Where a list item was put in."""
+
+    @property
+    def where(self) -> str:
+        """The path as people write it: ``spec.replicatedJobs[node].replicas``."""
+        return render(self.path)
+
+
+def render(path: Path) -> str:
+    """Return a path as people write it."""
+    text = ""
+    for step in path:
+        if isinstance(step, Item):
+            text += f"[{step.value}]"
+        else:
+            more = render_path((step,))
+            text += f".{more}" if text and not more.startswith("[") else more
+    return text
+
+
+def touches(one: Path, other: Path) -> bool:
+    """Say whether one of two paths leads to the other."""
+    return all(a == b for a, b in zip(one, other, strict=False))
+
+
+def difference(before: Any, after: Any, path: Path = ()) -> Iterator[Change]:
+    """Yield what turns ``before`` into ``after``."""
+    if before is not ABSENT and after is not ABSENT and type(before) is type(after) and before == after:
+        return
+    if _both(dict, before, after):
+        yield from _of_maps(before, after, path)
+        return
+    key = _common_key(before, after) if _both(list, before, after) else None
+    if key is None:
+        yield Change(path, before, after)
+    else:
+        yield from _of_lists(before, after, key, path)
+
+
+def replay(value: Any, changes: Iterable[Change]) -> Any:
+    """Return what the changes make of ``value``, which stays as it is."""
+    root = {"": copy.deepcopy(value)} if value is not ABSENT else {}
+    for change in changes:
+        _apply(root, ("", *change.path), change)
+    return root.get("", ABSENT)
+
+
+def _both(kind: type, before: Any, after: Any) -> bool:
+    """Say whether both are of a kind; one that is absent counts as an empty one, if the other is not empty."""
+    if before is ABSENT:
+        return isinstance(after, kind) and bool(after)
+    return isinstance(before, kind) and isinstance(after, kind)
+
+
+def _of_maps(before: Any, after: dict[str, Any], path: Path) -> Iterator[Change]:
+    before = {} if before is ABSENT else before
+    for name in [*before, *(name for name in after if name not in before)]:
+        yield from difference(before.get(name, ABSENT), after.get(name, ABSENT), (*path, name))
+
+
+def _of_lists(before: Any, after: list[Any], key: str, path: Path) -> Iterator[Change]:
+    old = {item[key]: item for item in ([] if before is ABSENT else before)}
+    new = {item[key]: item for item in after}
+    if [name for name in old if name in new] != [name for name in new if name in old]:
+        yield Change(path, before, after)
+        return
+    for name, item in old.items():
+        if name not in new:
+            yield Change((*path, Item(key, name)), before=item)
+    for index, (name, item) in enumerate(new.items()):
+        step = (*path, Item(key, name))
+        if name in old:
+            yield from difference(old[name], item, step)
+        else:
+            yield Change(step, after=item, index=index)
+
+
+def _common_key(before: Any, after: list[Any]) -> str | None:
+    lists = [after] if before is ABSENT else [before, after]
+    for key in _KEYS:
+        if all(_is_keyed(items, key) for items in lists):
+            return key
+    return None
+
+
+def _is_keyed(items: list[Any], key: str) -> bool:
+    values = [item.get(key) if isinstance(item, dict) else None for item in items]
+    if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in values):
+        return False
+    return len(set(values)) == len(values)
+
+
+def _apply(holder: Any, path: Path, change: Change) -> None:
+    step, *rest = path
+    if rest:
+        _apply(_below(holder, step, create=[] if isinstance(rest[0], Item) else {}), tuple(rest), change)
+    elif isinstance(step, Item):
+        if change.before is not ABSENT:
+            holder.remove(_find(holder, step))
+        if change.after is not ABSENT:
+            holder.insert(change.index, copy.deepcopy(change.after))
+    elif change.after is ABSENT:
+        del holder[step]
+    else:
+        holder[step] = copy.deepcopy(change.after)
+
+
+def _below(holder: Any, step: Step, *, create: Any) -> Any:
+    if isinstance(step, Item):
+        return _find(holder, step)
+    return holder.setdefault(step, create)
+
+
+def _find(items: list[Any], step: Item) -> Any:
+    return next(item for item in items if item[step.key] == step.value)

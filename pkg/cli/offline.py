@@ -1,0 +1,223 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The manager's own runtimes over files instead of a cluster: what ``render``, ``explain`` and their like work with.
+
+A runtime that a TrainJob refers to is looked for in the files, then in the cluster if one is named, else among the runtimes
+that the project ships.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Final, TypeVar
+
+from rich.console import Console
+
+from pkg.apis.machinery.errors import NotFoundError, StatusError
+from pkg.apis.machinery.gvk import GVK, NamespacedName
+from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.strategicpatch import StrategicMergeError
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.ctrl.client import FakeClient, LiveClient, Reader
+from pkg.ctrl.rest import RestError, Transport, load_config
+from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
+from pkg.runtime.framework import PluginError
+
+from . import documents, resources, schema
+from .documents import Document
+
+T = TypeVar("T", bound=Object)
+
+DEFAULT_NAMESPACE: Final = "default"
+UID: Final = "00000000-0000-0000-0000-000000000000"
+"""Stands for the uid that a server gives a TrainJob when it stores it."""
+
+_KINDS: Final[dict[GVK, type[Object]]] = {
+    kind.gvk: kind for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime)
+}
+_RUNTIME_KINDS: Final[dict[str, type[Object]]] = {
+    kind.gvk.kind: kind for kind in (TrainingRuntime, ClusterTrainingRuntime)
+}
+
+
+_REFUSALS: Final = (
+    StatusError,
+    RestError,
+    StrategicMergeError,
+    UnsupportedRuntimeError,
+    PluginError,
+)
+
+
+class RefusedError(Exception):
+    """A TrainJob cannot become anything; the text names it and says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A TrainJob of the input, as a server would have stored it."""
+
+    train_job: TrainJob
+    document: Document
+    runtime: str
+    """What it runs on, and where that is from: ``ClusterTrainingRuntime torch-distributed (shipped)``."""
+
+
+@dataclass(slots=True)
+class Offline:
+    """The TrainJobs of the input and what serves them."""
+
+    client: FakeClient
+    runtimes: dict[str, Runtime]
+    subjects: list[Subject]
+    warnings: list[str] = field(default_factory=list)
+    has_cluster: bool = False
+
+
+def add_arguments(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:
+    """Add ``-f``, ``-o`` and where runtimes may come from."""
+    documents.add_arguments(parser, outputs=outputs)
+    parser.add_argument("-n", "--namespace", default=DEFAULT_NAMESPACE, help="where objects without one are")
+    parser.add_argument("--kubeconfig", help="take runtimes that the files lack from this cluster")
+    parser.add_argument("--context", help="take them from this context's cluster")
+
+
+async def load(arguments: argparse.Namespace) -> Offline:
+    """Return what the command line names.
+
+    Raises:
+        InputError: a file makes no sense, or there is no TrainJob in them.
+    """
+    found = await documents.load(arguments.files)
+    if arguments.kubeconfig is None and arguments.context is None:
+        return await prepare(found, namespace=arguments.namespace)
+    config = await load_config(arguments.kubeconfig, context=arguments.context)
+    async with Transport(config) as transport:
+        return await prepare(found, namespace=arguments.namespace, cluster=LiveClient(transport))
+
+
+async def prepare(
+    found: Iterable[Document], *, namespace: str = DEFAULT_NAMESPACE, cluster: Reader | None = None
+) -> Offline:
+    """Return the TrainJobs and runtimes among ``found`` with the plugins at work on them.
+
+    Raises:
+        InputError: one of them would be refused, is there twice, or there is no TrainJob.
+    """
+    client = FakeClient()
+    offline = Offline(client, await core.new(client, client), [], has_cluster=cluster is not None)
+    train_jobs: list[tuple[Document, TrainJob]] = []
+    seen: dict[tuple[GVK, NamespacedName], Document] = {}
+    others: list[Document] = []
+    for document in found:
+        kind = _KINDS.get(document.gvk)
+        if kind is None:
+            others.append(document)
+            continue
+        obj = _decode(document, kind, namespace, offline.warnings)
+        first = seen.setdefault((kind.gvk, obj.key), document)
+        if first is not document:
+            raise document.error((), f"it is there twice, before in {first.source}, document {first.number}")
+        if isinstance(obj, TrainJob):
+            train_jobs.append((document, obj))
+        else:
+            client.add(obj)
+    if not train_jobs:
+        raise documents.InputError(f"there is no TrainJob in the input{_listed([*others, *seen.values()])}")
+    origins: dict[tuple[str, NamespacedName], str] = {}
+    for document, train_job in train_jobs:
+        runtime = await _fetch_runtime(client, cluster, train_job, origins)
+        offline.subjects.append(Subject(train_job, document, runtime))
+    return offline
+
+
+async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
+    """Return what the manager would apply for a TrainJob.
+
+    Raises:
+        RefusedError: it would apply nothing, and say why in an event or condition.
+    """
+    try:
+        return await runtime_for(offline.runtimes, train_job.spec.runtime_ref).new_objects(train_job)
+    except core.RuntimeNotFoundError as error:
+        hint = f"; shipped are {', '.join(sorted(_shipped()))}" if not offline.has_cluster else ""
+        raise RefusedError(f"TrainJob {train_job.key}: {error}{hint}") from error
+    except _REFUSALS as error:
+        raise RefusedError(f"TrainJob {train_job.key}: {error}") from error
+
+
+def _decode(document: Document, kind: type[T], namespace: str, warnings: list[str]) -> T:
+    metadata = document.data.get("metadata")
+    if (
+        isinstance(metadata, dict)
+        and not metadata.get("name")
+        and isinstance(metadata.get("generateName"), str)
+    ):
+        metadata["name"] = f"{metadata['generateName']}xxxxx"
+    stored, more = schema.as_stored(document)
+    warnings += more
+    obj = stored.decode(kind)
+    if kind is not ClusterTrainingRuntime:
+        obj.metadata.namespace = obj.metadata.namespace or namespace
+    obj.metadata.uid = obj.metadata.uid or UID
+    return obj
+
+
+async def _fetch_runtime(
+    client: FakeClient,
+    cluster: Reader | None,
+    train_job: TrainJob,
+    origins: dict[tuple[str, NamespacedName], str],
+) -> str:
+    """Put the runtime that a TrainJob refers to among the objects at hand; return its name and where it is from."""
+    ref = train_job.spec.runtime_ref
+    named = f"{ref.kind} {ref.name}"
+    kind = _RUNTIME_KINDS.get(ref.kind or "")
+    if kind is None or ref.api_group != kind.gvk.group:
+        return named
+    key = NamespacedName("" if kind is ClusterTrainingRuntime else train_job.namespace, ref.name)
+    place = (kind.gvk.kind, key)
+    if place not in origins:
+        origins[place] = ""
+        with suppress(NotFoundError):
+            await client.get(kind, key)
+            return named
+        if cluster is not None:
+            with suppress(NotFoundError):
+                client.add(await cluster.get(kind, key))
+                origins[place] = " (from the cluster)"
+        elif kind is ClusterTrainingRuntime and ref.name in _shipped():
+            client.add(_shipped()[ref.name])
+            origins[place] = " (shipped)"
+    return f"{named}{origins[place]}"
+
+
+def _listed(others: Iterable[Document]) -> str:
+    kinds = sorted({document.gvk.kind for document in others})
+    return f", only {', '.join(kinds)}" if kinds else ""
+
+
+@cache
+def _shipped() -> dict[str, ClusterTrainingRuntime]:
+    found = {}
+    for data in (*resources.manifests("runtimes"), *resources.manifests("runtimes/data-cache")):
+        if data["kind"] == ClusterTrainingRuntime.gvk.kind:
+            stored, _ = schema.as_stored(Document(data, "config/runtimes", 1))
+            runtime = stored.decode(ClusterTrainingRuntime)
+            found[runtime.name] = runtime
+    return found
+
+
+def say_warnings(given: Offline, err: Console) -> None:
+    """Print what the input has that a server would drop."""
+    for warning in given.warnings:
+        say(err, f"warning: {warning}")
+
+
+def say(err: Console, text: str) -> None:
+    """Print a line for people, as it is."""
+    err.print(f"trainerctl: {text}", highlight=False, markup=False, soft_wrap=True)

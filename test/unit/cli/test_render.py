@@ -1,0 +1,326 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl render`` and ``explain``: the manager's own answer, and a true account of how it came about."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from pkg.apis.scheme import default_scheme
+from pkg.cli import documents, explain, offline, render, trainerctl
+from pkg.cli.changes import replay
+from pkg.cli.documents import Document
+from pkg.ctrl.client import FakeClient
+from pkg.runtime import core, runtime_for
+
+SAMPLES = Path(__file__).parents[3] / "config" / "samples"
+RECORDED = Path(__file__).parents[2] / "testdata" / "parity" / "newobjects.json"
+
+
+def job(name: str = "job", runtime: str = "torch-distributed", **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name, "namespace": "team-a"},
+        "spec": {"runtimeRef": {"name": runtime}, **spec},
+    }
+
+
+def runtime(name: str = "mine", **spec: Any) -> dict[str, Any]:
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    pod = {"spec": {"containers": [{"name": "node", "image": "a"}]}}
+    jobs = [{"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": pod}}}]
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": name},
+        "spec": {"template": {"spec": {"replicatedJobs": jobs}}, **spec},
+    }
+
+
+def write(tmp_path: Path, *objects: dict[str, Any]) -> str:
+    path = tmp_path / "in.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    return str(path)
+
+
+def given_documents(*objects: dict[str, Any]) -> list[Document]:
+    return [Document(data, "in.yaml", number) for number, data in enumerate(objects, 1)]
+
+
+def recorded_cases() -> list[Any]:
+    cases = json.loads(RECORDED.read_text())
+    return [pytest.param(case, id=case["name"]) for case in cases if case["want"].get("objects")]
+
+
+def result(state: dict[str, Any]) -> list[Any]:
+    """Return the objects in a state; a JobSet that was only thought of is none."""
+    objects = [data for data in state.values() if "kind" in data]
+    return sorted(objects, key=lambda data: json.dumps(data, sort_keys=True))
+
+
+async def assert_account_is_true(given: offline.Offline, subject: offline.Subject) -> None:
+    explanation = await explain.explain(given, subject)
+    recorder = explanation.recorder
+    changes = [change for step in recorder.steps for change in step.changes]
+    objects = await offline.objects(given, subject.train_job)
+
+    assert explanation.refusal is None
+    assert replay(recorder.template_state, changes) == recorder.state
+    assert result(recorder.state) == result({str(n): render.document(obj) for n, obj in enumerate(objects)})
+    for step in recorder.steps:
+        assert not (step.aside and step.changes), f"{step.author} says it stood aside, and changed something"
+
+
+@pytest.mark.parametrize("case", recorded_cases())
+async def test_the_changes_lead_from_the_template_to_what_the_manager_applies(case: dict[str, Any]) -> None:
+    scheme = default_scheme()
+    client = FakeClient(*map(scheme.decode, case.get("objects") or ()))
+    train_job = scheme.decode(case["trainJob"])
+    given = offline.Offline(client, await core.new(client, client), [])
+    subject = offline.Subject(train_job, Document(case["trainJob"], "case", 1), "")  # type: ignore[arg-type] # a TrainJob
+    try:
+        await offline.objects(given, subject.train_job)
+    except offline.RefusedError:
+        pytest.skip("upstream's answer is an error")
+    await assert_account_is_true(given, subject)
+
+
+NAMES = st.sampled_from(["node", "a", "b"])
+ENV = st.lists(
+    st.fixed_dictionaries({"name": st.sampled_from("ABC"), "value": st.sampled_from("xy")}),
+    max_size=3,
+    unique_by=lambda env: env["name"],
+)
+TRAINERS = st.fixed_dictionaries(
+    {},
+    optional={
+        "image": st.sampled_from("xy"),
+        "numNodes": st.integers(1, 4),
+        "numProcPerNode": st.integers(1, 4) | st.just("auto"),
+        "env": ENV,
+        "command": st.sampled_from([["tune", "run"], ["torchrun"]]),
+        "resourcesPerNode": st.just({"limits": {"nvidia.com/gpu": 2}}),
+    },
+)
+OVERRIDES = st.lists(
+    st.fixed_dictionaries(
+        {"targetJobs": st.lists(st.fixed_dictionaries({"name": NAMES}), min_size=1, max_size=2)},
+        optional={
+            "metadata": st.just({"labels": {"a": "b"}}),
+            "spec": st.fixed_dictionaries(
+                {},
+                optional={
+                    "nodeSelector": st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy")),
+                    "containers": st.just([{"name": "sidecar", "env": [{"name": "A", "value": "1"}]}]),
+                    "volumes": st.just([{"name": "v", "emptyDir": {}}]),
+                },
+            ),
+        },
+    ),
+    max_size=3,
+)
+POLICIES = st.sampled_from(
+    [
+        {},
+        {"torch": {}},
+        {"torch": {"numProcPerNode": 2}},
+        {"numNodes": 3},
+        {"mpi": {"runLauncherAsNode": True}},
+    ]
+)
+GANGS: st.SearchStrategy[dict[str, Any] | None] = st.sampled_from(
+    [None, {"coscheduling": {"scheduleTimeoutSeconds": 3}}, {"volcano": {}}]
+)
+
+
+@given(TRAINERS, OVERRIDES, POLICIES, GANGS, st.dictionaries(st.sampled_from("ab"), st.just("x")))
+async def test_the_account_of_any_train_job_is_true(
+    trainer: dict[str, Any],
+    overrides: list[dict[str, Any]],
+    policy: dict[str, Any],
+    gang: dict[str, Any] | None,
+    labels: dict[str, str],
+) -> None:
+    wanted = job(runtime="mine", trainer=trainer, podTemplateOverrides=overrides, labels=labels)
+    made = runtime(mlPolicy=policy)
+    if gang is not None:
+        made["spec"]["podGroupPolicy"] = gang
+    given = await offline.prepare(given_documents(made, wanted))
+    await assert_account_is_true(given, given.subjects[0])
+
+
+@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("trainjob*.yaml")), ids=lambda path: path.stem)
+async def test_every_sample_is_rendered_as_the_manager_would(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(sample), str(SAMPLES / "trainingruntime.yaml")]
+    given = await offline.prepare(documents.read(files))
+    (subject,) = given.subjects
+    served = runtime_for(given.runtimes, subject.train_job.spec.runtime_ref)
+    expected = [render.document(obj) for obj in await served.new_objects(subject.train_job)]
+
+    parsed = trainerctl.parser().parse_args(["render", "-f", *files])
+    console = Console()
+    assert await parsed.run(parsed, console, console) == 0
+
+    assert list(yaml.safe_load_all(capsys.readouterr().out)) == expected
+
+
+def test_changes_are_due_to_the_fields_that_make_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wanted = job(runtime="mine", trainer={"image": "b", "numNodes": 3}, labels={"team": "a"})
+    path = write(tmp_path, wanted, runtime(mlPolicy={"numNodes": 1, "torch": {"numProcPerNode": 2}}))
+
+    assert trainerctl.main(["explain", "-o", "json", "-f", path]) == 0
+
+    (told,) = json.loads(capsys.readouterr().out)["explanations"]
+    due = {change["path"]: change.get("dueTo") for step in told["steps"] for change in step["changes"]}
+    pod = "JobSet.spec.replicatedJobs[node].template.spec"
+    container = f"{pod}.template.spec.containers[node]"
+    assert due["JobSet.metadata.labels.team"] == ["spec.labels"]
+    assert due[f"{container}.image"] == ["spec.trainer.image"]
+    assert due[f"{pod}.completions"] == ["spec.trainer.numNodes"]
+    assert due[f"{container}.env[PET_NNODES]"] == ["spec.trainer.numNodes", "runtime's mlPolicy.torch"]
+    assert due[f"{container}.env[PET_NPROC_PER_NODE]"][-1] == "runtime's mlPolicy.torch.numProcPerNode"
+
+
+def test_an_explanation_is_told_in_the_order_of_the_stages(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    override = {"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"pool": "a100"}}}
+    path = write(tmp_path, job(podTemplateOverrides=[override], trainer={"numNodes": 2}))
+
+    assert trainerctl.main(["explain", "-f", path]) == 0
+
+    out = capsys.readouterr().out
+    assert out.startswith("TrainJob team-a/job on ClusterTrainingRuntime torch-distributed (shipped)\n")
+    expected = [
+        "Template",
+        "Overrides",
+        "  podTemplateOverrides[0] for node",
+        '      + nodeSelector.pool  "a100"',
+        "EnforceMLPolicy",
+        "  PlainML  stood aside: the runtime's mlPolicy names torch",
+        '      + env[PET_NNODES]          "2"  ← spec.trainer.numNodes',
+        "PodNetwork",
+        "ComponentBuilder",
+        "Result  JobSet job (pods: node 2)",
+    ]
+    places = [out.index(f"\n{line}") for line in expected]
+    assert places == sorted(places)
+    assert out.count("MPI  stood aside") == 1
+
+
+def test_a_refusal_is_told_and_the_others_are_rendered(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, job("one", "none"), job("two"))
+
+    assert trainerctl.main(["render", "-o", "json", "-f", path]) == 1
+
+    captured = capsys.readouterr()
+    assert [item["metadata"]["name"] for item in json.loads(captured.out)["items"]] == ["two"]
+    assert captured.err.startswith("trainerctl: TrainJob team-a/one: not found ClusterTrainingRuntime")
+    assert "shipped are deepspeed-distributed, " in captured.err
+
+
+def test_an_explanation_goes_as_far_as_the_pipeline_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, job(runtime="deepspeed-distributed", trainer={"numNodes": 50000}))
+
+    assert trainerctl.main(["explain", "-f", path]) == 1
+
+    captured = capsys.readouterr()
+    assert captured.out.index("env[OMPI_MCA_orte_set_default_slots]") < captured.out.index(
+        "\nRefused  TrainJob"
+    )
+    assert "the host file of 49999 nodes is larger than 1 MiB" in captured.err
+
+
+def test_a_runtime_of_the_files_goes_before_a_shipped_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, job(), runtime("torch-distributed"))
+    assert trainerctl.main(["render", "-o", "table", "-f", path]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("TrainJob team-a/job on ClusterTrainingRuntime torch-distributed\n")
+    assert out.endswith("Applies JobSet job\n\n")
+
+
+async def test_a_cluster_gives_the_runtimes_that_the_files_lack() -> None:
+    scheme = default_scheme()
+    cluster = FakeClient(scheme.decode(runtime("remote")))
+    given = await offline.prepare(
+        given_documents(job(runtime="remote"), job("two", "torch-distributed")), cluster=cluster
+    )
+    assert [subject.runtime for subject in given.subjects] == [
+        "ClusterTrainingRuntime remote (from the cluster)",
+        "ClusterTrainingRuntime torch-distributed",
+    ]
+
+
+def test_private_keys_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert trainerctl.main(["render", "-f", write(tmp_path, job(runtime="deepspeed-distributed"))]) == 0
+    out = capsys.readouterr().out
+    assert "ssh-privatekey: <made by the manager" in out
+    assert "BEGIN" not in out
+    assert "LS0tLS1" not in out
+
+
+@pytest.mark.parametrize(
+    ("objects", "complaint"),
+    [
+        (
+            [job(trainer={"numNodes": "3"})],
+            'in.yaml:10: document 1 (TrainJob team-a/job): spec.trainer.numNodes: a whole number is expected, not "3"',
+        ),
+        (
+            [job(suspend=None, trainer={"numNodes": 2**40})],
+            f"spec.trainer.numNodes: {2**40} does not fit into int32",
+        ),
+        ([job(runtime="")], "spec.runtimeRef.name: it must not be empty"),
+        (
+            [job(podTemplateOverrides=[{"spec": {}}])],
+            "spec.podTemplateOverrides[0].targetJobs: it is required",
+        ),
+        (
+            [job(trainer={"env": [{"name": "A"}, {"name": "A"}]})],
+            "spec.trainer.env[1]: name A is there twice",
+        ),
+        ([job(name="")], "metadata.name: a name is required"),
+        ([job(), job()], "it is there twice, before in"),
+        ([runtime()], "there is no TrainJob in the input, only ClusterTrainingRuntime"),
+        (
+            [runtime(mlPolicy={"mpi": {"mpiImplementation": "X"}}), job()],
+            "one of OpenMPI is expected, not",
+        ),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(
+    objects: list[dict[str, Any]], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trainerctl.main(["render", "-f", write(tmp_path, *objects)]) == 2
+    err = capsys.readouterr().err
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_fields_that_a_server_drops_are_named_and_have_no_effect(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, job(trainer={"nodes": 3}))
+    assert trainerctl.main(["render", "-f", path]) == 0
+    captured = capsys.readouterr()
+    assert "in.yaml:10: document 1 (TrainJob team-a/job): spec.trainer.nodes: unknown field" in captured.err
+    assert "parallelism: 1" in captured.out
