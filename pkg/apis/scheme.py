@@ -18,6 +18,8 @@ from pkg.apis.node import v1 as node
 from pkg.apis.rbac import v1 as rbac
 from pkg.apis.schedulerplugins import v1alpha1 as schedulerplugins
 from pkg.apis.scheduling import v1 as scheduling
+from pkg.apis.scheduling import v2 as kai_queue
+from pkg.apis.scheduling import v2alpha2 as kai
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.volcano import v1beta1 as volcano
 
@@ -46,6 +48,8 @@ def default_scheme() -> Scheme:
         core.Service,
         core.ServiceAccount,
         jobset.JobSet,
+        kai.PodGroup,
+        kai_queue.Queue,
         node.RuntimeClass,
         rbac.ClusterRole,
         rbac.ClusterRoleBinding,

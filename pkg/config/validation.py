@@ -38,8 +38,21 @@ def validate(cfg: Configuration) -> field.ErrorList:
     for group_kind, workers in (cfg.controller.group_kind_concurrency or {}).items():
         if workers < 1:
             errors.append(field.invalid(concurrency.key(group_kind), workers, "must be greater than 0"))
+    errors += _validate_pod_grouper(cfg)
     errors += _validate_endpoints(cfg)
     errors += _validate_leader_election(cfg)
+    return errors
+
+
+def _validate_pod_grouper(cfg: Configuration) -> field.ErrorList:
+    errors = field.ErrorList()
+    grouper, path = cfg.pod_grouper, field.Path("podGrouper")
+    if not grouper.scheduler_name:
+        errors.append(field.required(path.child("schedulerName"), "whose pods are grouped?"))
+    workers = grouper.max_concurrent_reconciles
+    if workers is not None and workers < 1:
+        where = path.child("maxConcurrentReconciles")
+        errors.append(field.invalid(where, workers, "must be greater than 0"))
     return errors
 
 

@@ -8,6 +8,7 @@ everything else.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import importlib.util
 import sys
@@ -18,7 +19,7 @@ from typing import Final
 
 import anyio
 
-from pkg import config, controller, ctrl, metrics, webhooks
+from pkg import config, controller, ctrl, metrics, podgrouper, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.machinery.errors import StatusError, UnauthorizedError
 from pkg.ctrl import healthz, log, rest
@@ -77,7 +78,7 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
     await reach(connection)
     log.logger_from("setup").info("Starting", version=_version(), configFile=parsed.config)
-    mgr = ctrl.Manager(connection, config.manager_options(cfg))
+    mgr = ctrl.Manager(connection, options(parsed, cfg))
     await setup(mgr, parsed, cfg)
     # What is loaded stays: a collection that looks at it again and again holds up everything for 30 ms.
     gc.collect()
@@ -110,12 +111,34 @@ async def reach(connection: rest.Config, *, timeout: float = _REACH) -> None:
             return
 
 
+def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
+    """Tell whether the pod grouper runs: the Configuration or the command line names it, and none excludes it."""
+    named = cfg.pod_grouper.enable or podgrouper.NAME in parsed.controllers
+    return bool(named) and parsed.enabled(podgrouper.NAME)
+
+
+def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
+    """Return the manager's options, with what the cache shall hold for the pod grouper where that runs."""
+    made = config.manager_options(cfg)
+    if not groups_pods(parsed, cfg):
+        return made
+    held = podgrouper.cache_options(podgrouper.settings(cfg))
+    return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))
+
+
 async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
-    """Register runtimes, controllers, webhooks and checks with a manager that has not started."""
-    runtimes = await core.new(mgr.client, mgr.field_indexer)
-    controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
+    """Register controllers, webhooks and checks with a manager that has not started.
+
+    Where the pod grouper is all that shall run, nothing else is: no webhook, and no kind of Trainer's watched.
+    """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
+    if groups_pods(parsed, cfg):
+        podgrouper.setup(mgr, podgrouper.settings(cfg))
+    if parsed.controllers == (podgrouper.NAME,):
+        return
+    runtimes = await core.new(mgr.client, mgr.field_indexer)
+    controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
     if cfg.cert_management.enable:
 
         def started() -> None:  # asking for the server any earlier would start it
@@ -127,8 +150,6 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     else:
         webhooks.setup(mgr, runtimes)
         mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
-    if "podgrouper" in parsed.controllers:
-        log.logger_from("setup").warning("This build has no pod grouper")
 
 
 def _expected(error: BaseException) -> BaseException | None:

@@ -23,8 +23,8 @@ class ByObject:
     """What is cached of one kind; what is unset falls back to the defaults of :class:`Options`."""
 
     labels: client.LabelSelectorLike | None = None
-    fields: Mapping[str, str] | None = None
-    """A field selector, as the server understands it."""
+    fields: Mapping[str, str] | str | None = None
+    """A field selector, as the server understands it: what must be equal, or the selector's text."""
     namespaces: Collection[str] | None = None
     """One list and watch each; ``("",)`` is all of them in one."""
     transform: Transform | None = None
@@ -38,7 +38,7 @@ class Options:
     """By class; a kind's full and metadata-only classes share an entry unless each has one."""
     default_namespaces: Collection[str] = ALL_NAMESPACES
     default_labels: client.LabelSelectorLike | None = None
-    default_fields: Mapping[str, str] | None = None
+    default_fields: Mapping[str, str] | str | None = None
     default_transform: Transform | None = None
     read_timeout: float = 30.0
     """Seconds a read waits for the first list of its kind."""

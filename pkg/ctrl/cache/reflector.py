@@ -90,7 +90,7 @@ class Target:
 
     namespace: str = ""
     labels: requests.LabelSelectorLike | None = None
-    fields: Mapping[str, str] | None = None
+    fields: Mapping[str, str] | str | None = None
     metadata_only: bool = False
     transform: codec.Transform | None = None
     page_size: int = 500

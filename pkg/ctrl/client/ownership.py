@@ -188,7 +188,9 @@ def _keys(items: list[JSON], name: Step) -> tuple[str, ...]:
     alternatives = _KEYS.get(name, ()) if isinstance(name, str) else ()
     for keys in alternatives:
         if items and all(isinstance(item, dict) and keys[0] in item for item in items):
-            return keys
+            # Without schemas a key may hold anything; only a plain value tells items apart.
+            plain = all(not isinstance(item.get(key), dict | list) for item in items for key in keys)
+            return keys if plain else ()
     return ()
 
 

@@ -46,10 +46,12 @@ class Request:
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
 
-def field_selector_string(fields: Mapping[str, str] | None) -> str:
-    r"""Return a field selector as the query writes it; ``\``, ``,`` and ``=`` in values are escaped."""
+def field_selector_string(fields: Mapping[str, str] | str | None) -> str:
+    r"""Return a field selector as the query writes it; ``\``, ``,`` and ``=`` in a map's values are escaped."""
     if not fields:
         return ""
+    if isinstance(fields, str):
+        return fields
     escape = str.maketrans({"\\": "\\\\", ",": "\\,", "=": "\\="})
     return ",".join(f"{path}={value.translate(escape)}" for path, value in sorted(fields.items()))
 
@@ -85,7 +87,7 @@ def list_(
     *,
     namespace: str = "",
     labels: LabelSelectorLike | None = None,
-    fields: Mapping[str, str] | None = None,
+    fields: Mapping[str, str] | str | None = None,
     limit: int | None = None,
     continue_token: str = "",
     resource_version: str | None = None,
@@ -110,7 +112,7 @@ def watch(
     *,
     namespace: str = "",
     labels: LabelSelectorLike | None = None,
-    fields: Mapping[str, str] | None = None,
+    fields: Mapping[str, str] | str | None = None,
     resource_version: str = "",
     timeout_seconds: int | None = None,
     bookmarks: bool = True,
@@ -222,7 +224,7 @@ def delete_collection(
     *,
     namespace: str = "",
     labels: LabelSelectorLike | None = None,
-    fields: Mapping[str, str] | None = None,
+    fields: Mapping[str, str] | str | None = None,
     options: bytes | None = None,
 ) -> Request:
     """Delete what the selectors pick from a collection.

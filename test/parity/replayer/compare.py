@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from . import groupcompare
 from .cases import Case
 
 Document = dict[str, Any]
@@ -33,6 +34,10 @@ _ABSENT: Final = object()
 
 def differences(case: Case, got: Document) -> list[str]:
     """Return what is wrong with an answer, one thing a line: path, wanted, got. Nothing is fine."""
+    if groupcompare.concerns(case):
+        if "panic" in got:
+            return [f"it broke: {got['panic']}"]
+        return list(_walk(*groupcompare.expectations(case, case.want, got), ""))
     if case.want.get("panic") is not None:
         return [] if _refuses(got) else [_line("", "a refusal or an error", got)]
     if "panic" in got:

@@ -16,7 +16,7 @@ from pkg.ctrl import reconcile
 from pkg.ctrl.rest import RestError
 from pkg.runtime import UnsupportedRuntimeError, core, framework, runtime_for
 
-from . import admission, watches
+from . import admission, grouping, watches
 from .cases import Case
 from .world import NOW, Cluster, Recorder, decode, runtimes
 
@@ -33,9 +33,11 @@ async def answer(case: Case) -> Answer:
     Raises:
         UnknownOpError: there is no such operation.
     """
-    op, subject = _OPS.get(case.op, (None, ""))
-    if op is None or subject not in case.input:
-        raise UnknownOpError(f"unknown op: {case.op}" + (f" without {subject}" if op is not None else ""))
+    candidates = _OPS.get(case.op, ())
+    op = next((op for op, subject in candidates if subject in case.input), None)
+    if op is None:
+        lacking = " or ".join(subject for _, subject in candidates)
+        raise UnknownOpError(f"unknown op: {case.op}" + (f" without {lacking}" if lacking else ""))
     try:
         return await op(case.input)
     except Exception as error:
@@ -154,14 +156,17 @@ def _kind_and_name(obj: Answer) -> tuple[str, str, str]:
     return obj["kind"], obj["metadata"]["name"], obj["apiVersion"]
 
 
-_OPS: Final[dict[str, tuple[Callable[[Answer], Awaitable[Answer]], str]]] = {
-    "newObjects": (_new_objects, "trainJob"),
-    "status": (_status, "trainJob"),
-    "reconcile": (_reconcile, "trainJob"),
-    "reconcileRuntime": (_reconcile_runtime, "runtime"),
-    "validateCreate": (_validate_create, "trainJob"),
-    "validateUpdate": (_validate_update, "oldTrainJob"),
-    "validateRuntime": (_validate_runtime, "runtime"),
-    "enqueue": (_enqueue, "event"),
+_Op = tuple[Callable[[Answer], Awaitable[Answer]], str]
+_OPS: Final[dict[str, tuple[_Op, ...]]] = {
+    "newObjects": ((_new_objects, "trainJob"),),
+    "status": ((_status, "trainJob"),),
+    "reconcile": ((_reconcile, "trainJob"), (grouping.reconcile_pods, "pod")),
+    "reconcileRuntime": ((_reconcile_runtime, "runtime"),),
+    "validateCreate": ((_validate_create, "trainJob"),),
+    "validateUpdate": ((_validate_update, "oldTrainJob"),),
+    "validateRuntime": ((_validate_runtime, "runtime"),),
+    "enqueue": ((_enqueue, "event"),),
+    "owners": ((grouping.owners, "pod"),),
+    "metadata": ((grouping.metadata, "pod"),),
 }
 """By name: what carries an operation out, and the part of a case it is about."""

@@ -84,6 +84,11 @@ def test_keys_of_newer_releases_are_accepted(tmp_path: Path, text: str) -> None:
         (HEAD + "webhook: {port: 1}\nwebhook: {port: 2}\n", "line 4: webhook: key is given twice, before at line 3"),
         (HEAD + "webhook: {port: 0}\n", "invalid configuration: webhook.port: Invalid value: 0: must be between 1 and 65535"),
         (
+            HEAD + "podGrouper: {schedulerName: ''}\n",
+            "invalid configuration: podGrouper.schedulerName: Required value: whose pods are grouped?",
+        ),
+        (HEAD + "podGrouper: {maxConcurrentReconciles: 0}\n", "invalid configuration: podGrouper.maxConcurrentReconciles: Invalid value: 0"),
+        (
             HEAD + "metrics: {secureServing: false, requireAuthorization: true}\n",
             "invalid configuration: metrics.requireAuthorization: Invalid value: true: needs secureServing: a token must not travel in plain text",
         ),

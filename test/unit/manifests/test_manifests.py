@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from pkg.constants.trainer import API_RELEASE
+from pkg.ctrl.client import FakeClient
+from pkg.podgrouper import new_plugins_hub
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
@@ -27,9 +29,13 @@ def marker_fields(marker: str) -> dict[str, list[str]]:
     return {key: value.strip('"').split(";") for key, value in fields.items()}
 
 
-def markers(kind: str) -> list[dict[str, list[str]]]:
+def markers(kind: str, *, of_grouper: bool = False) -> list[dict[str, list[str]]]:
     pattern = re.compile(rf"^# \+kubebuilder:{kind}:(\S+)$", re.MULTILINE)
-    sources = sorted((ROOT / "pkg").rglob("*.py"))
+    sources = [
+        source
+        for source in sorted((ROOT / "pkg").rglob("*.py"))
+        if source.is_relative_to(ROOT / "pkg" / "podgrouper") is of_grouper
+    ]
     return [marker_fields(found) for source in sources for found in pattern.findall(source.read_text())]
 
 
@@ -73,6 +79,23 @@ def test_the_role_grants_what_the_reference_does_and_reading_priority_classes_an
         ("authorization.k8s.io", "subjectaccessreviews", "create"),
     }
     assert permissions(ours["rules"]) == permissions(theirs["rules"]) | added
+
+
+def test_the_pod_groupers_role_is_one_of_its_own_that_grants_what_its_markers_ask_for() -> None:
+    (role,) = read("podgrouper/role.yaml")
+    assert permissions(role["rules"]) == permissions(markers("rbac", of_grouper=True))
+    (binding,) = read("podgrouper/role_binding.yaml")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert {each["name"] for each in binding["subjects"]} == {NAME}
+    (trainers,) = read("rbac/role.yaml")
+    assert "pods" not in {resource for rule in trainers["rules"] for resource in rule["resources"]}
+
+
+def test_the_pod_groupers_role_reads_every_kind_that_has_a_grouper() -> None:
+    (role,) = read("podgrouper/role.yaml")
+    granted = {(group, resource) for group, resource, verb in permissions(role["rules"]) if verb == "watch"}
+    hub = new_plugins_hub(FakeClient(), found=[])
+    assert {(kind.group, f"{kind.kind.lower()}s") for kind in hub.kinds()} <= granted
 
 
 def test_the_webhooks_are_those_of_the_markers() -> None:

@@ -5,9 +5,12 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pkg import config, ctrl
+from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import ForbiddenError
-from pkg.cli.manager import main, program
+from pkg.cli.manager import flags, main, program
 from pkg.cli.manager.certificates import AwaitedWebhooks
+from pkg.ctrl import rest
 from pkg.ctrl.healthz import NotHealthyError
 
 
@@ -31,6 +34,45 @@ def test_an_error_within_groups_is_expected_only_if_all_in_them_are() -> None:
     assert program._expected(nested) is refused
     assert program._expected(ExceptionGroup("a", [refused, bug])) is None
     assert program._expected(bug) is None
+
+
+@pytest.mark.parametrize(
+    ("enable", "arguments", "runs"),
+    [
+        (False, [], False),
+        (True, [], True),
+        (False, ["--controllers=podgrouper"], True),
+        (False, ["--controllers=*,podgrouper"], True),
+        (True, ["--controllers=*,-podgrouper"], False),
+        (True, ["--controllers=trainjob"], False),
+        (True, ["--controllers="], False),
+    ],
+)
+def test_the_pod_grouper_runs_where_it_is_named_and_not_excluded(
+    enable: bool, arguments: list[str], runs: bool
+) -> None:
+    cfg = config.load("")
+    cfg.pod_grouper.enable = enable
+    parsed = flags.parse(arguments)
+
+    assert program.groups_pods(parsed, cfg) is runs
+    assert (Pod in program.options(parsed, cfg).cache.by_object) is runs
+
+
+async def test_alone_it_has_no_webhooks_and_watches_nothing_of_trainer() -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    parsed = flags.parse(["--controllers=podgrouper"])
+    mgr = ctrl.Manager(
+        rest.Config("http://127.0.0.1:1"),
+        program.options(parsed, cfg),
+        transport=rest.FakeTransport(lambda _request: rest.FakeResponse(404)),
+    )
+
+    await program.setup(mgr, parsed, cfg)
+
+    assert mgr.controller_names == {"pod"}
+    assert mgr._webhook_server is None
 
 
 async def test_webhooks_wait_for_their_certificate_and_controllers_do_not(tmp_path: Path) -> None:

@@ -95,3 +95,9 @@ def test_paths_are_written_as_messages_have_them() -> None:
         '.spec.containers[name="c"].ports[containerPort=80,protocol="TCP"]',
         '.spec.containers[name="c"].ports[containerPort=80,protocol="TCP"].containerPort',
     ]
+
+
+def test_items_with_keys_that_are_no_plain_values_are_one_list() -> None:
+    paths = ownership.fields_of({"spec": {"replicatedJobs": [{"name": []}, {"name": "a"}]}})
+
+    assert paths == {("spec", "replicatedJobs")}

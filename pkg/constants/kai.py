@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Labels, annotations, reasons and defaults of KAI-Scheduler's pod grouper; nothing else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- defaults of the options ---
+
+SCHEDULER_NAME: Final = "kai-scheduler"
+QUEUE_LABEL_KEY: Final = "kai.scheduler/queue"
+NODE_POOL_LABEL_KEY: Final = "kai.scheduler/node-pool"
+MAX_CONCURRENT_RECONCILES: Final = 10
+
+# --- what is read from owners and pods, and written to pod groups ---
+
+PROJECT_LABEL_KEY: Final = "project"
+PRIORITY_LABEL_KEY: Final = "priorityClassName"
+PREEMPTIBILITY_LABEL_KEY: Final = "kai.scheduler/preemptibility"
+USER_LABEL_KEY: Final = "user"
+
+TOPOLOGY_KEY: Final = "kai.scheduler/topology"
+TOPOLOGY_REQUIRED_PLACEMENT_KEY: Final = "kai.scheduler/topology-required-placement"
+TOPOLOGY_PREFERRED_PLACEMENT_KEY: Final = "kai.scheduler/topology-preferred-placement"
+
+SEGMENT_SIZE_KEY: Final = "kai.scheduler/segment-size"
+SEGMENT_TOPOLOGY_REQUIRED_PLACEMENT_KEY: Final = "kai.scheduler/segment-topology-required-placement"
+SEGMENT_TOPOLOGY_PREFERRED_PLACEMENT_KEY: Final = "kai.scheduler/segment-topology-preferred-placement"
+
+# --- what is written ---
+
+POD_GROUP_ANNOTATION_FOR_POD: Final = "pod-group-name"
+SUB_GROUP_LABEL_KEY: Final = "kai.scheduler/subgroup-name"
+TOP_OWNER_METADATA_KEY: Final = "kai.scheduler/top-owner-metadata"
+POD_GROUP_NAME_PREFIX: Final = "pg"
+
+BUILD_PRIORITY_CLASS: Final = "build"
+TRAIN_PRIORITY_CLASS: Final = "train"
+INFERENCE_PRIORITY_CLASS: Final = "inference"
+DEFAULT_QUEUE_NAME: Final = "default-queue"
+
+DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY: Final = "types"
+"""The key of the priorities ConfigMap's data below which the list per workload type stands."""
+
+# --- events ---
+
+POD_GROUPER_WARNING: Final = "PodGrouperWarning"
+EVENT_SOURCE: Final = "pod-grouper"

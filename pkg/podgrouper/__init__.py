@@ -1,0 +1,19 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""KAI-Scheduler's pod grouper: from a pod to its top owner, to the PodGroup that schedules its pods together."""
+
+from .hub import ANY_VERSION as ANY_VERSION
+from .hub import ENTRY_POINT_GROUP as ENTRY_POINT_GROUP
+from .hub import GrouperLoadError as GrouperLoadError
+from .hub import HubOptions as HubOptions
+from .hub import PluginsHub as PluginsHub
+from .hub import new_plugins_hub as new_plugins_hub
+from .owners import DirectOwners as DirectOwners
+from .pod_controller import Options as Options
+from .pod_controller import PodReconciler as PodReconciler
+from .podgrouper import PodGrouper as PodGrouper
+from .setup import NAME as NAME
+from .setup import Settings as Settings
+from .setup import cache_options as cache_options
+from .setup import settings as settings
+from .setup import setup as setup

@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The hub: from the kind of a top owner to the grouper of its pods. One row a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+from pkg.apis.machinery.gvk import GVK
+from pkg.ctrl import client
+
+from .plugins import Grouper, Reads
+from .plugins.aml import AmlGrouper
+from .plugins.cronjobs import CronJobGrouper
+from .plugins.defaultgrouper import DefaultGrouper, GrouperOptions
+from .plugins.deployment import DeploymentGrouper
+from .plugins.grove import GroveGrouper
+from .plugins.job import K8sJobGrouper
+from .plugins.jobset import JobSetGrouper
+from .plugins.knative import KnativeGrouper
+from .plugins.kubeflow.jax import JaxGrouper
+from .plugins.kubeflow.mpi import MpiGrouper
+from .plugins.kubeflow.notebook import NotebookGrouper
+from .plugins.kubeflow.pytorch import PyTorchGrouper
+from .plugins.kubeflow.tensorflow import TensorFlowGrouper
+from .plugins.kubeflow.xgboost import XGBoostGrouper
+from .plugins.leaderworkerset import LwsGrouper
+from .plugins.podjob import PodJobGrouper
+from .plugins.ray import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
+from .plugins.runaijob import RunaiJobGrouper
+from .plugins.skiptopowner import SkipTopOwnerGrouper
+from .plugins.spotrequest import SpotRequestGrouper
+
+ENTRY_POINT_GROUP: Final = "kai.scheduler.podgrouper.plugins"
+ANY_VERSION: Final = "*"
+"""The version of a row for every version of a kind that has no row of its own."""
+
+_WRAPPERS: Final = (
+    GVK("argoproj.io", "v1alpha1", "Workflow"),
+    GVK("nvidia.com", "v1alpha1", "DynamoGraphDeployment"),
+    GVK("run.ai", ANY_VERSION, "DistributedInferenceWorkload"),
+    GVK("run.ai", ANY_VERSION, "DistributedWorkload"),
+    GVK("run.ai", ANY_VERSION, "InferenceWorkload"),
+    GVK("run.ai", ANY_VERSION, "InteractiveWorkload"),
+    GVK("run.ai", ANY_VERSION, "TrainingWorkload"),
+    GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
+)
+"""Kinds that stand for the owner below them."""
+
+Table = dict[GVK, Grouper]
+RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grouper]]
+"""What an entry point loads: given the default grouper and a reader, it returns rows of the table."""
+
+
+class GrouperLoadError(Exception):
+    """Groupers of others cannot be had; the text names the entry point and what holds it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubOptions:
+    """What an operator sets about groupers."""
+
+    grouper: GrouperOptions = field(default_factory=GrouperOptions)
+    search_legacy_pod_groups: bool = True
+    knative_gang_schedule: bool = True
+
+
+class PluginsHub:
+    """Finds groupers."""
+
+    def __init__(self, default: DefaultGrouper, table: Mapping[GVK, Grouper]) -> None:
+        self.default = default
+        self._table = table
+
+    def grouper_for(self, kind: GVK) -> Grouper:
+        """Return the grouper of ``kind``: its own row's, the row's for any version, or the default one."""
+        found = self._table.get(kind) or self._table.get(kind._replace(version=ANY_VERSION))
+        return found or self.default
+
+    def kinds(self) -> list[GVK]:
+        """Return the kinds that have a row."""
+        return list(self._table)
+
+    def reads(self, kind: GVK) -> Reads:
+        """Return how much of an owner of ``kind`` is looked at: what its grouper says, or all of it."""
+        found = self._table.get(kind) or self._table.get(kind._replace(version=ANY_VERSION))
+        return found.reads if found is not None else Reads.OBJECT
+
+
+def new_plugins_hub(
+    reader: client.Reader,
+    options: HubOptions | None = None,
+    *,
+    found: Iterable[EntryPoint] | None = None,
+) -> PluginsHub:
+    """Return the hub of our groupers and of those that ``found`` (default: the installed entry points) brings.
+
+    Raises:
+        GrouperLoadError: an entry point does not load, fails, or brings a kind that has a row.
+    """
+    options = options or HubOptions()
+    default = DefaultGrouper(reader, options.grouper)
+    table = _table(default, reader, options)
+    if found is None:
+        found = entry_points(group=ENTRY_POINT_GROUP)
+    for entry in sorted(found, key=lambda entry: entry.name):
+        for kind, grouper in _load(entry, default, reader).items():
+            if kind in table:
+                raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {kind} has a grouper")
+            table[kind] = grouper
+    return PluginsHub(default, table)
+
+
+def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) -> Table:
+    legacy = options.search_legacy_pod_groups
+    grove, mpi = GroveGrouper(default, reader), MpiGrouper(default, reader)
+    ray_cluster, ray_job = RayClusterGrouper(default, reader), RayJobGrouper(default, reader)
+    ray_service = RayServiceGrouper(default, reader)
+    table: Table = {
+        GVK("", "v1", "Pod"): PodJobGrouper(default),
+        GVK("amlarc.azureml.com", "v1alpha1", "AmlJob"): AmlGrouper(default),
+        GVK("apps", "v1", "Deployment"): DeploymentGrouper(default),
+        GVK("apps", "v1", "ReplicaSet"): default,
+        GVK("apps", "v1", "StatefulSet"): default,
+        GVK("batch", "v1", "CronJob"): CronJobGrouper(default, reader),
+        GVK("batch", "v1", "Job"): K8sJobGrouper(default, reader, search_for_legacy_pod_groups=legacy),
+        GVK("egx.nvidia.io", "v1", "SPOTRequest"): SpotRequestGrouper(default),
+        GVK("grove.io", "v1alpha1", "PodCliqueSet"): grove,
+        GVK("grove.io", "v1alpha1", "PodGangSet"): grove,
+        GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"): JobSetGrouper(default),
+        GVK("kubeflow.org", "v1", "JAXJob"): JaxGrouper(default),
+        GVK("kubeflow.org", "v1", "MPIJob"): mpi,
+        GVK("kubeflow.org", "v1", "PyTorchJob"): PyTorchGrouper(default),
+        GVK("kubeflow.org", "v1", "TFJob"): TensorFlowGrouper(default),
+        GVK("kubeflow.org", "v1", "XGBoostJob"): XGBoostGrouper(default),
+        GVK("kubeflow.org", "v1alpha1", "ScheduledWorkflow"): default,
+        GVK("kubeflow.org", "v1beta1", "Notebook"): NotebookGrouper(default),
+        GVK("kubeflow.org", "v2beta1", "MPIJob"): mpi,
+        GVK("kubevirt.io", "v1", "VirtualMachineInstance"): default,
+        GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default),
+        GVK("machinelearning.seldon.io", "v1", "SeldonDeployment"): default,
+        GVK("machinelearning.seldon.io", "v1alpha2", "SeldonDeployment"): default,
+        GVK("ray.io", "v1", "RayCluster"): ray_cluster,
+        GVK("ray.io", "v1", "RayJob"): ray_job,
+        GVK("ray.io", "v1", "RayService"): ray_service,
+        GVK("ray.io", "v1alpha1", "RayCluster"): ray_cluster,
+        GVK("ray.io", "v1alpha1", "RayJob"): ray_job,
+        GVK("ray.io", "v1alpha1", "RayService"): ray_service,
+        GVK("run.ai", "v1", "RunaiJob"): RunaiJobGrouper(
+            default, reader, search_for_legacy_pod_groups=legacy
+        ),
+        GVK("serving.knative.dev", "v1", "Service"): KnativeGrouper(
+            default, reader, gang_schedule=options.knative_gang_schedule
+        ),
+        GVK("tekton.dev", "v1", "PipelineRun"): default,
+        GVK("tekton.dev", "v1", "TaskRun"): default,
+        GVK("workspace.devfile.io", "v1alpha2", "DevWorkspace"): default,
+    }
+    table.update(dict.fromkeys(_WRAPPERS, SkipTopOwnerGrouper(default, reader, table)))
+    return table
+
+
+def _load(entry: EntryPoint, default: DefaultGrouper, reader: client.Reader) -> Mapping[GVK, Grouper]:
+    """Return an entry point's rows. It is other people's code, and may fail with anything."""
+    try:
+        factory: RowsFactory = entry.load()
+        rows = factory(default, reader)
+    except Exception as error:
+        raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {error}") from error
+    if not isinstance(rows, Mapping) or not all(isinstance(each, Grouper) for each in rows.values()):
+        raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): not rows of groupers by kind")
+    return rows

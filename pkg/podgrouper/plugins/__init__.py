@@ -1,0 +1,8 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Groupers: one for each kind of workload that is not grouped as every other."""
+
+from .errors import AccessorError as AccessorError
+from .errors import GroupingError as GroupingError
+from .grouper import Grouper as Grouper
+from .grouper import Reads as Reads

@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""CronJobs: every run is a group, that of its Job."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, Unstructured, unstructured
+from pkg.ctrl.client import Reader
+from pkg.podgrouper.podgroup import Metadata
+
+from .defaultgrouper import DefaultGrouper
+from .errors import GroupingError
+from .grouper import Grouper, Reads
+
+_JOB: Final = unstructured(GVK("batch", "v1", "Job"))
+
+
+# +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch
+class CronJobGrouper(Grouper):
+    """Groups the pods of one run of a CronJob."""
+
+    name = "CronJob Grouper"
+    reads = Reads.METADATA
+
+    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
+        self._default = default
+        self._client = client
+
+    async def get_pod_group_metadata(
+        self, _top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the default group of the Job that owns the pod.
+
+        Raises:
+            GroupingError: no Job is among the pod's owners.
+            StatusError: the Job cannot be read.
+        """
+        owners = pod.metadata.owner_references or ()
+        name = next((owner.name for owner in owners if owner.kind == "Job"), None)
+        if name is None:
+            raise GroupingError("no owner reference of type 'Job'")
+        job = await self._client.get(_JOB, (pod.namespace, name))
+        return await self._default.get_pod_group_metadata(job, pod)

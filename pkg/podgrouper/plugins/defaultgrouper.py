@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The default grouper: one group for all pods of a top owner; other groupers start from what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from pkg.apis.core.v1 import ConfigMap, Pod
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object, OwnerReference, Unstructured
+from pkg.apis.scheduling.v1 import PriorityClass
+from pkg.apis.scheduling.v2alpha2 import parse_preemptibility
+from pkg.constants import kai
+from pkg.ctrl import client, log
+from pkg.ctrl.cache import CacheError
+from pkg.ctrl.rest import RestError
+from pkg.podgrouper.podgroup import Metadata
+from pkg.podgrouper.topowner import top_owner_metadata
+
+from .defaults import Defaults, DefaultsError, parse_defaults
+from .grouper import Grouper, Reads
+
+_log: Final = log.logger_from("podgrouper")
+
+_UNREADABLE: Final = (StatusError, RestError, CacheError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrouperOptions:
+    """What an operator sets about all groupers; ``default_priorities`` names a ConfigMap, or None."""
+
+    queue_label_key: str = kai.QUEUE_LABEL_KEY
+    node_pool_label_key: str = kai.NODE_POOL_LABEL_KEY
+    default_priorities: NamespacedName | None = None
+
+
+class DefaultGrouper(Grouper):
+    """Groups by the top owner; min available is 1. Without a reader, no priority class is known to exist."""
+
+    name: ClassVar[str] = "Default Grouper"
+    reads: ClassVar[Reads] = Reads.METADATA
+
+    def __init__(self, reader: client.Reader | None, options: GrouperOptions = GrouperOptions()) -> None:
+        self._reader = reader
+        self._options = options
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *other_owners: Object
+    ) -> Metadata:
+        """Return the group named after ``top_owner``."""
+        owners: Sequence[Object] = other_owners or (top_owner,)
+        priority_class, defaults = await self._priority_class(owners, pod, kai.TRAIN_PRIORITY_CLASS)
+        annotations = top_owner.annotations
+        gvk = type(top_owner).gvk
+        return Metadata(
+            owner=OwnerReference(
+                api_version=gvk.api_version,
+                kind=gvk.kind,
+                name=top_owner.name,
+                uid=top_owner.metadata.uid or "",
+            ),
+            namespace=pod.namespace,
+            name=self.calc_pod_group_name(top_owner),
+            annotations=self.calc_pod_group_annotations(top_owner, pod),
+            labels=self.calc_pod_group_labels(top_owner, pod),
+            queue=self.calc_pod_group_queue(top_owner, pod),
+            priority_class_name=priority_class,
+            preemptibility=await self._preemptibility(owners, pod, defaults),
+            min_available=1,
+            preferred_topology_level=annotations.get(kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY, ""),
+            required_topology_level=annotations.get(kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY, ""),
+            topology=annotations.get(kai.TOPOLOGY_KEY, ""),
+        )
+
+    def calc_pod_group_name(self, top_owner: Object) -> str:
+        """Return ``pg-<name>-<uid>``."""
+        return f"{kai.POD_GROUP_NAME_PREFIX}-{top_owner.name}-{top_owner.metadata.uid or ''}"
+
+    def calc_pod_group_annotations(self, top_owner: Object, pod: Pod) -> dict[str, str]:
+        """Return the owner's annotations, who the user is, and the note about the owner."""
+        annotations = {}
+        if (user := pod.annotations.get(kai.USER_LABEL_KEY)) is not None:
+            annotations[kai.USER_LABEL_KEY] = user
+        annotations[kai.TOP_OWNER_METADATA_KEY] = top_owner_metadata(top_owner)
+        annotations.update(top_owner.annotations)
+        return annotations
+
+    def calc_pod_group_labels(self, top_owner: Object, pod: Pod) -> dict[str, str]:
+        """Return the owner's labels; the user is the pod's where the owner has none."""
+        labels = dict(top_owner.labels)
+        if kai.USER_LABEL_KEY not in labels and (user := pod.labels.get(kai.USER_LABEL_KEY)) is not None:
+            labels[kai.USER_LABEL_KEY] = user
+        return labels
+
+    def calc_pod_group_queue(self, top_owner: Object, pod: Pod) -> str:
+        """Return the queue: by the queue label, else by the project, else the default queue."""
+        for labels in (top_owner.labels, pod.labels):
+            if (queue := labels.get(self._options.queue_label_key)) is not None:
+                return queue
+        project = top_owner.labels.get(kai.PROJECT_LABEL_KEY)
+        if project is None:
+            project = pod.labels.get(kai.PROJECT_LABEL_KEY)
+        if not project:
+            return kai.DEFAULT_QUEUE_NAME
+        pool = pod.labels.get(self._options.node_pool_label_key)
+        return project if pool is None else f"{project}-{pool}"
+
+    async def calc_pod_group_priority_class(self, top_owner: Object, pod: Pod, default: str) -> str:
+        """Return the priority class by the labels of ``top_owner`` and ``pod``, the ConfigMap, or ``default``."""
+        priority_class, _ = await self._priority_class((top_owner,), pod, default)
+        return priority_class
+
+    async def _priority_class(
+        self, owners: Sequence[Object], pod: Pod, default: str
+    ) -> tuple[str, Defaults | None]:
+        """Return the priority class, and the defaults if they had to be looked at."""
+        for owner in owners:
+            named = _named_priority_class(owner, pod)
+            if await self._exists(named):
+                return named, None
+        try:
+            defaults = await self._defaults()
+        except (*_UNREADABLE, DefaultsError) as error:
+            _log.error("Unable to get default values mapping for priority class", error=error)
+            return default, None
+        for owner in owners:
+            found = defaults.get(owner.gvk.group_kind)
+            if found is not None and await self._exists(found.priority_name):
+                return found.priority_name, defaults
+        return default, defaults
+
+    async def _preemptibility(self, owners: Sequence[Object], pod: Pod, defaults: Defaults | None) -> str:
+        for labelled in (*owners, pod):
+            if (value := labelled.labels.get(kai.PREEMPTIBILITY_LABEL_KEY)) is None:
+                continue
+            try:
+                return parse_preemptibility(value)
+            except ValueError as error:
+                _log.error("Invalid preemptibility label found", labelled=str(labelled.key), error=error)
+        if not defaults:
+            try:
+                defaults = await self._defaults()
+            except (*_UNREADABLE, DefaultsError) as error:
+                _log.error("Unable to get default values mapping for preemptibility", error=error)
+                return ""
+        for owner in owners:
+            found = defaults.get(owner.gvk.group_kind)
+            if found is None or not found.preemptibility:
+                continue
+            try:
+                return parse_preemptibility(found.preemptibility.lower())
+            except ValueError as error:
+                _log.error("Invalid preemptibility found in defaults configmap", error=error)
+        return ""
+
+    async def _exists(self, priority_class: str) -> bool:
+        if not priority_class or self._reader is None:
+            return False
+        try:
+            await self._reader.get(PriorityClass, ("", priority_class))
+        except _UNREADABLE as error:
+            _log.debug("Failed to get priority class", priorityClassName=priority_class, error=error)
+            return False
+        return True
+
+    async def _defaults(self) -> Defaults:
+        if self._options.default_priorities is None or self._reader is None:
+            return Defaults()
+        config_map = await self._reader.get(ConfigMap, self._options.default_priorities)
+        return parse_defaults((config_map.data or {}).get(kai.DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY))
+
+
+def _named_priority_class(owner: Object, pod: Pod) -> str:
+    for labels in (owner.labels, pod.labels):
+        if (name := labels.get(kai.PRIORITY_LABEL_KEY)) is not None:
+            return name
+    return pod.spec.priority_class_name or ""

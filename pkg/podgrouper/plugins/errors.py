@@ -1,0 +1,21 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Why a pod has no group.
+
+GroupingError        the pod cannot be grouped as its owner stands; the text goes into an event on the pod
+└── AccessorError    a field of the owner has another JSON type than its kind says
+"""
+
+from __future__ import annotations
+
+
+class GroupingError(Exception):
+    """The pod cannot be grouped as its owner stands. Chain the cause with ``from``: its reason is looked for."""
+
+
+class AccessorError(GroupingError):
+    """A field of the owner has another JSON type than its kind says; ``path`` begins with a dot."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path} accessor error: {message}")
+        self.path = path

@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Typed readers of the fields of an owner whose kind has no model here.
+
+A path that leads nowhere gives None, as does one through a null. Raised is :class:`AccessorError` where a value has another
+type than wanted, the final one or one on the way; it names the path to that value, and both types as Go calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pkg.apis.machinery.base import JSON
+from pkg.apis.machinery.object import Unstructured
+
+from .errors import AccessorError
+
+Owner = Unstructured | Mapping[str, JSON]
+"""An owner, or a map from inside one."""
+
+_MAP: Final = "map[string]interface{}"
+_LIST: Final = "[]interface{}"
+_MISSING: Final = object()
+
+
+def nested_field(obj: Owner, *path: str) -> JSON:
+    """Return the value at ``path`` whatever its type; the caller may not change it."""
+    found = _find(obj, path)
+    return None if found is _MISSING else found
+
+
+def has_field(obj: Owner, *path: str) -> bool:
+    """Tell whether there is a value at ``path``, be it null."""
+    return _find(obj, path) is not _MISSING
+
+
+def nested_int64(obj: Owner, *path: str) -> int | None:
+    """Return the integer at ``path``."""
+    found = _find(obj, path)
+    if found is _MISSING:
+        return None
+    if type(found) is not int or not -(1 << 63) <= found < 1 << 63:
+        raise _mismatch(path, found, "int64")
+    return found
+
+
+def nested_int32(obj: Owner, *path: str) -> int | None:
+    """Return the integer at ``path``, cut to 32 bits as Go does."""
+    found = nested_int64(obj, *path)
+    return None if found is None else int32(found)
+
+
+def int32(value: int) -> int:
+    """Return ``value`` cut to 32 bits, which may make it negative."""
+    return ((value + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+
+
+def nested_string(obj: Owner, *path: str) -> str | None:
+    """Return the string at ``path``."""
+    found = _find(obj, path)
+    if found is _MISSING:
+        return None
+    if not isinstance(found, str):
+        raise _mismatch(path, found, "string")
+    return found
+
+
+def nested_bool(obj: Owner, *path: str) -> bool | None:
+    """Return the boolean at ``path``."""
+    found = _find(obj, path)
+    if found is _MISSING:
+        return None
+    if not isinstance(found, bool):
+        raise _mismatch(path, found, "bool")
+    return found
+
+
+def nested_map(obj: Owner, *path: str) -> dict[str, JSON] | None:
+    """Return the map at ``path``; the caller may not change it."""
+    found = _find(obj, path)
+    if found is _MISSING:
+        return None
+    if not isinstance(found, dict):
+        raise _mismatch(path, found, _MAP)
+    return found
+
+
+def nested_list(obj: Owner, *path: str) -> list[JSON] | None:
+    """Return the list at ``path``; the caller may not change it."""
+    found = _find(obj, path)
+    if found is _MISSING:
+        return None
+    if not isinstance(found, list):
+        raise _mismatch(path, found, _LIST)
+    return found
+
+
+def nested_string_list(obj: Owner, *path: str) -> list[str] | None:
+    """Return the list of strings at ``path``."""
+    found = nested_list(obj, *path)
+    for each in found or ():
+        if not isinstance(each, str):
+            raise AccessorError(
+                _dotted(path), f"contains non-string key in the slice: {_shown(each)}, expected string"
+            )
+    return found
+
+
+def nested_string_map(obj: Owner, *path: str) -> dict[str, str] | None:
+    """Return the map of strings at ``path``."""
+    found = nested_map(obj, *path)
+    for each in (found or {}).values():
+        if not isinstance(each, str):
+            raise AccessorError(
+                _dotted(path), f"contains non-string value in the map: {_shown(each)}, expected string"
+            )
+    return found
+
+
+def go_text(value: JSON) -> str:
+    """Return decoded JSON as Go's ``%v`` writes it; maps are sorted."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_text, value))}]"
+    if isinstance(value, float):
+        return _go_float(value)
+    return str(value)
+
+
+def go_type(value: JSON) -> str:
+    """Return what Go calls the type of decoded JSON."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, dict):
+        return "map[string]interface {}"
+    if isinstance(value, list):
+        return "[]interface {}"
+    return {bool: "bool", int: "int64", float: "float64", str: "string"}[type(value)]
+
+
+def _find(obj: Owner, path: tuple[str, ...]) -> Any:
+    value: Any = obj
+    if isinstance(obj, Unstructured):
+        # Beside spec and status stands what is modelled of every object; that is rarely asked for.
+        modelled = bool(path) and path[0] not in ("spec", "status")
+        value = obj.to_dict() if modelled else obj.__pydantic_extra__ or {}
+    for depth, step in enumerate(path):
+        if value is None:
+            return _MISSING
+        if not isinstance(value, Mapping):
+            raise AccessorError(_dotted(path[: depth + 1]), f"{_shown(value)}, expected {_MAP}")
+        if step not in value:
+            return _MISSING
+        value = value[step]
+    return value
+
+
+def _mismatch(path: tuple[str, ...], found: JSON, wanted: str) -> AccessorError:
+    return AccessorError(_dotted(path), f"{_shown(found)}, expected {wanted}")
+
+
+def _shown(value: JSON) -> str:
+    return f"{go_text(value)} is of the type {go_type(value)}"
+
+
+def _dotted(path: tuple[str, ...]) -> str:
+    return "." + ".".join(path)
+
+
+def _go_float(value: float) -> str:
+    """Return ``value`` as Go's ``%v``: the shortest text, with an exponent below 1e-4 and from 1e21 on."""
+    if value == 0 or 1e-4 <= abs(value) < 1e21:
+        text = f"{value:.0f}" if value == int(value) else repr(value)
+        return text if "e" not in text else f"{value:f}".rstrip("0")
+    digits, _, exponent = repr(value).partition("e")
+    digits = digits.removesuffix(".0")
+    return f"{digits}e{exponent[0]}{exponent[1:].zfill(2)}"

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whole numbers as Go has them: of 64 bits, divided towards zero, read by ``strconv.Atoi``.
+
+Owners are not validated before they get here, so sums may run over; the groups that upstream makes of such owners
+are the groups they have.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pkg.apis.machinery.gojson import quote
+
+MAX_INT32: Final = 2**31 - 1
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
+
+
+def int64(number: int) -> int:
+    """Return ``number`` cut to 64 bits."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def divide(dividend: int, divisor: int) -> tuple[int, int]:
+    """Return quotient and remainder; the quotient is cut towards zero, the remainder has the dividend's sign.
+
+    Raises:
+        ZeroDivisionError: the divisor is 0.
+    """
+    quotient, remainder = divmod(abs(dividend), abs(divisor))
+    return (
+        quotient if (dividend < 0) == (divisor < 0) else -quotient,
+        -remainder if dividend < 0 else remainder,
+    )
+
+
+def atoi(text: str) -> int:
+    """Return the number ``text`` says: a sign or none, and decimal digits; no blanks, no underscores.
+
+    Raises:
+        ValueError: it says none, or one of more than 64 bits; the message is Go's.
+    """
+    if _DECIMAL.fullmatch(text) is None:
+        raise ValueError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
+    digits = text.lstrip("+-").lstrip("0") or "0"
+    if len(digits) < 20:  # more of them have more than 64 bits
+        number = -int(digits) if text[0] == "-" else int(digits)
+        if number == int64(number):
+            return number
+    raise ValueError(f"strconv.Atoi: parsing {quote(text)}: value out of range")

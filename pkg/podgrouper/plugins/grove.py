@@ -1,0 +1,286 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Grove's sets (PodCliqueSet, and PodGangSet as it was called): a group for each PodGang, its subgroups the gang's groups.
+
+The operator writes PodGangs for a scheduler to read; a pod names its own by label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.base import JSON
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, Unstructured, unstructured
+from pkg.apis.scheduling.v2alpha2 import parse_preemptibility
+from pkg.constants import kai
+from pkg.ctrl.client import Reader
+from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+
+from . import fields
+from .defaultgrouper import DefaultGrouper
+from .errors import AccessorError, GroupingError
+from .grouper import Grouper, Reads
+from .reading import UNREADABLE
+
+POD_GANG_LABEL: Final = "grove.io/podgang"
+TOPOLOGY_NAME_ANNOTATION: Final = "grove.io/topology-name"
+
+_POD_GANG: Final = unstructured(GVK("scheduler.grove.io", "v1alpha1", "PodGang"))
+_Map = dict[str, JSON]
+_T = TypeVar("_T")
+
+
+# +kubebuilder:rbac:groups=grove.io,resources=podgangsets,verbs=get;list;watch
+# +kubebuilder:rbac:groups=grove.io,resources=podcliquesets,verbs=get;list;watch
+# +kubebuilder:rbac:groups=grove.io,resources=podcliques,verbs=get;list;watch
+# +kubebuilder:rbac:groups=grove.io,resources=podcliquescalinggroups,verbs=get;list;watch
+# +kubebuilder:rbac:groups=scheduler.grove.io,resources=podgangs,verbs=get;list;watch
+class GroveGrouper(Grouper):
+    """Groups the pods of a PodGang."""
+
+    name = "Grove Grouper"
+    reads = Reads.METADATA
+
+    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
+        self._default = default
+        self._client = client
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the group of the pod's PodGang: its groups, their parents, their topology.
+
+        The set's labels and annotations count where the gang has none of the name.
+
+        Raises:
+            GroupingError: the pod names no gang, the gang cannot be read, or it is malformed.
+        """
+        name = pod.labels.get(POD_GANG_LABEL)
+        if name is None:
+            raise GroupingError(
+                f"label for podgang name (key: {POD_GANG_LABEL}) not found in pod {pod.namespace}/{pod.name}"
+            )
+        gang = await self._pod_gang(pod.namespace, name)
+        metadata = await self._default.get_pod_group_metadata(gang, pod)
+        reader = _Gang(gang, f"{pod.namespace}/{name}")
+        reader.apply_topology_constraint(metadata)
+        reader.apply_priority_class(metadata)
+        metadata.labels = {**top_owner.labels, **(metadata.labels or {})}
+        metadata.annotations = {**top_owner.annotations, **(metadata.annotations or {})}
+        _apply_labels(metadata, metadata.labels, reader.named)
+        _apply_annotations(metadata, metadata.annotations)
+        parents, parent_of = reader.parents()
+        children = reader.children(parent_of)
+        metadata.sub_groups = parents + children
+        metadata.min_available = fields.int32(sum(child.min_available for child in children))
+        return metadata
+
+    async def _pod_gang(self, namespace: str, name: str) -> Unstructured:
+        try:
+            return await self._client.get(_POD_GANG, (namespace, name))
+        except UNREADABLE as error:
+            raise GroupingError(f"failed to get PodGang {namespace}/{name}. Err: {error}") from error
+
+
+def _apply_labels(metadata: Metadata, labels: Mapping[str, str], named: str) -> None:
+    """Let labels decide class and preemptibility."""
+    metadata.priority_class_name = labels.get(kai.PRIORITY_LABEL_KEY, metadata.priority_class_name)
+    if (preemptibility := labels.get(kai.PREEMPTIBILITY_LABEL_KEY)) is None:
+        return
+    try:
+        metadata.preemptibility = parse_preemptibility(preemptibility)
+    except ValueError as error:
+        raise GroupingError(
+            f"failed to get metadata from top owner {named}. Err: failed to parse preemptibility"
+            f" from top owner {metadata.namespace}/{metadata.name}. Err: {error}"
+        ) from error
+
+
+def _apply_annotations(metadata: Metadata, annotations: Mapping[str, str]) -> None:
+    """Let annotations decide what of the topology is still open."""
+    metadata.preferred_topology_level = metadata.preferred_topology_level or annotations.get(
+        kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY, ""
+    )
+    metadata.required_topology_level = metadata.required_topology_level or annotations.get(
+        kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY, ""
+    )
+    metadata.topology = metadata.topology or annotations.get(kai.TOPOLOGY_KEY, "")
+
+
+class _Gang:
+    """Reads one PodGang; ``named`` is its namespace and name, for messages."""
+
+    def __init__(self, gang: Unstructured, named: str) -> None:
+        self.named = named
+        self._gang = gang
+        annotations = gang.annotations
+        self._topology = annotations.get(TOPOLOGY_NAME_ANNOTATION, annotations.get(kai.TOPOLOGY_KEY, ""))
+
+    def apply_topology_constraint(self, metadata: Metadata) -> None:
+        """Let the gang's own constraint stand for the whole group."""
+        try:
+            constraint = self._constraint(self._gang, "spec", "topologyConstraint")
+        except GroupingError as error:
+            raise GroupingError(
+                f"failed to apply topology constraints from PodGang {self.named}."
+                f" Err: failed to parse topology from PodGang, Err: {error}"
+            ) from error
+        if constraint is not None:
+            metadata.preferred_topology_level = constraint.preferred_topology_level
+            metadata.required_topology_level = constraint.required_topology_level
+            metadata.topology = constraint.topology
+
+    def apply_priority_class(self, metadata: Metadata) -> None:
+        """Let the gang's priority class, also an empty one, stand for the group's."""
+        try:
+            name = fields.nested_string(self._gang, "spec", "priorityClassName")
+        except GroupingError as error:
+            raise GroupingError(
+                f"failed to get spec.priorityClassName from PodGang {self.named}."
+                f" Err: failed to get spec.priorityClassName: {error}"
+            ) from error
+        if name is not None:
+            metadata.priority_class_name = name
+
+    def parents(self) -> tuple[list[SubGroupMetadata], dict[str, str]]:
+        """Return a subgroup for each set of groups to be kept together, and by group the set it is in."""
+        try:
+            configs = fields.nested_list(self._gang, "spec", "topologyConstraintGroupConfigs") or []
+        except GroupingError as error:
+            raise GroupingError(
+                f"failed to parse 'topologyConstraintGroupConfigs' field. Err: {error}"
+            ) from error
+        parents: list[SubGroupMetadata] = []
+        parent_of: dict[str, str] = {}
+        for index, config in enumerate(configs):
+            if not isinstance(config, dict):
+                raise GroupingError(
+                    f"invalid structure of spec.topologyConstraintGroupConfigs[{index}] in PodGang {self.named}"
+                )
+            try:
+                parents += self._parent(config, parent_of)
+            except GroupingError as error:
+                raise GroupingError(
+                    f"failed to parse topologyConstraintGroupConfig[{index}]: {error}"
+                ) from error
+        return parents, parent_of
+
+    def _parent(self, config: _Map, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
+        name = _string(config, "name")
+        try:
+            groups = fields.nested_string_list(config, "podGroupNames")
+        except AccessorError as error:
+            raise _unparsed("podGroupNames", error) from error
+        if not groups:
+            return []
+        parent_of.update(dict.fromkeys(groups, name))
+        try:
+            constraint = self._constraint(config, "topologyConstraint")
+        except GroupingError as error:
+            raise GroupingError(
+                f"failed to parse topology from topologyConstraintGroupConfig {name}. Err: {error}"
+            ) from error
+        return [SubGroupMetadata(name=name, min_available=0, topology_constraints=constraint)]
+
+    def children(self, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
+        """Return a subgroup for each of the gang's groups."""
+        try:
+            groups = fields.nested_list(self._gang, "spec", "podgroups") or []
+        except GroupingError as error:
+            raise GroupingError(
+                f"failed to get spec.podgroups from PodGang {self.named}. Err: {error}"
+            ) from error
+        return [self._child(index, group, parent_of) for index, group in enumerate(groups)]
+
+    def _child(self, index: int, group: JSON, parent_of: dict[str, str]) -> SubGroupMetadata:
+        if not isinstance(group, dict):
+            raise GroupingError(f"invalid structure of spec.podgroup[{index}] in PodGang {self.named}")
+        try:
+            child = self._sub_group(index, group)
+        except GroupingError as error:
+            raise GroupingError(
+                f"failed to parse spec.podgroups[{index}] from PodGang {self.named}. Err: {error}"
+            ) from error
+        child.parent = parent_of.get(child.name)
+        return child
+
+    def _sub_group(self, index: int, group: _Map) -> SubGroupMetadata:
+        name = _string(group, "name")
+        try:
+            replicas = _required(fields.nested_int64(group, "minReplicas"), "minReplicas")
+        except AccessorError as error:
+            raise _unparsed("minReplicas", error) from error
+        if replicas <= 0:
+            raise GroupingError("invalid 'minReplicas' field. Must be greater than 0")
+        pods = self._pods(index, group)
+        try:
+            constraint = self._constraint(group, "topologyConstraint")
+        except GroupingError as error:
+            raise GroupingError(
+                f"failed to parse topology constraint from PodGang {self.named}. Err: {error}"
+            ) from error
+        return SubGroupMetadata(
+            name=name,
+            min_available=fields.int32(replicas),
+            pods_references=pods,
+            topology_constraints=constraint,
+        )
+
+    def _pods(self, index: int, group: _Map) -> list[str]:
+        try:
+            references = _required(fields.nested_list(group, "podReferences"), "podReferences")
+        except AccessorError as error:
+            raise _unparsed("podReferences", error) from error
+        return [self._pod(index, at, reference) for at, reference in enumerate(references)]
+
+    def _pod(self, index: int, at: int, reference: JSON) -> str:
+        """Return the pod's name; one of another namespace is refused, so that no gang reaches into it."""
+        if not isinstance(reference, dict):
+            raise GroupingError(f"invalid spec.podgroup[{index}].podReferences[{at}] in PodGang {self.named}")
+        try:
+            namespace = _string(reference, "namespace")
+            name = _string(reference, "name")
+        except GroupingError as error:
+            raise GroupingError(
+                f"failed to parse spec.podgroups[{index}].podreferences[{at}] from PodGang {self.named}. Err: {error}"
+            ) from error
+        own = self.named.partition("/")[0]
+        if namespace != own:
+            raise GroupingError(
+                f"cross-namespace pod reference not allowed: pod {namespace}/{name}"
+                f" cannot be referenced from PodGang in namespace {own}"
+            )
+        return name
+
+    def _constraint(self, holder: Unstructured | _Map, *path: str) -> TopologyConstraintMetadata | None:
+        preferred = fields.nested_string(holder, *path, "packConstraint", "preferred")
+        required = fields.nested_string(holder, *path, "packConstraint", "required")
+        if preferred is None and required is None:
+            return None
+        if not self._topology:
+            raise GroupingError("topology name cannot be empty when topology constraints are defined")
+        return TopologyConstraintMetadata(
+            topology=self._topology,
+            preferred_topology_level=preferred or "",
+            required_topology_level=required or "",
+        )
+
+
+def _string(holder: _Map, field: str) -> str:
+    try:
+        return _required(fields.nested_string(holder, field), field)
+    except AccessorError as error:
+        raise _unparsed(field, error) from error
+
+
+def _required(value: _T | None, field: str) -> _T:
+    if value is None:
+        raise GroupingError(f"missing required '{field}' field")
+    return value
+
+
+def _unparsed(field: str, error: AccessorError) -> GroupingError:
+    return GroupingError(f"failed to parse '{field}' field. Err: {error}")

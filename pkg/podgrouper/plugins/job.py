@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs: every pod is a group of its own."""
+
+from __future__ import annotations
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.object import Object, Unstructured
+from pkg.constants import kai
+from pkg.ctrl.client import Reader
+from pkg.podgrouper.podgroup import Metadata
+
+from .defaultgrouper import DefaultGrouper
+from .grouper import Grouper, Reads
+from .legacynames import existing_legacy_name
+
+
+# +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
+class K8sJobGrouper(Grouper):
+    """Groups each pod of a Job alone: a Job does not need its pods at once."""
+
+    name = "BatchJob Grouper"
+    reads = Reads.SPEC
+
+    def __init__(
+        self, default: DefaultGrouper, client: Reader, *, search_for_legacy_pod_groups: bool = True
+    ) -> None:
+        self._default = default
+        self._client = client
+        self._search_for_legacy_pod_groups = search_for_legacy_pod_groups
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the default group under the pod's name, or under an older release's while it exists.
+
+        Raises:
+            StatusError: looking for a group of an older release failed.
+        """
+        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
+        legacy = None
+        if self._search_for_legacy_pod_groups:
+            legacy = await existing_legacy_name(self._client, top_owner, pod)
+        metadata.name = legacy or f"{kai.POD_GROUP_NAME_PREFIX}-{pod.name}-{top_owner.metadata.uid or ''}"
+        return metadata

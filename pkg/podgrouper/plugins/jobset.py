@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""JobSets: a group for each replicated job while they start one after another, else one for the whole set."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.base import JSON
+from pkg.apis.machinery.gojson import quote
+from pkg.apis.machinery.object import Object, Unstructured
+from pkg.constants import kai
+from pkg.podgrouper.podgroup import Metadata
+
+from . import fields
+from .defaultgrouper import DefaultGrouper
+from .errors import AccessorError, GroupingError
+from .gonumbers import MAX_INT32, int64
+from .grouper import Grouper, Reads
+
+REPLICATED_JOB_NAME_LABEL: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+IN_ORDER: Final = "InOrder"
+
+
+# +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch
+class JobSetGrouper(Grouper):
+    """Groups the pods of a JobSet.
+
+    One group for all would wait for ever where a replicated job is only made once the one before it runs.
+    """
+
+    name = "JobSet Grouper"
+    reads = Reads.SPEC
+
+    def __init__(self, default: DefaultGrouper) -> None:
+        self._default = default
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the group of the pod's replicated job, or of the set, that needs all its pods.
+
+        Raises:
+            GroupingError: the set has no name or UID, the pod does not name its replicated job, or the spec is malformed.
+        """
+        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
+        uid = top_owner.metadata.uid
+        if not top_owner.name or not uid:
+            raise GroupingError(f"jobset top owner {_named(top_owner)} missing name or UID")
+        replicated_job = pod.labels.get(REPLICATED_JOB_NAME_LABEL)
+        if not replicated_job:
+            raise GroupingError(
+                f"pod {pod.namespace}/{pod.name} missing required label {quote(REPLICATED_JOB_NAME_LABEL)}"
+            )
+        metadata.name = f"{kai.POD_GROUP_NAME_PREFIX}-{top_owner.name}-{uid}"
+        if _startup_policy_order(top_owner) == IN_ORDER:
+            metadata.name += f"-{replicated_job}"
+            metadata.min_available = _pods_of_one(top_owner, replicated_job)
+        else:
+            metadata.min_available = _pods_of_all(top_owner)
+        return metadata
+
+
+def _startup_policy_order(job_set: Unstructured) -> str:
+    try:
+        order = fields.nested_string(job_set, "spec", "startupPolicy", "startupPolicyOrder")
+    except AccessorError as error:
+        raise _unreadable("spec.startupPolicy.startupPolicyOrder", _named(job_set), error) from error
+    return IN_ORDER if order is None else order
+
+
+def _pods_of_one(job_set: Unstructured, name: str) -> int:
+    """Return the pods of the first replicated job of that name; 1 when there is none."""
+    for replicated_job in _replicated_jobs(job_set):
+        if _name_of(replicated_job) == name:
+            return _pods(replicated_job, f"{_named(job_set)} replicatedJob {name}")
+    return 1
+
+
+def _pods_of_all(job_set: Unstructured) -> int:
+    """Return the pods of all replicated jobs with a name; 1 when there is none."""
+    total = 0
+    for replicated_job in _replicated_jobs(job_set):
+        if name := _name_of(replicated_job):
+            total += _pods(replicated_job, f"{_named(job_set)} replicatedJob {name}")
+    if total > MAX_INT32:
+        raise GroupingError(
+            f"total minAvailable too large ({total}) for JobSet {_named(job_set)}: exceeds int32 max value"
+        )
+    return total or 1
+
+
+def _replicated_jobs(job_set: Unstructured) -> list[dict[str, JSON]]:
+    """Return the entries that are maps."""
+    try:
+        entries = fields.nested_list(job_set, "spec", "replicatedJobs")
+    except AccessorError as error:
+        raise _unreadable("spec.replicatedJobs", _named(job_set), error) from error
+    return [entry for entry in entries or () if isinstance(entry, dict)]
+
+
+def _name_of(replicated_job: dict[str, JSON]) -> str:
+    name = replicated_job.get("name")
+    return name if isinstance(name, str) else ""
+
+
+def _pods(replicated_job: dict[str, JSON], where: str) -> int:
+    """Return replicas times what runs at once: parallelism, or completions if that is less."""
+    replicas = _positive(replicated_job, where, "replicas") or 1
+    at_once = _positive(replicated_job, where, "template", "spec", "parallelism") or 1
+    completions = _positive(replicated_job, where, "template", "spec", "completions")
+    if completions is not None:
+        at_once = min(at_once, completions)
+    pods = int64(replicas * at_once)
+    if pods > MAX_INT32:
+        raise GroupingError(f"minAvailable too large ({pods}) for JobSet {where}: exceeds int32 max value")
+    return max(pods, 1)
+
+
+def _positive(replicated_job: dict[str, JSON], where: str, *path: str) -> int | None:
+    try:
+        number = fields.nested_int64(replicated_job, *path)
+    except AccessorError as error:
+        raise _unreadable(".".join(path), where, error) from error
+    return number if number is not None and number > 0 else None
+
+
+def _unreadable(path: str, where: str, error: AccessorError) -> GroupingError:
+    return GroupingError(f"failed to read {path} from JobSet {where}: {error}")
+
+
+def _named(job_set: Unstructured) -> str:
+    return f"{job_set.namespace}/{job_set.name}"

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Knative services: a revision is one group, unless it already has one for each pod."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, OwnerReference, Unstructured, unstructured
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.constants import kai
+from pkg.ctrl import log
+from pkg.ctrl.client import Reader
+from pkg.podgrouper.podgroup import Metadata
+
+from . import fields
+from .defaultgrouper import DefaultGrouper
+from .errors import GroupingError
+from .gonumbers import atoi
+from .grouper import Grouper, Reads
+from .reading import UNREADABLE
+
+REVISION_LABEL: Final = "serving.knative.dev/revision"
+MIN_SCALE_ANNOTATION: Final = "autoscaling.knative.dev/min-scale"
+
+_log: Final = log.logger_from("podgrouper")
+
+_REVISION: Final = unstructured(GVK("serving.knative.dev", "v1", "Revision"))
+
+
+# +kubebuilder:rbac:groups=serving.knative.dev,resources=revisions;configurations;services,verbs=get;list;watch
+class KnativeGrouper(Grouper):
+    """Groups the pods of a Knative revision."""
+
+    name = "KNative Grouper"
+    reads = Reads.METADATA
+
+    def __init__(self, default: DefaultGrouper, client: Reader, *, gang_schedule: bool = True) -> None:
+        self._default = default
+        self._client = client
+        self._gang_schedule = gang_schedule
+
+    async def get_pod_group_metadata(
+        self, _top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the group of the pod's revision, or the pod's own.
+
+        Raises:
+            GroupingError: the pod names no revision, or the groups of its pods tell neither way.
+            StatusError: the revision cannot be read.
+        """
+        name = pod.labels.get(REVISION_LABEL)
+        if name is None:
+            raise GroupingError(f"revisionName not found for knative service pod {pod.namespace}/{pod.name}")
+        revision = await self._client.get(_REVISION, (pod.namespace, name))
+        if not self._gang_schedule:
+            return self._group_of_pod(revision, pod)
+        try:
+            one_each = await self._has_a_group_for_each_pod(revision)
+        except (GroupingError, *UNREADABLE) as error:
+            raise GroupingError(
+                f"unable to determine gang behavior for revision {revision.namespace}/{name}"
+                f" and pod {pod.namespace}/{pod.name}: {error}"
+            ) from error
+        if one_each:
+            return self._group_of_pod(revision, pod)
+        return await self._group_of_revision(revision, pod)
+
+    async def _group_of_revision(self, revision: Unstructured, pod: Pod) -> Metadata:
+        priority_class = await self._default.calc_pod_group_priority_class(
+            revision, pod, kai.INFERENCE_PRIORITY_CLASS
+        )
+        return self._group(revision, revision, pod, priority_class, _min_scale(revision))
+
+    def _group_of_pod(self, revision: Unstructured, pod: Pod) -> Metadata:
+        return self._group(pod, revision, pod, kai.INFERENCE_PRIORITY_CLASS, 1)
+
+    def _group(
+        self, owner: Object, revision: Unstructured, pod: Pod, priority_class: str, min_available: int
+    ) -> Metadata:
+        """Return a group without preemptibility and topology: upstream gives a revision neither."""
+        uid = owner.metadata.uid or ""
+        return Metadata(
+            namespace=owner.namespace,
+            name=f"{kai.POD_GROUP_NAME_PREFIX}-{owner.name}-{uid}",
+            annotations=self._default.calc_pod_group_annotations(revision, pod),
+            labels=self._default.calc_pod_group_labels(revision, pod),
+            queue=self._default.calc_pod_group_queue(revision, pod),
+            priority_class_name=priority_class,
+            min_available=min_available,
+            owner=OwnerReference(
+                api_version=owner.api_version or "", kind=owner.kind or "", name=owner.name, uid=uid
+            ),
+        )
+
+    async def _has_a_group_for_each_pod(self, revision: Unstructured) -> bool:
+        """Whether the revision's pods were grouped one by one, as an older release or another setting did.
+
+        Raises:
+            GroupingError: all that is there is one group, owned by neither the revision nor a pod.
+        """
+        pods = await self._client.list(
+            Pod, namespace=revision.namespace, labels={REVISION_LABEL: revision.name}
+        )
+        groups = [
+            pod.annotations[kai.POD_GROUP_ANNOTATION_FOR_POD]
+            for pod in pods
+            if kai.POD_GROUP_ANNOTATION_FOR_POD in pod.annotations
+        ]
+        if len(set(groups)) < len(groups):  # two share one
+            return False
+        if len(groups) != 1:
+            return len(groups) > 1
+        return await self._belongs_to_a_pod(revision, groups[0])
+
+    async def _belongs_to_a_pod(self, revision: Unstructured, name: str) -> bool:
+        try:
+            group = await self._client.get(PodGroup, (revision.namespace, name))
+        except NotFoundError:
+            return False
+        except UNREADABLE as error:
+            raise GroupingError(f"failed to get the only podgroup {name}: {error}") from error
+        owners = group.metadata.owner_references
+        if not owners:
+            raise GroupingError(f"podgroup {name} has no owner references")
+        owner = owners[0]
+        if owner.kind not in (revision.kind, "Pod"):
+            raise GroupingError(f"podgroup {name} has unexpected owner reference: {_go_text(owner)}")
+        return owner.kind == "Pod"
+
+
+def _min_scale(revision: Unstructured) -> int:
+    """Return the scale the revision never goes below; 1 where it says none, or no number."""
+    text = revision.annotations.get(MIN_SCALE_ANNOTATION, "1")
+    try:
+        return fields.int32(atoi(text))
+    except ValueError:
+        _log.debug("Minimum scale is no number, using 1", minScale=text, name=revision.name)
+        return 1
+
+
+def _go_text(owner: OwnerReference) -> str:
+    """Return ``owner`` as Go's ``%v``, with true and false for what are addresses there."""
+    flags = (fields.go_text(flag) for flag in (owner.controller, owner.block_owner_deletion))
+    return f"{{{owner.api_version} {owner.kind} {owner.name} {owner.uid} {' '.join(flags)}}}"

@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the training operators' jobs have in common: replicas by role, all of them at once."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.object import Object, Unstructured
+from pkg.podgrouper.plugins import fields
+from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
+from pkg.podgrouper.plugins.errors import GroupingError
+from pkg.podgrouper.plugins.gonumbers import int64
+from pkg.podgrouper.plugins.grouper import Grouper, Reads
+from pkg.podgrouper.podgroup import Metadata
+
+
+# +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;notebooks;pytorchjobs;jaxjobs;tfjobs;xgboostjobs;scheduledworkflows,verbs=get;list;watch
+class KubeflowDistributedGrouper(Grouper):
+    """Groups a job by its replica specs; a kind of job names them and the roles it cannot do without."""
+
+    name = "Kubeflow Distributed Grouper"
+    reads = Reads.SPEC
+    replica_specs: ClassVar[str]
+    """The field below ``spec`` that holds the replica specs by role."""
+    mandatory_roles: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, default: DefaultGrouper) -> None:
+        self._default = default
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the default group that needs what the scheduling policy says, else all replicas.
+
+        Raises:
+            GroupingError: a role is missing or has no replicas, or the spec is malformed.
+        """
+        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
+        needed = fields.nested_int64(top_owner, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
+        metadata.min_available = fields.int32(self._replicas(top_owner) if needed is None else needed)
+        return metadata
+
+    def _replicas(self, job: Unstructured) -> int:
+        what = f"the type of the job {job.name} doesn't"
+        specs = fields.nested_map(job, "spec", self.replica_specs)
+        if specs is None:
+            raise GroupingError(f"{what} have a {self.replica_specs} field. Please fix the replica field")
+        for role in self.mandatory_roles:
+            if role not in specs:
+                raise GroupingError(
+                    f"{what} have a {role} replica spec which is required. Please fix the replica field"
+                )
+        total = 0
+        for role in specs:
+            replicas = fields.nested_int64(job, "spec", self.replica_specs, role, "replicas")
+            if not replicas:
+                raise GroupingError(f"{what} allow for 0 {role} pods. Please fix the replica field")
+            total = int64(total + replicas)
+        if total <= 0:
+            raise GroupingError(
+                f"failed calculate number of pods for a distributed job {job.name}."
+                f" Must be greater than 0, but got {total}"
+            )
+        return total

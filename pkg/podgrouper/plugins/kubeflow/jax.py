@@ -1,0 +1,15 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""JAXJobs: workers, all at once; there is no master."""
+
+from __future__ import annotations
+
+from .distributed_common import KubeflowDistributedGrouper
+
+
+class JaxGrouper(KubeflowDistributedGrouper):
+    """Groups a JAXJob."""
+
+    name = "JAX Grouper"
+    replica_specs = "jaxReplicaSpecs"
+    mandatory_roles = ("Worker",)

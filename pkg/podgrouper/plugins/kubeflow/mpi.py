@@ -1,0 +1,70 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""MPIJobs: a launcher and workers at once, or the workers first where the launcher waits for them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.object import Object, Unstructured
+from pkg.ctrl.client import Reader
+from pkg.podgrouper.plugins import fields
+from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
+from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
+from pkg.podgrouper.podgroup import Metadata
+
+from .distributed_common import KubeflowDistributedGrouper
+
+WAIT_FOR_WORKERS_READY: Final = "WaitForWorkersReady"
+JOB_NAME_LABEL: Final = "training.kubeflow.org/job-name"
+JOB_ROLE_LABEL: Final = "training.kubeflow.org/job-role"
+
+_LAUNCHER: Final = "Launcher"
+
+
+class MpiGrouper(KubeflowDistributedGrouper):
+    """Groups an MPIJob."""
+
+    name = "MPI Grouper"
+    replica_specs = "mpiReplicaSpecs"
+    mandatory_roles = (_LAUNCHER, "Worker")
+
+    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
+        super().__init__(default)
+        self._client = client
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the group of launcher and workers, without the launcher while it is yet to come.
+
+        Raises:
+            GroupingError: a role is missing or has no replicas, or the spec is malformed.
+            StatusError: the job's pods cannot be listed.
+        """
+        metadata = await super().get_pod_group_metadata(top_owner, pod)
+        policy = fields.nested_string(top_owner, "spec", "launcherCreationPolicy")
+        if policy == WAIT_FOR_WORKERS_READY and not await self._has_launcher(top_owner):
+            metadata.min_available = fields.int32(metadata.min_available - _launchers(top_owner))
+        return metadata
+
+    async def _has_launcher(self, job: Unstructured) -> bool:
+        """Whether a launcher pod is there that is not going away."""
+        pods = await self._client.list(
+            Pod, namespace=job.namespace, labels={JOB_NAME_LABEL: job.name, JOB_ROLE_LABEL: "launcher"}
+        )
+        return any(pod.metadata.deletion_timestamp is None for pod in pods)
+
+
+def _launchers(job: Unstructured) -> int:
+    cause: AccessorError | None = None
+    try:
+        replicas = fields.nested_int64(job, "spec", MpiGrouper.replica_specs, _LAUNCHER, "replicas")
+    except AccessorError as error:  # with minAvailable set, nobody has looked at it before
+        replicas, cause = None, error
+    if not replicas:
+        raise GroupingError(
+            f"the type of the job {job.name} doesn't allow for 0 mpiReplicaSpecs pods. Please fix the replica field"
+        ) from cause
+    return replicas

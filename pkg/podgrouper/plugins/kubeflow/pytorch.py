@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorchJobs: master and workers as subgroups, the workers in segments where a size is given."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.base import JSON
+from pkg.apis.machinery.object import Object, Unstructured
+from pkg.constants import kai
+from pkg.podgrouper.plugins import fields, segments
+from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
+from pkg.podgrouper.plugins.gonumbers import atoi, divide
+from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata
+
+from .distributed_common import KubeflowDistributedGrouper
+
+REPLICA_TYPE_LABEL: Final = "training.kubeflow.org/replica-type"
+REPLICA_INDEX_LABEL: Final = "training.kubeflow.org/replica-index"
+
+_MASTER: Final = "Master"
+_WORKER: Final = "Worker"
+_MASTERS: Final = "master"
+_WORKERS: Final = "worker"
+
+_Specs = dict[str, JSON]
+
+
+class PyTorchGrouper(KubeflowDistributedGrouper):
+    """Groups a PyTorchJob."""
+
+    name = "PyTorchJob Grouper"
+    replica_specs = "pytorchReplicaSpecs"
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the group of master and workers.
+
+        Needed are, by what is set: the scheduling policy's minimum, the elastic policy's, all replicas.
+
+        Raises:
+            GroupingError: there are no replicas, the spec is malformed, or labels and annotations about segments are.
+        """
+        metadata = await super().get_pod_group_metadata(top_owner, pod)
+        for path in (("elasticPolicy", "minReplicas"), ("runPolicy", "schedulingPolicy", "minAvailable")):
+            if (needed := _number_or_none(top_owner, path)) is not None:
+                metadata.min_available = fields.int32(needed)
+        metadata.sub_groups = _sub_groups(top_owner, pod, metadata.min_available)
+        return metadata
+
+
+def _number_or_none(job: Unstructured, path: tuple[str, ...]) -> int | None:
+    try:
+        return fields.nested_int64(job, "spec", *path)
+    except AccessorError:
+        return None
+
+
+def _sub_groups(job: Unstructured, pod: Pod, needed: int) -> list[SubGroupMetadata]:
+    where = f"PyTorchJob {job.namespace}/{job.name}"
+    try:
+        specs = fields.nested_map(job, "spec", PyTorchGrouper.replica_specs)
+    except AccessorError as error:
+        raise GroupingError(f"failed to get pytorchReplicaSpecs from {where}. Err: {error}") from error
+    if specs is None:
+        raise GroupingError(f"pytorchReplicaSpecs not found in {where}")
+    try:
+        masters = fields.nested_int32(specs, _MASTER, "replicas") or 0
+    except AccessorError as error:
+        raise GroupingError(
+            f"failed to get replicas from pytorchReplicaSpecs[{_MASTER}] in {where}. Err: {error}"
+        ) from error
+    sub_groups = []
+    if masters:
+        sub_groups.append(
+            SubGroupMetadata(name=_MASTERS, min_available=masters, pods_references=_references(pod, _MASTERS))
+        )
+    if _WORKER in specs:
+        sub_groups += _workers(job, specs, pod, max(0, fields.int32(needed - masters)))
+    return sub_groups
+
+
+def _references(pod: Pod, role: str) -> list[str]:
+    return [pod.name] if pod.labels.get(REPLICA_TYPE_LABEL) == role else []
+
+
+def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int) -> list[SubGroupMetadata]:
+    try:
+        replicas = fields.nested_int64(specs, _WORKER, "replicas")
+    except AccessorError as error:
+        raise GroupingError(f"failed to get replicas for worker groups. Err: {error}") from error
+    workers = SubGroupMetadata(name=_WORKERS, min_available=needed)
+    size = _segment_size(pod, specs)
+    if size is None:
+        workers.pods_references = _references(pod, _WORKERS)
+        return [workers]
+    return [workers, *_segments(job, specs, pod, 1 if replicas is None else replicas, size)]
+
+
+def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: int) -> list[SubGroupMetadata]:
+    """Return the parts of the workers; the last one may be smaller than ``size``."""
+    if not size:
+        raise GroupingError(f"segment size 0 on pod {pod.namespace}/{pod.name} divides no workers")
+    number, rest = divide(replicas, size)
+    number += rest != 0
+    own = _segment_of(pod, size)
+    segments.check_number(number)
+    template = fields.nested_field(specs, _WORKER, "template")
+    constraint = segments.topology_constraint(
+        pod, template if isinstance(template, dict) else {}, job.annotations
+    )
+    parts = [
+        SubGroupMetadata(
+            name=f"{_WORKERS}-{index}",
+            parent=_WORKERS,
+            min_available=fields.int32(rest if rest and index == number - 1 else size),
+            topology_constraints=constraint,
+        )
+        for index in range(number)
+    ]
+    if own is not None and 0 <= own < len(parts):
+        parts[own].pods_references = [pod.name]
+    return parts
+
+
+def _segment_of(pod: Pod, size: int) -> int | None:
+    """Return the segment a worker is in, by its index; None for any other pod."""
+    if pod.labels.get(REPLICA_TYPE_LABEL) != _WORKERS:
+        return None
+    text = pod.labels.get(REPLICA_INDEX_LABEL)
+    if text is None:
+        raise GroupingError(f"replica index label not found on pod {pod.namespace}/{pod.name}")
+    try:
+        return divide(atoi(text), size)[0]
+    except ValueError as error:
+        raise GroupingError(f"invalid replica index {text}, err: {error}") from error
+
+
+def _segment_size(pod: Pod, specs: _Specs) -> int | None:
+    """Return the size the pod says, else its template; None where neither does.
+
+    Only a template's is refused when it is not positive, as upstream does.
+    """
+    if text := pod.annotations.get(kai.SEGMENT_SIZE_KEY):
+        return _size(text, f"pod {pod.namespace}/{pod.name}")
+    try:
+        text = fields.nested_string(
+            specs, _WORKER, "template", "metadata", "annotations", kai.SEGMENT_SIZE_KEY
+        )
+    except AccessorError as error:
+        raise GroupingError(f"failed to get segment size from worker podTemplate: {error}") from error
+    if not text:
+        return None
+    size = _size(text, "worker podTemplate")
+    if size <= 0:
+        raise GroupingError(f"segment size {text} on worker podTemplate needs to be a positive integer")
+    return size
+
+
+def _size(text: str, where: str) -> int:
+    try:
+        return atoi(text)
+    except ValueError as error:
+        raise GroupingError(f"invalid segment size {text} on {where}, err: {error}") from error

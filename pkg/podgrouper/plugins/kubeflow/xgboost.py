@@ -1,0 +1,15 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""XGBoostJobs: a master and workers, all at once."""
+
+from __future__ import annotations
+
+from .distributed_common import KubeflowDistributedGrouper
+
+
+class XGBoostGrouper(KubeflowDistributedGrouper):
+    """Groups an XGBoostJob."""
+
+    name = "XGBoost Grouper"
+    replica_specs = "xgbReplicaSpecs"
+    mandatory_roles = ("Master", "Worker")

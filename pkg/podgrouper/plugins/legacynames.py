@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Names of groups that older releases made of a Job: kept in use while such a group exists."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.object import Unstructured
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.constants import kai
+from pkg.ctrl import log
+from pkg.ctrl.client import Reader
+
+from . import fields
+from .errors import AccessorError
+
+_log: Final = log.logger_from("podgrouper")
+
+
+async def existing_legacy_name(client: Reader, job: Unstructured, pod: Pod) -> str | None:
+    """Return the name an older release gave the pod's group when a group has it, else None.
+
+    Raises:
+        StatusError: looking for the group failed for a reason other than its absence.
+    """
+    name = legacy_name(job, pod)
+    try:
+        await client.get(PodGroup, (pod.namespace, name))
+    except NotFoundError:
+        return None
+    _log.debug("Using legacy pod group", podGroup=f"{pod.namespace}/{name}")
+    return name
+
+
+def legacy_name(job: Unstructured, pod: Pod) -> str:
+    """Return the old name: the pod's in a Job of several at once, else the Job's."""
+    try:
+        parallelism = fields.nested_int64(job, "spec", "parallelism")
+    except AccessorError:  # a Job read badly counts as one of a single pod
+        parallelism = None
+    base = pod.name if parallelism is not None and parallelism > 1 else job.name
+    return f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{job.metadata.uid or ''}"

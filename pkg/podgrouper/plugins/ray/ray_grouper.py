@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What Ray's kinds have in common: the head and the worker groups of a RayCluster, at once."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.base import JSON
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.object import Object, Unstructured, unstructured
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.ctrl import log
+from pkg.ctrl.client import Reader
+from pkg.podgrouper.plugins import fields
+from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
+from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
+from pkg.podgrouper.plugins.gonumbers import int64
+from pkg.podgrouper.plugins.grouper import Grouper, Reads
+from pkg.podgrouper.plugins.reading import UNREADABLE
+from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata
+
+PRIORITY_CLASS_LABEL: Final = "ray.io/priority-class-name"
+NODE_GROUP_LABEL: Final = "ray.io/group"
+HEAD_GROUP: Final = "headgroup"
+
+_log: Final = log.logger_from("podgrouper")
+
+
+# +kubebuilder:rbac:groups=ray.io,resources=rayclusters;rayjobs;rayservices,verbs=get;list;watch
+class RayGrouper(Grouper):
+    """Groups the pods of a RayCluster: the head and each worker group are subgroups."""
+
+    name = DefaultGrouper.name
+    reads = Reads.SPEC
+    cluster_name_paths: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Where an owner names its RayCluster, the first that is there counts; nowhere: the owner is one."""
+
+    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
+        self._default = default
+        self._client = client
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the owner's group, sized by its cluster.
+
+        Raises:
+            GroupingError: the owner names no cluster, or the cluster is malformed.
+            StatusError: the cluster cannot be read.
+        """
+        cluster = await self._cluster(top_owner)
+        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
+        sub_groups = [SubGroupMetadata(name=HEAD_GROUP, min_available=1), *_worker_groups(cluster)]
+        metadata.min_available = fields.int32(sum(each.min_available for each in sub_groups))
+        if await self._wants_sub_groups(metadata):
+            metadata.sub_groups = sub_groups
+            _assign(pod, sub_groups)
+        metadata.priority_class_name = top_owner.labels.get(
+            PRIORITY_CLASS_LABEL, metadata.priority_class_name
+        )
+        return metadata
+
+    async def _cluster(self, owner: Unstructured) -> Unstructured:
+        if not self.cluster_name_paths:
+            return owner
+        name: str | None = None
+        for path in self.cluster_name_paths:
+            if (name := fields.nested_string(owner, *path)) is not None:
+                break
+        if not name:
+            raise GroupingError(
+                f"failed to extract rayClusterName for {owner.namespace}/{owner.name} of kind {owner.kind}."
+                " Please make sure that the ray-operator is up and a rayCluster child-object has been created"
+            )
+        kind = unstructured(owner.gvk._replace(kind="RayCluster"))
+        return await self._client.get(kind, (owner.namespace, name))
+
+    async def _wants_sub_groups(self, metadata: Metadata) -> bool:
+        """Whether to make subgroups: not where a group of an older release, without any, is in use."""
+        try:
+            existing = await self._client.get(PodGroup, (metadata.namespace, metadata.name))
+        except NotFoundError:
+            return True
+        except UNREADABLE as error:
+            _log.debug("Failed to get existing PodGroup, making subgroups", name=metadata.name, error=error)
+            return True
+        return bool(existing.spec.sub_groups)
+
+
+def _worker_groups(cluster: Unstructured) -> list[SubGroupMetadata]:
+    specs = fields.nested_list(cluster, "spec", "workerGroupSpecs") or []
+    groups = (_worker_group(index, spec) for index, spec in enumerate(specs))
+    return [group for group in groups if group is not None]
+
+
+def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:
+    """Return the subgroup of a worker group: its minimum, else all replicas, each on so many hosts.
+
+    A group that is suspended or has no replicas is none.
+    """
+    if not isinstance(spec, dict):
+        raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {fields.go_text(spec)}")
+    if fields.nested_bool(spec, "suspended"):
+        return None
+    replicas = fields.nested_int64(spec, "replicas") or 0
+    least = fields.nested_int64(spec, "minReplicas") or 0
+    if least > replicas:
+        raise GroupingError(
+            "ray-cluster replicas for a workerGroupsSpec can't be less than minReplicas."
+            f" Given {replicas} replicas and {least} minReplicas."
+            f" Please fix the replicas field for group number {index}"
+        )
+    if least == replicas == 0:
+        return None
+    hosts = fields.nested_int64(spec, "numOfHosts")
+    needed = (least if least > 0 else replicas) * (1 if hosts is None else hosts)
+    return SubGroupMetadata(name=_group_name(index, spec), min_available=fields.int32(int64(needed)))
+
+
+def _group_name(index: int, spec: dict[str, JSON]) -> str:
+    try:
+        name = fields.nested_string(spec, "groupName")
+    except AccessorError:
+        name = None
+    return name or f"worker-group-{index}"
+
+
+def _assign(pod: Pod, sub_groups: list[SubGroupMetadata]) -> None:
+    """Put the pod in the first subgroup that its label names; a job's submitter is in none."""
+    group = pod.labels.get(NODE_GROUP_LABEL)
+    for sub_group in sub_groups:
+        if sub_group.name == group:
+            sub_group.pods_references.append(pod.name)
+            return
+    _log.debug("Ray pod is in no subgroup", namespace=pod.namespace, name=pod.name, group=group)

@@ -1,0 +1,16 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""RayJobs: sized by the cluster that was made for them."""
+
+from __future__ import annotations
+
+from pkg.podgrouper.plugins.grouper import Reads
+
+from .ray_grouper import RayGrouper
+
+
+class RayJobGrouper(RayGrouper):
+    """Groups a RayJob; the operator writes the cluster's name into its status."""
+
+    reads = Reads.OBJECT
+    cluster_name_paths = (("status", "rayClusterName"),)

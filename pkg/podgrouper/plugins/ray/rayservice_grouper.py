@@ -1,0 +1,19 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""RayServices: sized by the cluster that serves, or the one that is to."""
+
+from __future__ import annotations
+
+from pkg.podgrouper.plugins.grouper import Reads
+
+from .ray_grouper import RayGrouper
+
+
+class RayServiceGrouper(RayGrouper):
+    """Groups a RayService; the operator writes the clusters' names into its status."""
+
+    reads = Reads.OBJECT
+    cluster_name_paths = (
+        ("status", "activeServiceStatus", "rayClusterName"),
+        ("status", "pendingServiceStatus", "rayClusterName"),
+    )

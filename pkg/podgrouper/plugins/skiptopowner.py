@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Owners that only wrap another: the group is what the owner below them makes it.
+
+Workflows of Argo, run.ai's workloads, TrainJobs, Dynamo's graphs. The wrapper's labels and annotations count as the
+owner's below where that one has none of the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, Unstructured, unstructured
+from pkg.ctrl.client import Reader
+from pkg.podgrouper.podgroup import Metadata
+
+from .defaultgrouper import DefaultGrouper
+from .errors import GroupingError
+from .grouper import Grouper, Reads
+from .reading import UNREADABLE
+
+
+class SkipTopOwnerGrouper(Grouper):
+    """Groups by the owner below the top one."""
+
+    name = "SkipTopOwner Grouper"
+    reads = Reads.METADATA
+
+    def __init__(self, default: DefaultGrouper, client: Reader, table: Mapping[GVK, Grouper]) -> None:
+        """Look kinds up in ``table`` when a pod comes, so it may still be filled afterwards."""
+        self._default = default
+        self._client = client
+        self._table = table
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *other_owners: Object
+    ) -> Metadata:
+        """Return what the grouper of the kind below ``top_owner`` returns; ``other_owners`` are all, nearest first.
+
+        Below the last owner is the pod itself. Only kinds with a row for their very version are looked up: upstream
+        does not ask for any version here.
+
+        Raises:
+            GroupingError: the owner below cannot be read, or its grouper refuses.
+        """
+        if not other_owners:
+            raise GroupingError(f"no owner of pod {pod.namespace}/{pod.name} to skip")
+        below = other_owners[-2] if len(other_owners) > 1 else pod
+        try:
+            owner = await self._client.get(unstructured(below.gvk), below.key)
+        except UNREADABLE as error:
+            raise GroupingError(f"failed to get last owner: {error}") from error
+        grouper = self._table.get(below.gvk, self._default)
+        return await grouper.get_pod_group_metadata(_heir(owner, top_owner), pod, *other_owners[:-1])
+
+
+def _heir(owner: Unstructured, skipped: Unstructured) -> Unstructured:
+    """Return ``owner`` with the labels and annotations of ``skipped`` that it lacks; the rest is shared."""
+    metadata = owner.metadata.model_copy(
+        update={
+            "labels": {**skipped.labels, **owner.labels} or None,
+            "annotations": {**skipped.annotations, **owner.annotations} or None,
+        }
+    )
+    return owner.model_copy(update={"metadata": metadata})

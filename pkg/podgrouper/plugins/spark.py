@@ -1,0 +1,40 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Spark's pods: drivers and executors of one application are one group, by their labels."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.object import Object, Unstructured
+from pkg.podgrouper.podgroup import Metadata
+
+from .defaultgrouper import DefaultGrouper
+from .grouper import Grouper, Reads
+
+APP_NAME_LABEL: Final = "spark-app-name"
+APP_SELECTOR_LABEL: Final = "spark-app-selector"
+
+
+def is_spark_pod(pod: Pod) -> bool:
+    """Whether the pod carries both of Spark's labels."""
+    return APP_NAME_LABEL in pod.labels and APP_SELECTOR_LABEL in pod.labels
+
+
+class SparkGrouper(Grouper):
+    """Groups the pods of a Spark application."""
+
+    name = DefaultGrouper.name
+    reads = Reads.METADATA
+
+    def __init__(self, default: DefaultGrouper) -> None:
+        self._default = default
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
+    ) -> Metadata:
+        """Return the default group under the application's own name."""
+        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
+        metadata.name = pod.labels.get(APP_SELECTOR_LABEL, "")
+        return metadata

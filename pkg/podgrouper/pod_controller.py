@@ -1,0 +1,173 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The pod controller: gives each pod that names our scheduler its pod group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from pkg import ctrl
+from pkg.apis.core.v1 import Namespace, Pod
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object, ObjectMeta, metadata_only
+from pkg.constants import kai
+from pkg.ctrl import client, log
+from pkg.ctrl.cache.codec import older
+
+from .changed import PodIdentity
+from .podgroup import Handler, Metadata
+from .podgrouper import PodGrouper
+
+_MESSAGE_LIMIT: Final = 1024
+"""Longer event messages the API server refuses."""
+
+
+class EventRecorder(Protocol):
+    """The one thing asked of a recorder."""
+
+    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
+        """Queue an event about ``obj``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What an operator sets about the controller; an empty ``namespace_labels`` selects every namespace."""
+
+    scheduler_name: str = kai.SCHEDULER_NAME
+    node_pool_label_key: str = kai.NODE_POOL_LABEL_KEY
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class _Mark(NamedTuple):
+    """Our own write to a pod, until the cache shows it."""
+
+    version: str
+    alone: bool
+    """Nothing else of what we look at had changed since we read the pod."""
+
+
+class PodReconciler:
+    """Finds a pod's group, has it in the cluster, and marks the pod with its name.
+
+    Left alone are pods of other schedulers and of namespaces that are not selected, and pods without an
+    owner that have a group already: somebody made that by hand.
+    """
+
+    def __init__(
+        self,
+        client: client.Client,
+        recorder: EventRecorder,
+        grouper: PodGrouper,
+        handler: Handler,
+        options: Options | None = None,
+    ) -> None:
+        self._client = client
+        self._recorder = recorder
+        self._grouper = grouper
+        self._handler = handler
+        self._options = options or Options()
+        self._marks: dict[NamespacedName, _Mark] = {}
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        """Bring one pod's group, and the mark on the pod, up to date.
+
+        Raises:
+            Exception: what kept the pod from its group; the pod has an event that says the same.
+        """
+        if not await self.selects(request.namespace):
+            return ctrl.Result()
+        try:
+            if await self._has_nothing_new(request):
+                return ctrl.Result()
+            pod = await self._client.get(Pod, request)
+        except NotFoundError:
+            self._marks.pop(request, None)
+            return ctrl.Result()
+        if pod.spec.scheduler_name != self._options.scheduler_name or _is_grouped_orphan(pod):
+            return ctrl.Result()
+        try:
+            await self._group(pod)
+        except Exception as error:
+            # Groupers may be other people's code; nothing is lost, the worker gets the error.
+            self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, str(error)[:_MESSAGE_LIMIT])
+            raise
+        return ctrl.Result()
+
+    async def _has_nothing_new(self, key: NamespacedName) -> bool:
+        """Tell whether the cache shows a pod as it was before our own mark on it, or with that and nothing else."""
+        if (mark := self._marks.get(key)) is None:
+            return False
+        version = (await self._client.get(PodIdentity, key)).metadata.resource_version or ""
+        if older(version, mark.version):
+            return True  # the mark will come, and wake us
+        self._marks.pop(key, None)
+        return mark.alone and version == mark.version
+
+    async def selects(self, namespace: str) -> bool:
+        """Tell whether pods of ``namespace`` are ours to group."""
+        wanted = self._options.namespace_labels
+        if not wanted:
+            return True
+        try:
+            found = await self._client.get(metadata_only(Namespace), ("", namespace))
+        except NotFoundError:
+            return False
+        return wanted.items() <= found.labels.items()
+
+    async def _group(self, pod: Pod) -> None:
+        try:
+            top_owner, owners = await self._grouper.get_pod_owners(pod)
+        except Exception as error:
+            if pod.metadata.deletion_timestamp is None:
+                raise
+            # The owner of a pod that is going may well be gone before it.
+            log.logger_from().debug("Pod is being deleted and has no owner", error=error)
+            return
+        metadata = await self._grouper.get_pg_metadata(pod, top_owner, owners)
+        self._add_node_pool_label(metadata, pod)
+        await self._handler.apply_to_cluster(metadata)
+        await self._assign(pod, metadata)
+
+    def _add_node_pool_label(self, metadata: Metadata, pod: Pod) -> None:
+        key = self._options.node_pool_label_key
+        if key and (pool := pod.labels.get(key)) is not None:
+            metadata.labels = {key: pool, **(metadata.labels or {})}
+
+    async def _assign(self, pod: Pod, metadata: Metadata) -> None:
+        sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
+        current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")
+        current_sub_group = pod.labels.get(kai.SUB_GROUP_LABEL_KEY, "")
+        wanted_sub_group = sub_group.name if sub_group is not None else ""
+        if (current, current_sub_group) == (metadata.name, wanted_sub_group):
+            return
+        patch: dict[str, dict[str, str]] = {}
+        if current != metadata.name:
+            patch["annotations"] = {kai.POD_GROUP_ANNOTATION_FOR_POD: metadata.name}
+        if wanted_sub_group and current_sub_group != wanted_sub_group:
+            patch["labels"] = {kai.SUB_GROUP_LABEL_KEY: wanted_sub_group}
+        if not patch:
+            return
+        log.logger_from().debug("Assigning pod to group", podGroup=metadata.name, subGroup=wanted_sub_group)
+        body = msgspec.json.encode({"metadata": patch})
+        before = pod.metadata
+        # Of the answer nobody needs more than the metadata.
+        marked = metadata_only(Pod)(metadata=ObjectMeta(name=before.name, namespace=before.namespace))
+        after = (await self._client.patch(marked, client.raw_patch(client.MERGE, body))).metadata
+        self._marks[pod.key] = _Mark(
+            after.resource_version or "",
+            (after.labels or {}) == {**pod.labels, **patch.get("labels", {})}
+            and (after.annotations or {}) == {**pod.annotations, **patch.get("annotations", {})}
+            and after.generation == before.generation
+            and after.deletion_timestamp == before.deletion_timestamp
+            and after.owner_references == before.owner_references,
+        )
+
+
+def _is_grouped_orphan(pod: Pod) -> bool:
+    return kai.POD_GROUP_ANNOTATION_FOR_POD in pod.annotations and not pod.metadata.owner_references

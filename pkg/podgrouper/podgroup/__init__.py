@@ -1,0 +1,9 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The pod group: what is wanted of it, and how it gets into the cluster."""
+
+from .handler import Handler as Handler
+from .locks import KeyedLocks as KeyedLocks
+from .metadata import Metadata as Metadata
+from .metadata import SubGroupMetadata as SubGroupMetadata
+from .metadata import TopologyConstraintMetadata as TopologyConstraintMetadata

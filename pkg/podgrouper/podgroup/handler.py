@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The handler: gets the wanted pod group into the cluster, with no request where it is there already."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pkg.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import ObjectMeta
+from pkg.apis.scheduling.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
+from pkg.ctrl import client, log
+
+from .locks import KeyedLocks
+from .metadata import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+from .updater import pod_groups_equal, update_pod_group
+
+_log: Final = log.logger_from("podgrouper")
+
+_TRIES: Final = 5
+"""How often a group that others write as well is read and written anew before the failure is told."""
+
+
+class Handler:
+    """Creates and updates pod groups, one writer a group at a time.
+
+    ``client`` reads from a cache; ``live`` is asked for the newest state when the server says that the cache is
+    behind. ``node_pool_key`` and ``queue_key`` are labels that others may have set: those stay.
+    """
+
+    def __init__(
+        self, client: client.Client, live: client.Reader, *, node_pool_key: str, queue_key: str
+    ) -> None:
+        self._client = client
+        self._live = live
+        self._node_pool_key = node_pool_key
+        self._queue_key = queue_key
+        self._locks: KeyedLocks[NamespacedName] = KeyedLocks()
+
+    async def apply_to_cluster(self, metadata: Metadata) -> None:
+        """Have the group as ``metadata`` says.
+
+        Raises:
+            StatusError, RestError, CacheError: it cannot be read or written. A cache that was behind is no
+                reason, as long as what it missed can be read.
+        """
+        wanted = pod_group_for(metadata)
+        async with self._locks.holding(wanted.key):
+            try:
+                stored = await self._client.get(PodGroup, wanted.key)
+            except NotFoundError:
+                created = await self._create(wanted)
+                if created is None:
+                    return
+                stored = created
+            await self._update(stored, wanted)
+
+    async def _create(self, wanted: PodGroup) -> PodGroup | None:
+        """Create the group; return it if it turns out to be there."""
+        try:
+            await self._client.create(wanted)
+        except AlreadyExistsError as error:
+            try:
+                return await self._live.get(PodGroup, wanted.key)
+            except NotFoundError:
+                raise error from None
+        return None
+
+    async def _update(self, stored: PodGroup, wanted: PodGroup) -> None:
+        for attempt in range(_TRIES):
+            new = self._with_what_others_own(wanted, stored)
+            if pod_groups_equal(stored, new):
+                return
+            version = stored.metadata.resource_version
+            update_pod_group(stored, new)
+            try:
+                await self._client.update(stored)
+            except ConflictError:
+                stored = await self._live.get(PodGroup, wanted.key)
+                # Unless somebody wrote meanwhile, it is refused for another reason.
+                if stored.metadata.resource_version == version or attempt + 1 == _TRIES:
+                    raise
+                _log.debug("PodGroup was written by somebody else meanwhile", podGroup=str(wanted.key))
+            else:
+                return
+
+    def _with_what_others_own(self, wanted: PodGroup, stored: PodGroup) -> PodGroup:
+        """Return a copy of ``wanted`` with the fields that whoever assigns queues and pools has set."""
+        new = wanted.deep_copy()
+        new.spec.mark_unschedulable = stored.spec.mark_unschedulable
+        new.spec.scheduling_backoff = stored.spec.scheduling_backoff
+        new.spec.queue = stored.spec.queue
+        labels = dict(new.labels)
+        labels.pop(self._node_pool_key, None)
+        for key in (self._node_pool_key, self._queue_key):
+            if (value := stored.labels.get(key)) is not None:
+                labels[key] = value
+        new.metadata.labels = labels
+        return new
+
+
+def pod_group_for(metadata: Metadata) -> PodGroup:
+    """Return the pod group that ``metadata`` describes."""
+    return PodGroup(
+        metadata=ObjectMeta(
+            name=metadata.name,
+            namespace=metadata.namespace,
+            labels=metadata.labels or None,
+            annotations=metadata.annotations or None,
+            owner_references=[metadata.owner],
+        ),
+        spec=PodGroupSpec(
+            min_member=metadata.min_available or None,
+            queue=metadata.queue or None,
+            priority_class_name=metadata.priority_class_name or None,
+            preemptibility=metadata.preemptibility or None,
+            topology_constraint=TopologyConstraint(
+                preferred_topology_level=metadata.preferred_topology_level or None,
+                required_topology_level=metadata.required_topology_level or None,
+                topology=metadata.topology or None,
+            ),
+            sub_groups=[_sub_group(each) for each in metadata.sub_groups] or None,
+        ),
+    )
+
+
+def _sub_group(group: SubGroupMetadata) -> SubGroup:
+    return SubGroup(
+        name=group.name,
+        min_member=group.min_available or None,
+        parent=group.parent,
+        topology_constraint=_topology(group.topology_constraints),
+    )
+
+
+def _topology(constraints: TopologyConstraintMetadata | None) -> TopologyConstraint | None:
+    if constraints is None:
+        return None
+    return TopologyConstraint(
+        preferred_topology_level=constraints.preferred_topology_level or None,
+        required_topology_level=constraints.required_topology_level or None,
+        topology=constraints.topology or None,
+    )

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Locks by key: one piece of work a key at a time, and nothing kept of keys that nobody works on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Hashable
+from contextlib import asynccontextmanager
+from typing import Generic, TypeVar
+
+import anyio
+
+K = TypeVar("K", bound=Hashable)
+
+
+class KeyedLocks(Generic[K]):
+    """Locks by key; who finds one free does not wait at all."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[K, deque[anyio.Event]] = {}
+        """Of each key in work, those who wait, longest first."""
+
+    @asynccontextmanager
+    async def holding(self, key: K) -> AsyncIterator[None]:
+        """Hold the lock of ``key``; first come, first served."""
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            self._waiting[key] = deque()
+        else:
+            turn = anyio.Event()
+            waiting.append(turn)
+            try:
+                await turn.wait()
+            except BaseException:
+                # Whoever was given the lock and does not come must pass it on.
+                if turn.is_set():
+                    self._release(key)
+                else:
+                    waiting.remove(turn)
+                raise
+        try:
+            yield
+        finally:
+            self._release(key)
+
+    def _release(self, key: K) -> None:
+        if waiting := self._waiting[key]:
+            waiting.popleft().set()
+        else:
+            del self._waiting[key]

@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a grouper says about the group of a pod."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pkg.apis.machinery.object import OwnerReference
+
+
+@dataclass(slots=True, kw_only=True)
+class TopologyConstraintMetadata:
+    """How near to each other pods are wanted; an empty string says nothing."""
+
+    preferred_topology_level: str = ""
+    required_topology_level: str = ""
+    topology: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class SubGroupMetadata:
+    """A part of the group. ``pods_references`` are the names of its pods, in the group's namespace."""
+
+    name: str
+    min_available: int = 0
+    parent: str | None = None
+    pods_references: list[str] = field(default_factory=list)
+    topology_constraints: TopologyConstraintMetadata | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Metadata:
+    """The group a pod belongs to, as its grouper wants it. It belongs to the caller, who may change it.
+
+    None for labels and annotations is Go's nil map, which says the same as an empty one.
+    """
+
+    name: str
+    namespace: str
+    owner: OwnerReference
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+    priority_class_name: str = ""
+    preemptibility: str = ""
+    queue: str = ""
+    min_available: int = 0
+    sub_groups: list[SubGroupMetadata] = field(default_factory=list)
+    preferred_topology_level: str = ""
+    required_topology_level: str = ""
+    topology: str = ""
+
+    def find_sub_group_for_pod(self, namespace: str, name: str) -> SubGroupMetadata | None:
+        """Return the first subgroup that refers to the pod, or None."""
+        if namespace != self.namespace:
+            return None
+        return next((each for each in self.sub_groups if name in each.pods_references), None)

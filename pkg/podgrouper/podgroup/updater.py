@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Telling whether a pod group is as wanted, and making it so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pkg.apis.machinery.object import OwnerReference
+from pkg.apis.scheduling.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
+
+
+def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
+    """Tell whether ``old`` is as ``new`` wants it. Labels and annotations that only ``old`` has do not count.
+
+    An unset field is equal to one that holds Go's zero, and no subgroups to an empty list of them.
+    """
+    return (
+        _has_all(old.labels, new.labels)
+        and _has_all(old.annotations, new.annotations)
+        and _spec(old.spec) == _spec(new.spec)
+        and _owners(old.metadata.owner_references) == _owners(new.metadata.owner_references)
+    )
+
+
+def update_pod_group(old: PodGroup, new: PodGroup) -> None:
+    """Make ``old`` as ``new`` wants it. What it has beside that stays, fields we do not know as well."""
+    if new.metadata.annotations:
+        old.metadata.annotations = {**old.annotations, **new.metadata.annotations}
+    if new.metadata.labels:
+        old.metadata.labels = {**old.labels, **new.metadata.labels}
+    unknown = old.spec.__pydantic_extra__
+    old.spec = new.spec
+    if unknown:
+        old.spec.__pydantic_extra__ = dict(unknown)
+    old.metadata.owner_references = new.metadata.owner_references
+
+
+def _has_all(held: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return wanted.items() <= held.items()
+
+
+def _spec(spec: PodGroupSpec) -> tuple[object, ...]:
+    return (
+        spec.min_member or 0,
+        spec.queue or "",
+        spec.priority_class_name or "",
+        spec.preemptibility or "",
+        spec.parallelism or 0,
+        spec.completions or 0,
+        spec.backoff_limit or 0,
+        spec.mark_unschedulable,
+        spec.scheduling_backoff,
+        _topology(spec.topology_constraint) or ("", "", ""),
+        [_sub_group(each) for each in spec.sub_groups or ()],
+    )
+
+
+def _sub_group(group: SubGroup) -> tuple[object, ...]:
+    return (group.name, group.min_member or 0, group.parent, _topology(group.topology_constraint))
+
+
+def _topology(constraint: TopologyConstraint | None) -> tuple[str, str, str] | None:
+    if constraint is None:
+        return None
+    return (
+        constraint.preferred_topology_level or "",
+        constraint.required_topology_level or "",
+        constraint.topology or "",
+    )
+
+
+def _owners(owners: list[OwnerReference] | None) -> list[tuple[object, ...]]:
+    return [
+        (each.api_version, each.kind, each.name, each.uid, each.controller, each.block_owner_deletion)
+        for each in owners or ()
+    ]

@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Registers the pod grouper with a manager."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pkg import ctrl
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.core.v1 import ConfigMap, Namespace, Pod
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object, metadata_only
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.constants import kai
+from pkg.ctrl import cache, controller, handler, predicate, workqueue
+from pkg.ctrl.rest.request import field_selector_string
+
+from .changed import PodIdentity
+from .hub import HubOptions, new_plugins_hub
+from .ownercache import OwnerCache
+from .plugins.defaultgrouper import GrouperOptions
+from .pod_controller import Options, PodReconciler
+from .podgroup import Handler
+from .podgrouper import PodGrouper
+
+NAME: Final = "podgrouper"
+"""What ``--controllers`` calls it."""
+
+_BASE_DELAY: Final = 1.0
+_MAX_DELAY: Final = 60.0
+
+
+# What is needed beside the groupers' own rules, and the kinds without a module of their own. Owners are read and not
+# written; one of a kind that the role does not grant ends the walk below it.
+# +kubebuilder:rbac:groups="",resources=configmaps;namespaces,verbs=get;list;watch
+# +kubebuilder:rbac:groups="",resources=events,verbs=create;patch;update
+# +kubebuilder:rbac:groups="",resources=pods,verbs=patch
+# +kubebuilder:rbac:groups=apps,resources=replicasets;statefulsets,verbs=get;list;watch
+# +kubebuilder:rbac:groups=argoproj.io,resources=workflows,verbs=get;list;watch
+# +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;list;update
+# +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachineinstances;virtualmachines,verbs=get;list;watch
+# +kubebuilder:rbac:groups=machinelearning.seldon.io,resources=seldondeployments,verbs=get;list;watch
+# +kubebuilder:rbac:groups=nvidia.com,resources=dynamographdeployments,verbs=get;list;watch
+# +kubebuilder:rbac:groups=run.ai,resources=distributedinferenceworkloads;distributedworkloads;inferenceworkloads;interactiveworkloads;trainingworkloads,verbs=get;list;watch
+# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
+# +kubebuilder:rbac:groups=scheduling.run.ai,resources=podgroups,verbs=create;get;list;update;watch
+# +kubebuilder:rbac:groups=tekton.dev,resources=pipelineruns;taskruns,verbs=get;list;watch
+# +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs,verbs=get;list;watch
+# +kubebuilder:rbac:groups=workspace.devfile.io,resources=devworkspaces,verbs=get;list;watch
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Everything an operator sets about the pod grouper."""
+
+    controller: Options = dataclasses.field(default_factory=Options)
+    hub: HubOptions = dataclasses.field(default_factory=HubOptions)
+    max_concurrent_reconciles: int = kai.MAX_CONCURRENT_RECONCILES
+    pod_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+def settings(cfg: Configuration) -> Settings:
+    """Return the settings of a defaulted and valid Configuration."""
+    said = cfg.pod_grouper
+    queue, pool = said.queue_label_key or "", said.node_pool_label_key or ""
+    priorities = said.default_priorities_config_map
+    named = priorities is not None and priorities.name and priorities.namespace
+    return Settings(
+        controller=Options(
+            scheduler_name=said.scheduler_name or "",
+            node_pool_label_key=pool,
+            namespace_labels=said.namespace_label_selector or {},
+        ),
+        hub=HubOptions(
+            grouper=GrouperOptions(
+                queue_label_key=queue,
+                node_pool_label_key=pool,
+                default_priorities=NamespacedName(priorities.namespace or "", priorities.name or "")
+                if priorities is not None and named
+                else None,
+            ),
+            search_legacy_pod_groups=bool(said.search_legacy_pod_groups),
+            knative_gang_schedule=bool(said.knative_gang_schedule),
+        ),
+        max_concurrent_reconciles=said.max_concurrent_reconciles or kai.MAX_CONCURRENT_RECONCILES,
+        pod_labels=said.pod_label_selector or {},
+    )
+
+
+def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
+    """Return what the cache shall hold of the kinds that the pod grouper reads.
+
+    Pods are ours alone, and gone from the cache once they have ended. Of pod groups, the status is left out; of
+    ConfigMaps, all but the one of the default priorities.
+    """
+    ours = {"spec.schedulerName": options.controller.scheduler_name}
+    running = "status.phase!=Failed,status.phase!=Succeeded"
+    held: dict[type[Object], cache.ByObject] = {
+        Pod: cache.ByObject(
+            labels=options.pod_labels or None,
+            fields=f"{field_selector_string(ours)},{running}",
+        ),
+        PodGroup: cache.ByObject(transform=_without_status),
+    }
+    if (priorities := options.hub.grouper.default_priorities) is not None:
+        held[ConfigMap] = cache.ByObject(
+            namespaces=(priorities.namespace,), fields={"metadata.name": priorities.name}
+        )
+        held[metadata_only(ConfigMap)] = cache.ByObject()
+    return held
+
+
+def setup(mgr: ctrl.Manager, options: Settings) -> None:
+    """Register the pod grouper.
+
+    Raises:
+        ControllerError: it cannot be registered.
+        GrouperLoadError: groupers of others cannot be had.
+    """
+    owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache)
+    hub = new_plugins_hub(owners, options.hub)
+    owners.reads = hub.reads
+    keys = options.hub.grouper
+    groups = Handler(
+        mgr.client, mgr.api_reader, node_pool_key=keys.node_pool_label_key, queue_key=keys.queue_label_key
+    )
+    reconciler = PodReconciler(
+        mgr.client,
+        mgr.event_recorder_for(kai.EVENT_SOURCE),
+        PodGrouper(owners, hub),
+        groups,
+        options.controller,
+    )
+    builder = (
+        ctrl.new_controller_managed_by(mgr)
+        .for_(PodIdentity, predicates=[predicate.Funcs(delete=lambda _event: False)])
+        .with_options(
+            controller.Options(
+                max_concurrent_reconciles=options.max_concurrent_reconciles,
+                rate_limiter=workqueue.ItemExponentialFailureRateLimiter(_BASE_DELAY, _MAX_DELAY),
+            )
+        )
+    )
+    if options.controller.namespace_labels:
+
+        async def pods_of(namespace: Object) -> list[ctrl.Request]:
+            pods = await mgr.client.list(PodIdentity, namespace=namespace.name)
+            return [ctrl.Request.for_object(pod) for pod in pods]
+
+        builder.watches(
+            Namespace,
+            handler.enqueue_requests_from_map_func(pods_of),
+            predicates=[
+                predicate.LabelChanged(),
+                predicate.Funcs(create=lambda _event: False, delete=lambda _event: False),
+            ],
+            only_metadata=True,
+        )
+    builder.complete(reconciler)
+
+
+def _without_status(obj: dict[str, Any]) -> dict[str, Any]:
+    obj.pop("status", None)
+    return obj

@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The note on a pod group that says whose it is: the annotation ``kai.scheduler/top-owner-metadata``.
+
+Its text is YAML, to the byte as upstream's library writes it, because it is compared with what is stored.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from functools import lru_cache
+from typing import Final, Self
+
+import yaml
+
+from pkg.apis.machinery.object import Object
+
+_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9./-]*")
+_WORDS: Final = frozenset(
+    word
+    for lower in ("true", "false", "null", "y", "n", "yes", "no", "on", "off")
+    for word in (lower, lower.capitalize(), lower.upper())
+)
+_NOT_STRINGS: Final = _WORDS | {"", "~", ".nan", ".NaN", ".NAN"}
+_INFINITY: Final = re.compile(r"[-+]?\.(inf|Inf|INF)")
+_BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
+_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_INTEGER: Final = re.compile(r"[-+]?(0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|0|[1-9][0-9]*)")
+_DATE: Final = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})(?:(.).*)?", re.DOTALL)
+_TIME: Final = re.compile(
+    r"([Tt ])([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?"
+)
+
+
+def top_owner_metadata(owner: Object) -> str:
+    """Return the note about ``owner``."""
+    gvk = type(owner).gvk
+    return _render(owner.name, owner.metadata.uid or "", gvk.group, gvk.version, gvk.kind)
+
+
+@lru_cache(maxsize=4096)
+def _render(name: str, uid: str, group: str, version: str, kind: str) -> str:
+    return (
+        f"name: {_scalar(name)}\nuid: {_scalar(uid)}\ngroup: {_scalar(group)}\n"
+        f"version: {_scalar(version)}\nkind: {_scalar(kind)}\n"
+    )
+
+
+def _scalar(text: str) -> str:
+    if _UUID.fullmatch(text) or (_PLAIN.fullmatch(text) and text not in _WORDS):
+        return text  # all that an API server gives out, but for names that begin with a digit
+    quoted = '"' if _reads_as_something_else(text) else ""
+    style = "|" if "\n" in text else quoted
+    written: str = yaml.dump(
+        {"k": _Text(text, style)}, Dumper=_Dumper, allow_unicode=True, width=1 << 30, indent=4
+    )
+    return written.removeprefix("k: ").removesuffix("\n")
+
+
+def _reads_as_something_else(text: str) -> bool:
+    """Tell whether a YAML reader, of 1.1 or of 1.2, takes the plain text for something other than text."""
+    if text in _NOT_STRINGS or _INFINITY.fullmatch(text) or _BASE_60.fullmatch(text):
+        return True
+    if text[0] not in "+-.0123456789":
+        return False
+    number = text if text[0] == "." else text.replace("_", "")
+    return bool(_INTEGER.fullmatch(number) or _FLOAT.fullmatch(number)) or _is_timestamp(text)
+
+
+def _is_timestamp(text: str) -> bool:
+    if (found := _DATE.fullmatch(text)) is None:
+        return False
+    year, month, day, separator = found.groups()
+    try:
+        date(int(year) or 4, int(month), int(day))  # the year 0 of Go is a leap year, as 4 is
+    except ValueError:
+        return False
+    if separator is None:
+        return True
+    time = _TIME.fullmatch(text[found.end(3) :])
+    if time is None:
+        return False
+    mark, hour, minute, second, _, zone = time.groups()
+    return (zone is None) == (mark == " ") and int(hour) < 24 and int(minute) < 60 and int(second) < 60
+
+
+class _Text(str):
+    """Text with the style that it is written in."""
+
+    __slots__ = ("style",)
+    style: str
+
+    def __new__(cls, text: str, style: str) -> Self:
+        made = super().__new__(cls, text)
+        made.style = style
+        return made
+
+
+class _Dumper(yaml.SafeDumper):
+    """Takes every plain text for text: what may stand plain was decided before."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012
+
+
+_Dumper.add_representer(
+    _Text,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", str(text), text.style or None),
+)

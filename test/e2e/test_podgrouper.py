@@ -1,0 +1,297 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The pod grouper as a process under its shipped rights, on pods that the real controllers make."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pkg.apis.authentication.v1 import TokenRequest
+from pkg.apis.core.v1 import Event, Pod, ServiceAccount
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.crd_schema import custom_resource_definition
+from pkg.apis.machinery.object import Unstructured
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.cli import resources
+from pkg.cli.cluster import Cluster
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import apply_manifests, eventually
+from pkg.ctrl.envtest.crds import install_crds, wait_established
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+ACCOUNT = ("kubeflow-system", "pod-grouper-under-test")
+SCHEDULER = "kai-scheduler"
+ANNOTATION = "pod-group-name"
+
+CONFIGURATION = {
+    "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+    "kind": "Configuration",
+    "metrics": {"bindAddress": "0"},
+    "health": {"healthProbeBindAddress": "0"},
+    "leaderElection": {"leaderElect": False},
+    "clientConnection": {"qps": -1},
+}
+
+
+@pytest.fixture
+async def installed(cluster_client: LiveClient) -> None:
+    """The PodGroup CRD and the grouper's role are there, and an account that has nothing but the role."""
+    names = await install_crds(cluster_client, [custom_resource_definition(PodGroup)])
+    await wait_established(cluster_client, names, timeout=30)
+    namespace, name = ACCOUNT
+    shipped = resources.manifests("podgrouper")
+    (binding,) = (each for each in shipped if each["kind"] == "ClusterRoleBinding")
+    binding["metadata"]["name"] = name
+    binding["subjects"] = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": name, "namespace": namespace},
+    }
+    await apply_manifests(cluster_client, [account, *shipped], owner="test")
+
+
+class Grouper:
+    """Starts grouper processes; ``command`` runs one."""
+
+    def __init__(self, directory: Path) -> None:
+        self._log = directory / "grouper.log"
+        self._arguments = [
+            f"--config={directory / 'config.yaml'}",
+            f"--kubeconfig={directory / 'kubeconfig'}",
+            "--controllers=podgrouper",
+        ]
+
+    @asynccontextmanager
+    async def running(self, how: signal.Signals = signal.SIGTERM) -> AsyncIterator[None]:
+        """Run one, and end it by ``how``."""
+        with self._log.open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "pkg.cli.manager", *self._arguments, cwd=ROOT, stderr=log
+            )
+        try:
+            yield
+            assert process.returncode is None, self._log.read_text()
+        finally:
+            if process.returncode is None:
+                process.send_signal(how)
+            await process.wait()
+
+    @property
+    def said(self) -> str:
+        return self._log.read_text()
+
+
+@pytest.fixture
+async def grouper(
+    local_cluster: Cluster, cluster_client: LiveClient, installed: None, tmp_path: Path
+) -> Grouper:
+    account = await cluster_client.get(ServiceAccount, ACCOUNT)
+    request = TokenRequest.from_dict({"spec": {"expirationSeconds": 3600}})
+    token = await cluster_client.subresource("token").create(account, request)
+    admin = yaml.safe_load(local_cluster.kubeconfig.read_text())
+    admin["users"] = [
+        {"name": admin["users"][0]["name"], "user": {"token": token.to_dict()["status"]["token"]}}
+    ]
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(admin))
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(CONFIGURATION))
+    return Grouper(tmp_path)
+
+
+def template(app: str, **more: Any) -> dict[str, Any]:
+    containers = [{"name": "main", "image": "busybox"}]
+    return {
+        "metadata": {"labels": {"app": app}},
+        "spec": {"schedulerName": SCHEDULER, "containers": containers, **more},
+    }
+
+
+def workload(api_version: str, kind: str, namespace: str, name: str, spec: dict[str, Any]) -> Unstructured:
+    metadata = {"name": name, "namespace": namespace, "labels": {"kai.scheduler/queue": "research"}}
+    return Unstructured.wrap({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
+
+
+def deployment(namespace: str, name: str, replicas: int) -> Unstructured:
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name)}
+    return workload("apps/v1", "Deployment", namespace, name, spec)
+
+
+Grouped = Callable[..., Any]
+
+
+@pytest.fixture
+def grouped(cluster_client: LiveClient, cluster_namespace: str) -> Grouped:
+    """Wait until there are so many pods of that beginning and each names a group; return group names by pod."""
+
+    async def wait(prefix: str, count: int, *, timeout: float = 60) -> dict[str, str]:
+        async def all_named() -> dict[str, str] | None:
+            pods = await cluster_client.list(Pod, namespace=cluster_namespace)
+            found = {
+                pod.name: pod.annotations.get(ANNOTATION, "") for pod in pods if pod.name.startswith(prefix)
+            }
+            return found if len(found) == count and all(found.values()) else None
+
+        named: dict[str, str] = await eventually(
+            all_named, timeout=timeout, reason=f"{count} pods {prefix}… are grouped"
+        )
+        return named
+
+    return wait
+
+
+async def test_workloads_of_every_kind_are_grouped_as_their_controllers_make_the_pods(
+    cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
+) -> None:
+    space = cluster_namespace
+    once = template("job", restartPolicy="Never")
+    job = {"parallelism": 3, "completions": 3, "template": once}
+    made = {
+        each.name: await cluster_client.create(each)
+        for each in (
+            workload(
+                "batch/v1", "CronJob", space, "cron", {"schedule": "* * * * *", "jobTemplate": {"spec": job}}
+            ),
+            deployment(space, "web", 3),
+            workload(
+                "apps/v1",
+                "StatefulSet",
+                space,
+                "db",
+                {
+                    "replicas": 3,
+                    "serviceName": "db",
+                    "podManagementPolicy": "Parallel",
+                    "selector": {"matchLabels": {"app": "db"}},
+                    "template": template("db"),
+                },
+            ),
+            workload("batch/v1", "Job", space, "batch", job),
+        )
+    }
+    bare = [
+        Pod.from_dict({**template("bare"), "metadata": {"name": f"bare-{number}", "namespace": space}})
+        for number in (1, 2)
+    ]
+
+    async with grouper.running():
+        uids = {pod.name: (await cluster_client.create(pod)).metadata.uid for pod in bare}
+
+        assert await grouped("bare", 2) == {name: f"pg-{name}-{uid}" for name, uid in uids.items()}
+        assert set((await grouped("db-", 3)).values()) == {f"pg-db-{made['db'].metadata.uid}"}
+        assert len(set((await grouped("web-", 3)).values())) == 3
+        of_job = await grouped("batch-", 3)
+        assert of_job == {name: f"pg-{name}-{made['batch'].metadata.uid}" for name in of_job}
+        assert len(set((await grouped("cron-", 3, timeout=90)).values())) == 1
+
+        groups = {group.name: group for group in await cluster_client.list(PodGroup, namespace=space)}
+        assert len(groups) == 2 + 1 + 3 + 3 + 1
+        stateful = groups[f"pg-db-{made['db'].metadata.uid}"]
+        assert (stateful.spec.queue, stateful.spec.priority_class_name) == ("research", "train")
+        assert {group.spec.priority_class_name for name, group in groups.items() if "web" in name} == {
+            "inference"
+        }
+    assert "rror" not in grouper.said
+
+
+async def test_a_train_job_is_one_group_that_needs_all_its_nodes(
+    cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
+) -> None:
+    shipped = await cluster_client.get(ClusterTrainingRuntime, ("", "torch-distributed"))
+    spec = shipped.to_dict()["spec"]
+    for replicated in spec["template"]["spec"]["replicatedJobs"]:
+        replicated["template"]["spec"]["template"]["spec"]["schedulerName"] = SCHEDULER
+    runtime = {"metadata": {"name": "torch-kai", "namespace": cluster_namespace}, "spec": spec}
+    await cluster_client.create(TrainingRuntime.from_dict(runtime))
+    job = TrainJob.from_dict(
+        {
+            "metadata": {
+                "name": "llm",
+                "namespace": cluster_namespace,
+                "labels": {"kai.scheduler/queue": "r"},
+            },
+            "spec": {
+                "runtimeRef": {"kind": "TrainingRuntime", "name": "torch-kai"},
+                "trainer": {"numNodes": 3},
+            },
+        }
+    )
+
+    async with grouper.running():
+        await cluster_client.create(job)
+        (name,) = set((await grouped("llm-", 3)).values())
+
+    group = await cluster_client.get(PodGroup, (cluster_namespace, name))
+    owners = group.metadata.owner_references or []
+    assert [(owner.kind, owner.name) for owner in owners] == [("JobSet", "llm")]
+    assert (group.spec.min_member, group.spec.queue) == (3, "r")
+
+
+async def test_killed_in_the_middle_it_goes_on_to_the_same_groups(
+    cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
+) -> None:
+    count = 60
+    await cluster_client.create(deployment(cluster_namespace, "web", count))
+
+    async def some_grouped() -> bool:
+        return len(await cluster_client.list(PodGroup, namespace=cluster_namespace)) >= 5
+
+    async with grouper.running(signal.SIGKILL):
+        await eventually(some_grouped, timeout=60, reason="some pods are grouped")
+    async with grouper.running():
+        named = await grouped("web-", count)
+
+    uids = {pod.name: pod.metadata.uid for pod in await cluster_client.list(Pod, namespace=cluster_namespace)}
+    assert named == {name: f"pg-{name}-{uids[name]}" for name in named}
+    groups = await cluster_client.list(PodGroup, namespace=cluster_namespace)
+    assert {group.name for group in groups} == set(named.values())
+
+
+async def test_why_a_pod_has_no_group_is_told_on_it_and_hurts_no_other(
+    cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
+) -> None:
+    space = cluster_namespace
+    pods = template("set", restartPolicy="Never")
+    job = {"name": "worker", "template": {"spec": {"template": pods}}}
+    job_set = await cluster_client.create(
+        JobSet.from_dict(
+            {
+                "metadata": {"name": "set", "namespace": space},
+                "spec": {"suspend": True, "replicatedJobs": [job]},
+            }
+        )
+    )
+    owner = {
+        "apiVersion": job_set.gvk.api_version,
+        "kind": job_set.gvk.kind,
+        "name": job_set.name,
+        "uid": job_set.metadata.uid,
+    }
+    odd = {**template("bare"), "metadata": {"name": "odd", "namespace": space, "ownerReferences": [owner]}}
+    lonely = {**template("bare"), "metadata": {"name": "lonely", "namespace": space}}
+
+    async with grouper.running():
+        for pod in (odd, lonely):
+            await cluster_client.create(Pod.from_dict(pod))
+        await grouped("lonely", 1)
+
+        async def told() -> dict[str | None, str | None]:
+            events = await cluster_client.list(Event, namespace=space)
+            return {
+                each.involved_object.name: each.message
+                for each in events
+                if each.reason == "PodGrouperWarning" and each.involved_object is not None
+            }
+
+        messages = await eventually(told, timeout=30, reason="a pod has an event")
+    label = "jobset.sigs.k8s.io/replicatedjob-name"
+    assert messages == {"odd": f'pod {space}/odd missing required label "{label}"'}

@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster of a pod grouper case: its objects, the two clients upon them, and the calls that fail."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery import errors
+from pkg.apis.machinery.gvk import GVK, NamespacedName
+from pkg.apis.machinery.object import Object, Unstructured, metadata_only, unstructured
+from pkg.ctrl import client
+from pkg.ctrl.client import interceptor
+from pkg.ctrl.rest import NoKindMatchError
+
+from .world import NOW
+
+Document = dict[str, Any]
+
+_MODELLED: Final = re.compile(r"[a-z]*|[a-z.]+\.k8s\.io|scheduling\.run\.ai")
+"""The groups that the in-memory client of the recorded answers has models for."""
+_SERVERS_OWN: Final = ("resourceVersion", "generation", "managedFields")
+
+
+class GroupCluster(client.FakeClient):
+    """The objects; ``asked`` and ``written`` hold the calls that came through the sides."""
+
+    def __init__(self, case: Document) -> None:
+        super().__init__(now=lambda: NOW)
+        self.asked: list[tuple[str, str]] = []
+        self.written: list[Document] = []
+        self._faults = case.get("faults") or ()
+        self._first_form: dict[GVK, type[Object]] = {}
+        for document in (*(case.get("objects") or ()), case.get("pod")):
+            if document is not None:
+                self.put(document)
+
+    def put(self, document: Document) -> None:
+        """Store an object as it is, without a model in between; one of its name goes.
+
+        The answers were recorded over an in-memory client that keeps a kind it has no model for in the form in
+        which it was first asked for. What is written of a kind whose metadata was read first is metadata alone.
+        """
+        obj = Unstructured.wrap(_as_stored(document))
+        if self._first_form.get(obj.gvk) is metadata_only(obj.gvk):
+            obj = Unstructured.wrap(
+                {key: _as_stored(document[key]) for key in ("apiVersion", "kind", "metadata")}
+            )
+        self._table(type(obj)).rows.pop(obj.key, None)
+        self.add(obj)
+
+    async def drop(self, reference: Document) -> None:
+        """Remove an object, finalizers or not."""
+        reference = {**reference, **reference.get("metadata", {})}
+        kind = unstructured(GVK.parse(reference["apiVersion"], reference["kind"]))
+        key = NamespacedName(reference.get("namespace", ""), reference["name"])
+        self._table(kind).rows.pop(key, None)
+
+    async def pod(self, document: Document) -> Pod:
+        """Return the pod as a client returns it."""
+        metadata = document["metadata"]
+        return await self.get(Pod, (metadata.get("namespace", ""), metadata["name"]))
+
+    async def stored(self, kind: GVK) -> list[Document]:
+        """Return the objects of a kind, by namespace and name."""
+        return [
+            copy.deepcopy(row.document) for _, row in sorted(self._table(unstructured(kind)).rows.items())
+        ]
+
+    def side(self, name: str) -> interceptor.Intercepted:
+        """Return the client of that name: ``direct`` or ``cached``."""
+
+        async def get(inner: client.Client, kind: type[Object], key: NamespacedName) -> Object:
+            self.asked.append(("get", kind.gvk.kind))
+            self._fail("get", kind, NamespacedName(*key).name, name)
+            if not _MODELLED.fullmatch(kind.gvk.group):
+                self._first_form.setdefault(kind.gvk, kind)
+            return await inner.get(kind, key)
+
+        async def list_(inner: client.Client, kind: type[Object], **options: Any) -> Any:
+            self.asked.append(("list", kind.gvk.kind))
+            self._fail("list", kind, "", name)
+            return await inner.list(kind, **options)
+
+        async def create(inner: client.Client, obj: Object, **options: Any) -> Object:
+            with self._writing("create", obj, name):
+                return await inner.create(obj, **options)
+
+        async def update(inner: client.Client, obj: Object, **options: Any) -> Object:
+            with self._writing("update", obj, name):
+                return await inner.update(obj, **options)
+
+        async def patch(inner: client.Client, obj: Object, patch: client.Patch, **options: Any) -> Object:
+            with self._writing("patch", obj, name, patch=msgspec.json.decode(patch.data(obj))):
+                return await inner.patch(obj, patch, **options)
+
+        return interceptor.wrap(
+            self, interceptor.Funcs(get=get, list=list_, create=create, update=update, patch=patch)
+        )
+
+    @contextlib.contextmanager
+    def _writing(self, verb: str, obj: Object, side: str, **more: Any) -> Iterator[None]:
+        """Note a write, and whether it failed; one that changes nothing is marked, no answer is to have it."""
+        note = {"verb": verb, "kind": obj.kind, "namespace": obj.namespace, "name": obj.name, **more}
+        self.asked.append((verb, obj.kind or ""))
+        self.written.append(note)
+        before = self._content(obj)
+        try:
+            self._fail(verb, type(obj), obj.name, side)
+            yield
+        except Exception:
+            note["failed"] = True
+            raise
+        if self._content(obj) == before:
+            note["changesNothing"] = True
+
+    def _content(self, obj: Object) -> Document | None:
+        row = self._table(type(obj)).rows.get(obj.key)
+        if row is None:
+            return None
+        metadata = {k: v for k, v in row.document["metadata"].items() if k not in _SERVERS_OWN}
+        return copy.deepcopy({**row.document, "metadata": metadata})
+
+    def _fail(self, verb: str, kind: type[Object], name: str, side: str) -> None:
+        for fault in self._faults:
+            if (
+                (fault["verb"], fault["group"], fault["kind"]) == (verb, kind.gvk.group, kind.gvk.kind)
+                and fault.get("name") in (None, "", name)
+                and fault.get("client") in (None, "", side)
+            ):
+                raise _refusal(
+                    fault["error"], kind.gvk, f'{self._table(kind).resource.group_resource} "{name}"'
+                )
+
+
+def _as_stored(value: Any) -> Any:
+    """Return a copy in which whole numbers are integers: Go writes 4.0 as 4, on any way to a store."""
+    if isinstance(value, dict):
+        return {key: _as_stored(held) for key, held in value.items()}
+    if isinstance(value, list):
+        return [_as_stored(held) for held in value]
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    return value
+
+
+def _refusal(which: str, kind: GVK, what: str) -> Exception:
+    match which:
+        case "forbidden":
+            message = f"{what} is forbidden: access denied by the test"
+            return errors.ForbiddenError(message, code=403, reason="Forbidden")
+        case "notfound":
+            return errors.NotFoundError(f"{what} not found", code=404, reason="NotFound")
+        case "alreadyexists":
+            return errors.AlreadyExistsError(f"{what} already exists", code=409, reason="AlreadyExists")
+        case "conflict":
+            message = f"Operation cannot be fulfilled on {what}: the object has been modified"
+            return errors.ConflictError(message, code=409, reason="Conflict")
+        case "nomatch":
+            return NoKindMatchError(kind)
+        case _:
+            message = "Internal error occurred: injected by the test"
+            return errors.ServerError(message, code=500, reason="InternalError")

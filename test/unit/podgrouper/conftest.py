@@ -1,0 +1,95 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A pod, its owners, and a grouper of them over a client in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.object import Unstructured
+from pkg.ctrl import client
+from pkg.podgrouper import DirectOwners, Options, PodGrouper, PodReconciler, new_plugins_hub
+from pkg.podgrouper.podgroup import Handler
+
+MakeObject = Callable[..., Unstructured]
+MakePod = Callable[..., Pod]
+
+
+def _metadata(name: str, owners: tuple[Unstructured, ...], more: dict[str, Any]) -> dict[str, Any]:
+    references = [
+        {
+            "apiVersion": owner.gvk.api_version,
+            "kind": owner.gvk.kind,
+            "name": owner.name,
+            "uid": owner.metadata.uid,
+        }
+        for owner in owners
+    ]
+    named = {"name": name, "namespace": "team-a", "uid": f"uid-{name}", **more}
+    return {**named, "ownerReferences": references} if references else named
+
+
+@pytest.fixture
+def make_object() -> MakeObject:
+    def make(
+        api_version: str, kind: str, name: str, *owners: Unstructured, spec: Any = None, **metadata: Any
+    ) -> Unstructured:
+        data = {"apiVersion": api_version, "kind": kind, "metadata": _metadata(name, owners, metadata)}
+        return Unstructured.wrap(data if spec is None else {**data, "spec": spec})
+
+    return make
+
+
+@pytest.fixture
+def make_pod() -> MakePod:
+    def make(name: str, *owners: Unstructured, spec: Any = None, **metadata: Any) -> Pod:
+        return Pod.from_dict(
+            {
+                "metadata": _metadata(name, owners, metadata),
+                "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main"}], **(spec or {})},
+            }
+        )
+
+    return make
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str, str]] = []
+
+    def event(self, obj: Any, event_type: str, reason: str, message: str) -> None:
+        self.events.append((obj.name, event_type, reason, message))
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def make_grouper() -> Callable[[client.Client], PodGrouper]:
+    def make(client_: client.Client) -> PodGrouper:
+        return PodGrouper(DirectOwners(client_, client_), new_plugins_hub(client_, found=[]))
+
+    return make
+
+
+@pytest.fixture
+def make_reconciler(
+    recorder: Recorder, make_grouper: Callable[[client.Client], PodGrouper]
+) -> Callable[..., PodReconciler]:
+    def make(client_: client.Client, options: Options | None = None) -> PodReconciler:
+        options = options or Options()
+        handler = Handler(
+            client_,
+            client_,
+            node_pool_key=options.node_pool_label_key,
+            queue_key="kai.scheduler/queue",
+        )
+        return PodReconciler(client_, recorder, make_grouper(client_), handler, options)
+
+    return make

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The group of a pod, by the hub's own choice of grouper."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.object import Object, Unstructured
+from pkg.ctrl import client
+from pkg.podgrouper import DirectOwners, HubOptions, PodGrouper, new_plugins_hub
+from pkg.podgrouper.podgroup import Metadata
+
+Group = Callable[..., Awaitable[Metadata]]
+
+
+@pytest.fixture
+def group() -> Group:
+    """Return the group of the first argument; the others are what the cluster holds beside that pod."""
+
+    async def group_of(pod: Pod, *objects: Object, options: HubOptions | None = None) -> Metadata:
+        cluster = client.FakeClient(pod, *objects)
+        grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(cluster, options, found=[]))
+        top, owners = await grouper.get_pod_owners(pod)
+        return await grouper.get_pg_metadata(pod, top, owners)
+
+    return group_of
+
+
+def sub_groups(metadata: Metadata) -> dict[str, tuple[int, str | None, list[str]]]:
+    """Return the subgroups by name: how many are needed, the parent, the pods."""
+    return {
+        each.name: (each.min_available, each.parent, each.pods_references) for each in metadata.sub_groups
+    }
+
+
+@pytest.fixture(name="sub_groups")
+def sub_groups_fixture() -> Callable[[Metadata], dict[str, Any]]:
+    return sub_groups
+
+
+@pytest.fixture
+def make_pod_group(make_object: Callable[..., Unstructured]) -> Callable[..., Unstructured]:
+    def make(name: str, *owners: Unstructured, **spec: Any) -> Unstructured:
+        return make_object("scheduling.run.ai/v2alpha2", "PodGroup", name, *owners, spec=spec)
+
+    return make

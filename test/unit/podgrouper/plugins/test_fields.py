@@ -1,0 +1,82 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pkg.apis.machinery.object import Unstructured
+from pkg.podgrouper.plugins import AccessorError, fields
+
+OWNER = Unstructured.wrap(
+    {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w"},
+        "spec": {
+            "replicas": 3,
+            "big": (1 << 31) + 5,
+            "flag": True,
+            "none": None,
+            "map": {"b": 1, "a": [1.5, None]},
+            "names": ["a", 1],
+        },
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "path", [("spec", "missing"), ("status",), ("spec", "none", "deeper"), ("spec", "map", "c")]
+)
+def test_a_path_that_leads_nowhere_gives_none(path: tuple[str, ...]) -> None:
+    assert fields.nested_int32(OWNER, *path) is None
+    assert fields.nested_map(OWNER, *path) is None
+
+
+def test_integers_are_cut_to_32_bits() -> None:
+    assert fields.nested_int32(OWNER, "spec", "replicas") == 3
+    assert fields.nested_int32(OWNER, "spec", "big") == -(1 << 31) + 5
+
+
+def test_metadata_is_read_as_well() -> None:
+    assert fields.nested_string(OWNER, "metadata", "name") == "w"
+
+
+@pytest.mark.parametrize(
+    ("read", "path", "text"),
+    [
+        (
+            fields.nested_int32,
+            ("spec", "flag"),
+            ".spec.flag accessor error: true is of the type bool, expected int64",
+        ),
+        (
+            fields.nested_string,
+            ("spec", "map"),
+            ".spec.map accessor error: map[a:[1.5 <nil>] b:1] is of the type map[string]interface {}, expected string",
+        ),
+        (
+            fields.nested_list,
+            ("spec", "none"),
+            ".spec.none accessor error: <nil> is of the type <nil>, expected []interface{}",
+        ),
+        (
+            fields.nested_int64,
+            ("spec", "replicas", "deep", "er"),
+            ".spec.replicas.deep accessor error: 3 is of the type int64, expected map[string]interface{}",
+        ),
+        (
+            fields.nested_string_list,
+            ("spec", "names"),
+            ".spec.names accessor error: contains non-string key in the slice: 1 is of the type int64, expected string",
+        ),
+    ],
+)
+def test_another_type_than_wanted_is_named_with_its_path(
+    read: Callable[..., object], path: tuple[str, ...], text: str
+) -> None:
+    with pytest.raises(AccessorError) as caught:
+        read(OWNER, *path)
+
+    assert str(caught.value) == text

@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
+from pkg.apis.machinery.object import OwnerReference
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.ctrl.client import FakeClient, interceptor
+from pkg.podgrouper.podgroup import Handler, Metadata, SubGroupMetadata
+
+KEY = ("team-a", "g")
+
+
+@pytest.fixture
+def wanted() -> Callable[..., Metadata]:
+    def make(**fields: Any) -> Metadata:
+        owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name="db", uid="u")
+        return Metadata(
+            **{"name": "g", "namespace": "team-a", "owner": owner, "min_available": 1, "queue": "q", **fields}
+        )
+
+    return make
+
+
+def handler(client: Any, live: Any = None) -> Handler:
+    return Handler(
+        client, live or client, node_pool_key="kai.scheduler/node-pool", queue_key="kai.scheduler/queue"
+    )
+
+
+async def test_many_at_once_create_a_group_once(wanted: Callable[..., Metadata]) -> None:
+    client = FakeClient()
+    groups = handler(client)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(groups.apply_to_cluster, wanted())
+
+    assert [call.verb for call in client.writes] == ["create"]
+
+
+async def test_what_others_assign_stays(wanted: Callable[..., Metadata]) -> None:
+    stored = PodGroup.from_dict(
+        {
+            "metadata": {
+                "name": "g",
+                "namespace": "team-a",
+                "labels": {"kai.scheduler/node-pool": "a", "kai.scheduler/queue": "assigned", "theirs": "1"},
+            },
+            "spec": {
+                "queue": "assigned",
+                "markUnschedulable": True,
+                "schedulingBackoff": -1,
+                "newer": {"a": 1},
+            },
+        }
+    )
+    client = FakeClient(stored)
+
+    labels = {"kai.scheduler/queue": "q", "kai.scheduler/node-pool": "b", "l": "1"}
+    await handler(client).apply_to_cluster(wanted(labels=labels))
+
+    group = await client.get(PodGroup, KEY)
+    assert group.labels == {
+        "kai.scheduler/node-pool": "a",
+        "kai.scheduler/queue": "assigned",
+        "theirs": "1",
+        "l": "1",
+    }
+    assert group.to_dict()["spec"] == {
+        "minMember": 1,
+        "queue": "assigned",
+        "markUnschedulable": True,
+        "schedulingBackoff": -1,
+        "topologyConstraint": {},
+        "newer": {"a": 1},
+    }
+
+
+async def test_a_node_pool_that_the_group_does_not_have_is_not_given_to_it(
+    wanted: Callable[..., Metadata],
+) -> None:
+    client = FakeClient()
+    await handler(client).apply_to_cluster(wanted())
+
+    await handler(client).apply_to_cluster(wanted(labels={"kai.scheduler/node-pool": "b"}))
+
+    assert (await client.get(PodGroup, KEY)).labels == {}
+
+
+async def test_subgroups_that_are_gone_go(wanted: Callable[..., Metadata]) -> None:
+    client = FakeClient()
+    await handler(client).apply_to_cluster(wanted(sub_groups=[SubGroupMetadata(name="a", min_available=2)]))
+
+    await handler(client).apply_to_cluster(wanted())
+
+    assert (await client.get(PodGroup, KEY)).spec.sub_groups is None
+
+
+async def test_a_group_that_the_cache_has_not_seen_is_read_and_left_as_it_is(
+    wanted: Callable[..., Metadata],
+) -> None:
+    server = FakeClient()
+    await handler(server).apply_to_cluster(wanted())
+
+    async def nothing_yet(_client: Any, kind: Any, key: Any) -> Any:
+        raise NotFoundError("not found", code=404, reason="NotFound")
+
+    behind = interceptor.wrap(server, interceptor.Funcs(get=nothing_yet))
+    await handler(behind, server).apply_to_cluster(wanted())
+
+    assert [call.verb for call in server.writes] == ["create", "create"]
+
+
+async def test_a_creation_refused_though_there_is_no_group_is_told(wanted: Callable[..., Metadata]) -> None:
+    async def refuse(_client: Any, _obj: Any, **_options: Any) -> Any:
+        raise AlreadyExistsError("exists", code=409, reason="AlreadyExists")
+
+    client = interceptor.wrap(FakeClient(), interceptor.Funcs(create=refuse))
+
+    with pytest.raises(AlreadyExistsError):
+        await handler(client).apply_to_cluster(wanted())
+
+
+async def test_a_group_written_by_somebody_else_meanwhile_is_read_and_written_again(
+    wanted: Callable[..., Metadata],
+) -> None:
+    server = FakeClient()
+    await handler(server).apply_to_cluster(wanted())
+    stale = await server.get(PodGroup, KEY)
+    theirs = stale.deep_copy()
+    theirs.metadata.labels = {"theirs": "1"}
+    await server.update(theirs)
+
+    async def old(_client: Any, _kind: Any, _key: Any) -> PodGroup:
+        return stale.deep_copy()
+
+    behind = interceptor.wrap(server, interceptor.Funcs(get=old))
+    await handler(behind, server).apply_to_cluster(wanted(min_available=3))
+
+    group = await server.get(PodGroup, KEY)
+    assert (group.spec.min_member, group.labels) == (3, {"theirs": "1"})
+
+
+async def test_a_conflict_with_nobody_is_told_at_once(wanted: Callable[..., Metadata]) -> None:
+    server = FakeClient()
+    await handler(server).apply_to_cluster(wanted())
+    tries = 0
+
+    async def refuse(_client: Any, _obj: Any, **_options: Any) -> Any:
+        nonlocal tries
+        tries += 1
+        raise ConflictError("no", code=409, reason="Conflict")
+
+    client = interceptor.wrap(server, interceptor.Funcs(update=refuse))
+
+    with pytest.raises(ConflictError):
+        await handler(client).apply_to_cluster(wanted(min_available=3))
+    assert tries == 1

@@ -1,0 +1,379 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Owners are written by anybody: whatever stands in them, a pod is grouped or has an event that says why not."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.object import Unstructured
+from pkg.ctrl.client import FakeClient
+from pkg.ctrl.reconcile import Request
+from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, new_plugins_hub
+from pkg.podgrouper.plugins import GroupingError
+from pkg.podgrouper.podgroup import Handler
+
+Step = str | int
+Path = tuple[Step, ...]
+
+PACK: Final = {"packConstraint": {"required": "rack", "preferred": "host"}}
+SEGMENT_SIZE: Final = "kai.scheduler/segment-size"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A workload as it should be, and the types of the fields that its grouper reads of ``malleable``.
+
+    A field that is read leniently, or not at all, is not among them.
+    """
+
+    api_version: str
+    kind: str
+    parts: dict[str, Any]
+    fields: dict[Path, type]
+    labels: dict[str, str] = field(default_factory=dict)
+    beside: tuple[str, str] | None = None
+    """Kind and version of the object beside the owner that has ``parts``, named ``beside``; None is the owner."""
+
+    @property
+    def id(self) -> str:
+        return f"{self.kind}-{self.beside[1]}" if self.beside else self.kind
+
+    def objects(self, parts: dict[str, Any]) -> list[Unstructured]:
+        owner = self._object(self.api_version, self.kind, "owner", {} if self.beside else parts)
+        if self.beside is None:
+            return [owner]
+        if self.kind == "RayJob":
+            owner["status"] = {"rayClusterName": "beside"}
+        return [owner, self._object(*self.beside, "beside", parts)]
+
+    def pod(self) -> Pod:
+        owner = {"apiVersion": self.api_version, "kind": self.kind, "name": "owner", "uid": "uid-owner"}
+        metadata = {"name": "p", "namespace": "a", "labels": self.labels, "ownerReferences": [owner]}
+        return Pod.from_dict({"metadata": metadata, "spec": {"schedulerName": "kai-scheduler"}})
+
+    @staticmethod
+    def _object(api_version: str, kind: str, name: str, parts: dict[str, Any]) -> Unstructured:
+        annotations = {"grove.io/topology-name": "t"}
+        metadata = {"name": name, "namespace": "a", "uid": f"uid-{name}", "annotations": annotations}
+        return Unstructured.wrap({"apiVersion": api_version, "kind": kind, "metadata": metadata, **parts})
+
+
+def _kubeflow(kind: str, specs: str, *roles: str, **more: Any) -> tuple[dict[str, Any], dict[Path, type]]:
+    parts = {"spec": {specs: {role: {"replicas": 2} for role in roles}, **more}}
+    fields: dict[Path, type] = {("spec", specs): dict}
+    fields |= {("spec", specs, role, "replicas"): int for role in roles}
+    return parts, fields
+
+
+WORKER: Final = {"replicas": 4, "template": {"metadata": {"annotations": {SEGMENT_SIZE: "2"}}}}
+WORKLOADS: Final = (
+    Workload(
+        "amlarc.azureml.com/v1alpha1",
+        "AmlJob",
+        {"spec": {"job": {"options": {"envs": {"AZUREML_NODE_COUNT": 2}}}}},
+        {("spec", "job", "options", "envs", "AZUREML_NODE_COUNT"): int},
+    ),
+    Workload("kubeflow.org/v1", "TFJob", *_kubeflow("TFJob", "tfReplicaSpecs", "PS", "Worker")),
+    Workload(
+        "kubeflow.org/v1", "XGBoostJob", *_kubeflow("XGBoostJob", "xgbReplicaSpecs", "Master", "Worker")
+    ),
+    Workload("kubeflow.org/v1", "JAXJob", *_kubeflow("JAXJob", "jaxReplicaSpecs", "Worker")),
+    Workload(
+        "kubeflow.org/v2beta1",
+        "MPIJob",
+        {
+            "spec": {
+                "launcherCreationPolicy": "WaitForWorkersReady",
+                "runPolicy": {"schedulingPolicy": {"minAvailable": 3}},
+                "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}},
+            }
+        },
+        {
+            ("spec", "launcherCreationPolicy"): str,
+            ("spec", "runPolicy", "schedulingPolicy", "minAvailable"): int,
+            ("spec", "mpiReplicaSpecs", "Launcher", "replicas"): int,
+        },
+    ),
+    Workload(
+        "kubeflow.org/v1",
+        "PyTorchJob",
+        {"spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": WORKER}}},
+        {
+            ("spec", "pytorchReplicaSpecs"): dict,
+            ("spec", "pytorchReplicaSpecs", "Master", "replicas"): int,
+            ("spec", "pytorchReplicaSpecs", "Worker", "replicas"): int,
+            (
+                "spec",
+                "pytorchReplicaSpecs",
+                "Worker",
+                "template",
+                "metadata",
+                "annotations",
+                SEGMENT_SIZE,
+            ): str,
+        },
+        labels={"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "3"},
+    ),
+    Workload(
+        "leaderworkerset.x-k8s.io/v1",
+        "LeaderWorkerSet",
+        {
+            "spec": {
+                "startupPolicy": "LeaderCreated",
+                "leaderWorkerTemplate": {
+                    "size": 5,
+                    "workerTemplate": {},
+                    "subGroupPolicy": {"subGroupSize": 2, "subGroupPolicyType": "LeaderExcluded"},
+                },
+            }
+        },
+        {
+            ("spec", "startupPolicy"): str,
+            ("spec", "leaderWorkerTemplate", "size"): int,
+            ("spec", "leaderWorkerTemplate", "workerTemplate"): dict,
+            ("spec", "leaderWorkerTemplate", "subGroupPolicy", "subGroupSize"): int,
+            ("spec", "leaderWorkerTemplate", "subGroupPolicy", "subGroupPolicyType"): str,
+        },
+        labels={"leaderworkerset.sigs.k8s.io/worker-index": "1"},
+    ),
+    Workload(
+        "jobset.x-k8s.io/v1alpha2",
+        "JobSet",
+        {
+            "spec": {
+                "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
+                "replicatedJobs": [
+                    {"name": "a", "replicas": 2, "template": {"spec": {"parallelism": 3, "completions": 3}}}
+                ],
+            }
+        },
+        {
+            ("spec", "startupPolicy", "startupPolicyOrder"): str,
+            ("spec", "replicatedJobs"): list,
+            ("spec", "replicatedJobs", 0, "replicas"): int,
+            ("spec", "replicatedJobs", 0, "template", "spec", "parallelism"): int,
+            ("spec", "replicatedJobs", 0, "template", "spec", "completions"): int,
+        },
+        labels={"jobset.sigs.k8s.io/replicatedjob-name": "a"},
+    ),
+    Workload(
+        "grove.io/v1alpha1",
+        "PodCliqueSet",
+        {
+            "spec": {
+                "priorityClassName": "gold",
+                "topologyConstraint": PACK,
+                "topologyConstraintGroupConfigs": [
+                    {"name": "all", "podGroupNames": ["w"], "topologyConstraint": PACK}
+                ],
+                "podgroups": [
+                    {
+                        "name": "w",
+                        "minReplicas": 2,
+                        "podReferences": [{"namespace": "a", "name": "p"}],
+                        "topologyConstraint": PACK,
+                    }
+                ],
+            }
+        },
+        {
+            ("spec", "priorityClassName"): str,
+            ("spec", "topologyConstraint", "packConstraint", "required"): str,
+            ("spec", "topologyConstraint", "packConstraint", "preferred"): str,
+            ("spec", "topologyConstraintGroupConfigs"): list,
+            ("spec", "topologyConstraintGroupConfigs", 0): dict,
+            ("spec", "topologyConstraintGroupConfigs", 0, "name"): str,
+            ("spec", "topologyConstraintGroupConfigs", 0, "podGroupNames"): list,
+            ("spec", "topologyConstraintGroupConfigs", 0, "podGroupNames", 0): str,
+            (
+                "spec",
+                "topologyConstraintGroupConfigs",
+                0,
+                "topologyConstraint",
+                "packConstraint",
+                "required",
+            ): str,
+            ("spec", "podgroups"): list,
+            ("spec", "podgroups", 0): dict,
+            ("spec", "podgroups", 0, "name"): str,
+            ("spec", "podgroups", 0, "minReplicas"): int,
+            ("spec", "podgroups", 0, "podReferences"): list,
+            ("spec", "podgroups", 0, "podReferences", 0): dict,
+            ("spec", "podgroups", 0, "podReferences", 0, "namespace"): str,
+            ("spec", "podgroups", 0, "podReferences", 0, "name"): str,
+            ("spec", "podgroups", 0, "topologyConstraint", "packConstraint", "preferred"): str,
+        },
+        labels={"grove.io/podgang": "beside"},
+        beside=("scheduler.grove.io/v1alpha1", "PodGang"),
+    ),
+    Workload(
+        "ray.io/v1",
+        "RayJob",
+        {
+            "spec": {
+                "workerGroupSpecs": [
+                    {"groupName": "w", "replicas": 2, "minReplicas": 1, "numOfHosts": 2, "suspended": False}
+                ]
+            }
+        },
+        {
+            ("spec", "workerGroupSpecs"): list,
+            ("spec", "workerGroupSpecs", 0): dict,
+            ("spec", "workerGroupSpecs", 0, "replicas"): int,
+            ("spec", "workerGroupSpecs", 0, "minReplicas"): int,
+            ("spec", "workerGroupSpecs", 0, "numOfHosts"): int,
+            ("spec", "workerGroupSpecs", 0, "suspended"): bool,
+        },
+        beside=("ray.io/v1", "RayCluster"),
+    ),
+    Workload(
+        "ray.io/v1",
+        "RayService",
+        {"status": {"activeServiceStatus": {"rayClusterName": "owner"}}},
+        {("status", "activeServiceStatus", "rayClusterName"): str},
+    ),
+    Workload("batch/v1", "Job", {"spec": {"parallelism": 2}}, {}),
+    Workload("run.ai/v1", "RunaiJob", {"spec": {"parallelism": 2}}, {}),
+)
+FIELDS: Final = [
+    pytest.param(workload, path, wanted, id=f"{workload.id}-{'.'.join(map(str, path))}")
+    for workload in WORKLOADS
+    for path, wanted in workload.fields.items()
+]
+
+TEXT: Final = st.text(st.characters(codec="utf-8"), max_size=8) | st.sampled_from(["2", "w", "LeaderReady"])
+SCALARS: Final = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.integers(-3, 9)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT
+)
+JSON: Final = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    error: Exception | None
+    events: list[tuple[str, str, str, str]]
+    writes: list[tuple[str, str]]
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str, str]] = []
+
+    def event(self, obj: Any, event_type: str, reason: str, message: str) -> None:
+        self.events.append((obj.name, event_type, reason, message))
+
+
+def reconcile(workload: Workload, parts: dict[str, Any]) -> Outcome:
+    pod = workload.pod()
+    client = FakeClient(pod, *workload.objects(parts))
+    recorder = Recorder()
+    grouper = PodGrouper(DirectOwners(client, client), new_plugins_hub(client, found=[]))
+    handler = Handler(client, client, node_pool_key="pool", queue_key="queue")
+    reconciler = PodReconciler(client, recorder, grouper, handler)
+    error: Exception | None = None
+    try:
+        asyncio.run(reconciler.reconcile(Request.for_object(pod)))
+    except Exception as raised:
+        error = raised
+    return Outcome(error, recorder.events, [(call.verb, call.kind.kind) for call in client.writes])
+
+
+def assert_refused(outcome: Outcome) -> None:
+    """One event on the pod, with the error's own text, and nothing else."""
+    assert isinstance(outcome.error, GroupingError), repr(outcome.error)
+    assert outcome.events == [("p", "Warning", "PodGrouperWarning", str(outcome.error)[:1024])]
+    assert outcome.writes == []
+
+
+def replaced(parts: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    parts = copy.deepcopy(parts)
+    holder: Any = parts
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    return parts
+
+
+def paths(value: Any, above: Path = ()) -> Iterator[Path]:
+    if above:
+        yield above
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, held in inside:
+        yield from paths(held, (*above, step))
+
+
+@pytest.mark.parametrize("workload", [pytest.param(each, id=each.id) for each in WORKLOADS])
+def test_the_workloads_are_well_formed(workload: Workload) -> None:
+    if workload.kind == "RayService":
+        return  # its cluster does not exist
+    outcome = reconcile(workload, workload.parts)
+
+    assert (outcome.error, outcome.events) == (None, [])
+    assert outcome.writes == [("create", "PodGroup"), ("patch", "Pod")]
+
+
+@pytest.mark.parametrize(("workload", "path", "wanted"), FIELDS)
+@given(value=JSON)
+@example(value=None)
+@example(value=4.0)
+@example(value={"a": 1})
+@settings(max_examples=8, deadline=None)
+def test_a_field_of_a_wrong_type_is_an_event(
+    workload: Workload, path: Path, wanted: type, value: Any
+) -> None:
+    assume(type(value) is not wanted)
+
+    assert_refused(reconcile(workload, replaced(workload.parts, path, value)))
+
+
+@pytest.mark.parametrize(("workload", "path", "wanted"), FIELDS)
+@given(value=JSON, data=st.data())
+@settings(max_examples=4, deadline=None)
+def test_so_is_one_that_cannot_be_reached(
+    workload: Workload, path: Path, wanted: type, value: Any, data: st.DataObject
+) -> None:
+    maps = [path[:depth] for depth in range(1, len(path)) if isinstance(path[depth], str)]
+    assume(maps and value is not None and not isinstance(value, dict))
+    above = data.draw(st.sampled_from(maps))
+    # An entry that is no map is passed over by JobSets.
+    assume(workload.kind != "JobSet" or not isinstance(above[-1], int))
+
+    assert_refused(reconcile(workload, replaced(workload.parts, above, value)))
+
+
+@given(workload=st.sampled_from(WORKLOADS), values=st.lists(JSON, min_size=1, max_size=3), data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_whatever_stands_in_an_owner_the_pod_has_a_group_or_an_event(
+    workload: Workload, values: list[Any], data: st.DataObject
+) -> None:
+    parts = workload.parts
+    for value in values:
+        choices = list(paths(parts))
+        parts = replaced(parts, data.draw(st.sampled_from(choices)), value)
+
+    outcome = reconcile(workload, parts)
+
+    if outcome.error is None:
+        assert outcome.events == []
+        assert outcome.writes[0] == ("create", "PodGroup")
+    elif workload.kind != "RayService":
+        assert_refused(outcome)

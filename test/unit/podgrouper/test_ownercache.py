@@ -1,0 +1,251 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.errors import ForbiddenError, NotFoundError
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, OwnerReference, Unstructured, unstructured
+from pkg.ctrl import cache
+from pkg.ctrl.client import FakeClient
+from pkg.podgrouper.ownercache import UNWATCHED_TTL, OwnerCache
+from pkg.podgrouper.plugins import Reads
+
+JOB = GVK("batch", "v1", "Job")
+MakeObject = Callable[..., Unstructured]
+
+
+class Informer:
+    """A watch that tells when it is asked to."""
+
+    def __init__(self) -> None:
+        self.has_synced = True
+        self.problem: str | None = None
+        self.handlers: list[cache.EventHandlerFuncs[Any]] = []
+
+    def add_event_handler(self, handler: cache.EventHandlerFuncs[Any]) -> None:
+        self.handlers.append(handler)
+
+
+class Cluster:
+    """What the server has, what the watches have told, and which reads the server got."""
+
+    def __init__(self) -> None:
+        self.server, self.watched = FakeClient(), FakeClient()
+        self.informers: dict[GVK, Informer] = {}
+        self.now = 100.0
+        self.denied = False
+
+    async def get_informer(self, kind: type[Any]) -> Any:
+        self.kind = kind
+        return self.informers.setdefault(kind.gvk, Informer())
+
+    async def get(self, kind: type[Any], key: Any) -> Any:
+        return await self.watched.get(kind, key)
+
+    async def put(self, obj: Object, *, told: bool = True) -> None:
+        for client in (self.server, self.watched) if told else (self.server,):
+            with contextlib.suppress(NotFoundError):
+                await client.delete(obj)
+            client.add(obj)
+        if told:
+            self.tell(obj)
+
+    def tell(self, obj: Object) -> None:
+        if (informer := self.informers.get(type(obj).gvk)) is not None:
+            changed = self.kind.from_json(obj.to_json())
+            for handler in informer.handlers:
+                assert handler.on_update is not None
+                handler.on_update(changed, changed)
+
+    @property
+    def reads(self) -> list[str]:
+        return [call.kind.kind for call in self.server.calls if not call.is_write]
+
+
+class Live:
+    """The server's own client; it may deny every read."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def get(self, kind: type[Any], key: Any) -> Any:
+        found = await self._cluster.server.get(kind, key)
+        if self._cluster.denied:
+            raise ForbiddenError("no", code=403, reason="Forbidden")
+        return found
+
+    async def list(self, kind: type[Any], **options: Any) -> Any:
+        return await self._cluster.server.list(kind, **options)
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def owners(cluster: Cluster) -> OwnerCache:
+    return OwnerCache(Live(cluster), cluster.watched, cluster, clock=lambda: cluster.now)
+
+
+def reference(owner: Object) -> OwnerReference:
+    return OwnerReference(
+        api_version=owner.gvk.api_version, kind=owner.gvk.kind, name=owner.name, uid=owner.metadata.uid or ""
+    )
+
+
+async def test_an_owner_is_read_once_for_any_number_of_pods(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    job = make_object("batch/v1", "Job", "j", generation=1, spec={"parallelism": 3})
+    await cluster.put(job)
+
+    for _ in range(100):
+        found = await owners.metadata(reference(job), "team-a")
+        instance = await owners.instance(found, Reads.SPEC)
+
+    assert instance["spec"] == {"parallelism": 3}
+    assert cluster.reads == ["Job", "Job"]  # its metadata, before there was a watch, and its spec
+
+
+async def test_the_second_owner_of_a_kind_comes_from_the_watch(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    jobs = [make_object("batch/v1", "Job", name, generation=1) for name in ("a", "b")]
+    for job in jobs:
+        await cluster.put(job)
+
+    for job in jobs:
+        await owners.metadata(reference(job), "team-a")
+
+    assert cluster.reads == ["Job"]
+
+
+async def test_a_label_that_changes_is_seen_without_a_read_of_the_rest(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    job = make_object("batch/v1", "Job", "j", generation=1, spec={"parallelism": 3})
+    await cluster.put(job)
+    await owners.instance(await owners.metadata(reference(job), "team-a"), Reads.SPEC)
+
+    await cluster.put(
+        make_object("batch/v1", "Job", "j", generation=1, labels={"l": "1"}, spec={"parallelism": 3})
+    )
+    instance = await owners.instance(await owners.metadata(reference(job), "team-a"), Reads.SPEC)
+
+    assert (instance.labels, instance["spec"]) == ({"l": "1"}, {"parallelism": 3})
+    assert len(cluster.reads) == 2
+
+
+@pytest.mark.parametrize(
+    ("reads", "generation", "read_again"),
+    [(Reads.SPEC, 1, False), (Reads.SPEC, 2, True), (Reads.OBJECT, 1, True), (Reads.METADATA, 2, False)],
+)
+async def test_the_rest_is_read_again_when_what_is_looked_at_may_have_changed(
+    cluster: Cluster,
+    owners: OwnerCache,
+    make_object: MakeObject,
+    reads: Reads,
+    generation: int,
+    read_again: bool,
+) -> None:
+    await cluster.put(make_object("batch/v1", "Job", "j", generation=1, resourceVersion="7"))
+    job = make_object("batch/v1", "Job", "j", generation=generation, resourceVersion="8")
+    await owners.instance(await owners.metadata(reference(job), "team-a"), reads)
+    before = len(cluster.reads)
+
+    await cluster.put(job)
+    await owners.instance(await owners.metadata(reference(job), "team-a"), reads)
+
+    assert (len(cluster.reads) > before) is read_again
+
+
+async def test_an_owner_that_the_watch_has_not_told_of_yet_is_asked_for(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(first := make_object("batch/v1", "Job", "first"))
+    await owners.metadata(reference(first), "team-a")
+    await cluster.put(late := make_object("batch/v1", "Job", "late"), told=False)
+
+    assert (await owners.metadata(reference(late), "team-a")).name == "late"
+
+
+async def test_another_object_of_the_name_is_found_before_the_watch_tells(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(old := make_object("batch/v1", "Job", "j", uid="old"))
+    await owners.metadata(reference(old), "team-a")
+    await cluster.put(new := make_object("batch/v1", "Job", "j", uid="new"), told=False)
+
+    assert (await owners.metadata(reference(new), "team-a")).metadata.uid == "new"
+
+
+async def test_kinds_of_which_nothing_can_be_read_are_not_watched(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    with pytest.raises(NotFoundError):
+        await owners.metadata(reference(make_object("made.up/v1", "Kind", "x")), "team-a")
+
+    assert cluster.informers == {}
+
+
+async def test_an_owner_of_a_kind_that_cannot_be_watched_is_believed_for_a_while(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(job := make_object("batch/v1", "Job", "j"))
+    informer = cluster.informers[JOB] = Informer()
+    informer.problem = "denied"
+
+    for _ in range(10):
+        await owners.metadata(reference(job), "team-a")
+    assert len(cluster.reads) == 1
+    cluster.now += UNWATCHED_TTL
+    await owners.metadata(reference(job), "team-a")
+    assert len(cluster.reads) == 2
+
+
+async def test_a_refusal_is_believed_for_a_while(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(job := make_object("batch/v1", "Job", "j"))
+    cluster.denied = True
+    for _ in range(10):
+        with pytest.raises(ForbiddenError):
+            await owners.metadata(reference(job), "team-a")
+    assert len(cluster.reads) == 1
+
+    cluster.denied = False
+    cluster.now += UNWATCHED_TTL
+    assert (await owners.metadata(reference(job), "team-a")).name == "j"
+
+
+async def test_a_pod_as_owner_costs_no_request(
+    cluster: Cluster, owners: OwnerCache, make_pod: Callable[..., Pod]
+) -> None:
+    pod = make_pod("driver", labels={"l": "1"})
+    await cluster.put(pod)
+
+    found = await owners.metadata(reference(pod), "team-a")
+    instance = await owners.instance(found, Reads.OBJECT)
+
+    assert (found.labels, instance["spec"]["schedulerName"]) == ({"l": "1"}, "kai-scheduler")
+    assert cluster.reads == []
+
+
+async def test_groupers_get_an_owner_of_their_own_to_change(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(make_object("batch/v1", "Job", "j", labels={"l": "1"}))
+
+    for _ in range(2):
+        found = await owners.get(unstructured(JOB), ("team-a", "j"))
+        assert found.labels == {"l": "1"}
+        assert found.metadata.labels is not None
+        found.metadata.labels["changed"] = "yes"

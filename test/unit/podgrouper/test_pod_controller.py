@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pkg.apis.core.v1 import Namespace, Pod
+from pkg.apis.machinery.object import ObjectMeta, Unstructured
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.ctrl.client import FakeClient, interceptor
+from pkg.ctrl.reconcile import Request
+from pkg.podgrouper import Options, PodReconciler
+
+MakeObject = Callable[..., Unstructured]
+MakePod = Callable[..., Pod]
+MakeReconciler = Callable[..., PodReconciler]
+
+REQUEST = Request("team-a", "db-0")
+GROUP = "pg-db-uid-db"
+
+
+def verbs(client: FakeClient) -> list[tuple[str, str]]:
+    return [(call.verb, call.kind.kind) for call in client.writes]
+
+
+@pytest.fixture
+def stateful_set(make_object: MakeObject) -> Unstructured:
+    return make_object("apps/v1", "StatefulSet", "db", labels={"kai.scheduler/queue": "q"})
+
+
+async def test_a_pod_gets_its_group_and_the_mark(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+
+    await make_reconciler(client).reconcile(REQUEST)
+
+    group = await client.get(PodGroup, ("team-a", GROUP))
+    assert (group.spec.queue, group.spec.min_member, group.spec.priority_class_name) == ("q", 1, "train")
+    assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": GROUP}
+
+
+async def test_nothing_is_written_for_a_pod_that_has_all(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+    reconciler = make_reconciler(client)
+
+    for _ in range(3):
+        await reconciler.reconcile(REQUEST)
+    await make_reconciler(client).reconcile(REQUEST)
+
+    assert verbs(client) == [("create", "PodGroup"), ("patch", "Pod")]
+
+
+async def test_pods_of_one_group_write_it_once(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(stateful_set, *(make_pod(f"db-{number}", stateful_set) for number in range(5)))
+    reconciler = make_reconciler(client)
+
+    for number in range(5):
+        await reconciler.reconcile(Request("team-a", f"db-{number}"))
+
+    assert verbs(client).count(("create", "PodGroup")) == 1
+    assert len(verbs(client)) == 6
+
+
+async def test_our_own_mark_is_not_looked_at_again_but_what_came_with_it_is(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+
+    async def meanwhile(within: FakeClient, obj: Any, patch: Any, **options: Any) -> Any:
+        pod = await within.get(Pod, REQUEST)
+        pod.metadata.labels = {"user": "u"}
+        await within.update(pod)
+        return await within.patch(obj, patch, **options)
+
+    reconciler = make_reconciler(interceptor.wrap(client, interceptor.Funcs(patch=meanwhile)))
+    await reconciler.reconcile(REQUEST)
+    await reconciler.reconcile(REQUEST)
+
+    assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "u"
+
+
+async def test_a_mark_that_somebody_takes_away_comes_back(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+    reconciler = make_reconciler(client)
+    await reconciler.reconcile(REQUEST)
+    pod = await client.get(Pod, REQUEST)
+    pod.metadata.annotations = None
+    await client.update(pod)
+
+    await reconciler.reconcile(REQUEST)
+
+    assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": GROUP}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"spec": {"schedulerName": "default-scheduler"}},
+        {"annotations": {"pod-group-name": "by-hand"}},
+    ],
+    ids=["another scheduler's", "an orphan with a group"],
+)
+async def test_left_alone(make_pod: MakePod, make_reconciler: MakeReconciler, pod: Any) -> None:
+    client = FakeClient(make_pod("db-0", **pod))
+
+    await make_reconciler(client).reconcile(REQUEST)
+
+    assert client.writes == []
+
+
+@pytest.mark.parametrize(
+    ("labels", "selected"), [({"kai": "on", "x": "y"}, True), ({}, False), (None, False)]
+)
+async def test_only_pods_of_selected_namespaces_are_grouped(
+    make_pod: MakePod, make_reconciler: MakeReconciler, labels: dict[str, str] | None, selected: bool
+) -> None:
+    client = FakeClient(make_pod("db-0"))
+    if labels is not None:
+        client.add(Namespace(metadata=ObjectMeta(name="team-a", labels=labels)))
+    reconciler = make_reconciler(client, Options(namespace_labels={"kai": "on"}))
+
+    await reconciler.reconcile(REQUEST)
+
+    assert await reconciler.selects("team-a") is selected
+    assert bool(client.writes) is selected
+
+
+async def test_why_a_pod_has_no_group_is_told_on_that_pod(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler, recorder: Any
+) -> None:
+    client = FakeClient(make_pod("db-0", stateful_set))
+
+    with pytest.raises(Exception, match="failed to find StatefulSet") as caught:
+        await make_reconciler(client).reconcile(REQUEST)
+
+    assert recorder.events == [("db-0", "Warning", "PodGrouperWarning", str(caught.value))]
+    assert client.writes == []
+
+
+async def test_a_pod_on_its_way_out_is_silent_about_its_owner(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler, recorder: Any
+) -> None:
+    going = make_pod(
+        "db-0", stateful_set, deletionTimestamp="2026-01-02T03:04:05Z", finalizers=["example.com/keep"]
+    )
+
+    await make_reconciler(FakeClient(going)).reconcile(REQUEST)
+
+    assert recorder.events == []
+
+
+async def test_the_node_pool_of_the_pod_is_the_groups(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(
+        stateful_set, make_pod("db-0", stateful_set, labels={"kai.scheduler/node-pool": "a100"})
+    )
+
+    await make_reconciler(client).reconcile(REQUEST)
+
+    group = await client.get(PodGroup, ("team-a", GROUP))
+    assert group.labels == {"kai.scheduler/queue": "q", "kai.scheduler/node-pool": "a100"}

@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.config.v1alpha1.defaults import set_defaults
+from pkg.apis.core.v1 import ConfigMap, Pod
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import metadata_only
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.ctrl import cache
+from pkg.podgrouper import Settings, cache_options, settings
+
+
+def loaded(**said: object) -> Settings:
+    cfg = Configuration.from_dict({"podGrouper": said})
+    set_defaults(cfg)
+    return settings(cfg)
+
+
+def test_what_nobody_says_is_upstreams_default() -> None:
+    assert loaded() == Settings()
+
+
+def test_every_key_of_the_configuration_is_used() -> None:
+    made = loaded(
+        nodePoolLabelKey="pool",
+        queueLabelKey="queue",
+        schedulerName="mine",
+        maxConcurrentReconciles=3,
+        searchLegacyPodGroups=False,
+        knativeGangSchedule=False,
+        defaultPrioritiesConfigMap={"name": "defaults", "namespace": "kai"},
+        podLabelSelector={"a": "b"},
+        namespaceLabelSelector={"c": "d"},
+    )
+
+    assert (made.controller.scheduler_name, made.controller.node_pool_label_key) == ("mine", "pool")
+    assert made.controller.namespace_labels == {"c": "d"}
+    assert (made.hub.grouper.queue_label_key, made.hub.grouper.node_pool_label_key) == ("queue", "pool")
+    assert made.hub.grouper.default_priorities == ("kai", "defaults")
+    assert (made.hub.search_legacy_pod_groups, made.hub.knative_gang_schedule) == (False, False)
+    assert (made.max_concurrent_reconciles, made.pod_labels) == (3, {"a": "b"})
+
+
+def test_a_config_map_without_a_namespace_is_none() -> None:
+    assert loaded(defaultPrioritiesConfigMap={"name": "defaults"}).hub.grouper.default_priorities is None
+
+
+def test_only_our_pods_that_have_not_ended_are_cached() -> None:
+    held = cache_options(loaded(schedulerName="mine", podLabelSelector={"a": "b"}))
+
+    assert held[Pod].fields == "spec.schedulerName=mine,status.phase!=Failed,status.phase!=Succeeded"
+    assert held[Pod].labels == {"a": "b"}
+
+
+def test_pod_groups_are_cached_without_their_status() -> None:
+    transform = cache_options(loaded())[PodGroup].transform
+
+    assert transform is not None
+    assert transform({"spec": {"queue": "q"}, "status": {"phase": "x"}}) == {"spec": {"queue": "q"}}
+
+
+def test_of_config_maps_one_is_cached_but_the_metadata_of_all_where_that_is_wanted() -> None:
+    held = cache_options(loaded(defaultPrioritiesConfigMap={"name": "defaults", "namespace": "kai"}))
+    options = cache.Options(by_object=held)
+
+    assert options.for_kind(ConfigMap).namespaces == ("kai",)
+    assert options.for_kind(ConfigMap).fields == {"metadata.name": "defaults"}
+    assert options.for_kind(metadata_only(ConfigMap)).fields is None
+
+
+def test_the_kind_of_other_pod_groups_is_another() -> None:
+    assert PodGroup.gvk == GVK("scheduling.run.ai", "v2alpha2", "PodGroup")
