@@ -9,11 +9,9 @@ as text. Nothing is decoded for a pod whose owners have not changed since the po
 
 from __future__ import annotations
 
-import types
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import msgspec
@@ -32,6 +30,7 @@ from pkg.apis.machinery.object import (
 )
 from pkg.ctrl import cache, client
 
+from .changed import changed
 from .owners import kind_of
 from .plugins import Reads
 from .podgroup import KeyedLocks
@@ -255,8 +254,7 @@ class OwnerCache:
         """Have the kind watched. Only kinds of which an object could be read are: no reference makes one up."""
         if kind in self._watched:
             return
-        changed = _changed(kind)
-        informer = self._watched[kind] = await self._informers.get_informer(changed)
+        informer = self._watched[kind] = await self._informers.get_informer(changed(kind))
         informer.add_event_handler(
             cache.EventHandlerFuncs(
                 on_add=lambda obj, _initial: self._forget(obj),
@@ -265,8 +263,8 @@ class OwnerCache:
             )
         )
 
-    def _forget(self, changed: Object) -> None:
-        known = self._known.get((type(changed).gvk, changed.namespace, changed.name))
+    def _forget(self, obj: Object) -> None:
+        known = self._known.get((type(obj).gvk, obj.namespace, obj.name))
         if known is not None:
             known.metadata = known.refusal = None
 
@@ -287,35 +285,3 @@ def _assembled(kind: GVK, meta: ObjectMeta, rest: dict[str, Any]) -> Unstructure
     made = cls.model_construct(api_version=kind.api_version, kind=kind.kind, metadata=meta)
     object.__setattr__(made, "__pydantic_extra__", rest)
     return made
-
-
-class _KeyOf(msgspec.Struct):
-    name: str
-    namespace: str = ""
-
-
-class _Named(msgspec.Struct):
-    metadata: _KeyOf
-
-
-_decode_key = msgspec.json.Decoder(_Named).decode
-
-
-class _Changed(PartialObjectMetadata):
-    """An object of which an event need only say which one it is."""
-
-    @classmethod
-    def from_json(cls, data: bytes | str) -> _Changed:
-        """Decode the key alone."""
-        key = _decode_key(data).metadata
-        return cls.model_construct(
-            metadata=ObjectMeta.model_construct(name=key.name, namespace=key.namespace)
-        )
-
-
-@lru_cache(maxsize=1024)
-def _changed(kind: GVK) -> type[_Changed]:
-    """Return the class that hears of changes of ``kind``."""
-    names = {"group": kind.group, "version": kind.version, "kind": kind.kind}
-    made = types.new_class(kind.kind, (_Changed,), names, lambda body: body.update(__module__=__name__))
-    return cast("type[_Changed]", made)

@@ -19,6 +19,7 @@ from pkg.constants import kai
 from pkg.ctrl import client, log
 from pkg.ctrl.cache.codec import older
 
+from .changed import PodIdentity
 from .podgroup import Handler, Metadata
 from .podgrouper import PodGrouper
 
@@ -82,11 +83,11 @@ class PodReconciler:
         if not await self.selects(request.namespace):
             return ctrl.Result()
         try:
+            if await self._has_nothing_new(request):
+                return ctrl.Result()
             pod = await self._client.get(Pod, request)
         except NotFoundError:
             self._marks.pop(request, None)
-            return ctrl.Result()
-        if self._has_nothing_new(pod):
             return ctrl.Result()
         if pod.spec.scheduler_name != self._options.scheduler_name or _is_grouped_orphan(pod):
             return ctrl.Result()
@@ -98,14 +99,14 @@ class PodReconciler:
             raise
         return ctrl.Result()
 
-    def _has_nothing_new(self, pod: Pod) -> bool:
+    async def _has_nothing_new(self, key: NamespacedName) -> bool:
         """Tell whether the cache shows a pod as it was before our own mark on it, or with that and nothing else."""
-        if (mark := self._marks.get(pod.key)) is None:
+        if (mark := self._marks.get(key)) is None:
             return False
-        version = pod.metadata.resource_version or ""
+        version = (await self._client.get(PodIdentity, key)).metadata.resource_version or ""
         if older(version, mark.version):
             return True  # the mark will come, and wake us
-        del self._marks[pod.key]
+        self._marks.pop(key, None)
         return mark.alone and version == mark.version
 
     async def selects(self, namespace: str) -> bool:

@@ -10,14 +10,15 @@ from typing import Any, Final
 
 from pkg import ctrl
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.core.v1 import ConfigMap, Pod
+from pkg.apis.core.v1 import ConfigMap, Namespace, Pod
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, metadata_only
 from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.ctrl import cache, controller, predicate, workqueue
+from pkg.ctrl import cache, controller, handler, predicate, workqueue
 from pkg.ctrl.rest.request import field_selector_string
 
+from .changed import PodIdentity
 from .hub import HubOptions, new_plugins_hub
 from .ownercache import OwnerCache
 from .plugins.defaultgrouper import GrouperOptions
@@ -135,7 +136,7 @@ def setup(mgr: ctrl.Manager, options: Settings) -> None:
     )
     builder = (
         ctrl.new_controller_managed_by(mgr)
-        .for_(Pod, predicates=[predicate.Funcs(delete=lambda _event: False)])
+        .for_(PodIdentity, predicates=[predicate.Funcs(delete=lambda _event: False)])
         .with_options(
             controller.Options(
                 max_concurrent_reconciles=options.max_concurrent_reconciles,
@@ -143,6 +144,21 @@ def setup(mgr: ctrl.Manager, options: Settings) -> None:
             )
         )
     )
+    if options.controller.namespace_labels:
+
+        async def pods_of(namespace: Object) -> list[ctrl.Request]:
+            pods = await mgr.client.list(PodIdentity, namespace=namespace.name)
+            return [ctrl.Request.for_object(pod) for pod in pods]
+
+        builder.watches(
+            Namespace,
+            handler.enqueue_requests_from_map_func(pods_of),
+            predicates=[
+                predicate.LabelChanged(),
+                predicate.Funcs(create=lambda _event: False, delete=lambda _event: False),
+            ],
+            only_metadata=True,
+        )
     builder.complete(reconciler)
 
 

@@ -15,6 +15,7 @@ import yaml
 
 from pkg.apis.authentication.v1 import TokenRequest
 from pkg.apis.core.v1 import Event, Pod, ServiceAccount
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.crd_schema import custom_resource_definition
 from pkg.apis.machinery.object import Unstructured
 from pkg.apis.scheduling.v2alpha2 import PodGroup
@@ -107,10 +108,10 @@ async def grouper(
     return Grouper(tmp_path)
 
 
-def template(**more: Any) -> dict[str, Any]:
+def template(app: str, **more: Any) -> dict[str, Any]:
     containers = [{"name": "main", "image": "busybox"}]
     return {
-        "metadata": {"labels": {"app": "a"}},
+        "metadata": {"labels": {"app": app}},
         "spec": {"schedulerName": SCHEDULER, "containers": containers, **more},
     }
 
@@ -121,7 +122,7 @@ def workload(api_version: str, kind: str, namespace: str, name: str, spec: dict[
 
 
 def deployment(namespace: str, name: str, replicas: int) -> Unstructured:
-    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "a"}}, "template": template()}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template(name)}
     return workload("apps/v1", "Deployment", namespace, name, spec)
 
 
@@ -152,7 +153,7 @@ async def test_workloads_of_every_kind_are_grouped_as_their_controllers_make_the
     cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
 ) -> None:
     space = cluster_namespace
-    once = template(restartPolicy="Never")
+    once = template("job", restartPolicy="Never")
     job = {"parallelism": 3, "completions": 3, "template": once}
     made = {
         each.name: await cluster_client.create(each)
@@ -170,15 +171,15 @@ async def test_workloads_of_every_kind_are_grouped_as_their_controllers_make_the
                     "replicas": 3,
                     "serviceName": "db",
                     "podManagementPolicy": "Parallel",
-                    "selector": {"matchLabels": {"app": "a"}},
-                    "template": template(),
+                    "selector": {"matchLabels": {"app": "db"}},
+                    "template": template("db"),
                 },
             ),
             workload("batch/v1", "Job", space, "batch", job),
         )
     }
     bare = [
-        Pod.from_dict({**template(), "metadata": {"name": f"bare-{number}", "namespace": space}})
+        Pod.from_dict({**template("bare"), "metadata": {"name": f"bare-{number}", "namespace": space}})
         for number in (1, 2)
     ]
 
@@ -230,9 +231,8 @@ async def test_a_train_job_is_one_group_that_needs_all_its_nodes(
         (name,) = set((await grouped("llm-", 3)).values())
 
     group = await cluster_client.get(PodGroup, (cluster_namespace, name))
-    (owner,) = group.metadata.owner_references or [None]
-    assert owner is not None
-    assert (owner.kind, owner.name) == ("JobSet", "llm")
+    owners = group.metadata.owner_references or []
+    assert [(owner.kind, owner.name) for owner in owners] == [("JobSet", "llm")]
     assert (group.spec.min_member, group.spec.queue) == (3, "r")
 
 
@@ -256,29 +256,42 @@ async def test_killed_in_the_middle_it_goes_on_to_the_same_groups(
     assert {group.name for group in groups} == set(named.values())
 
 
-async def test_a_malformed_owner_is_told_on_its_pod_and_hurts_no_other(
+async def test_why_a_pod_has_no_group_is_told_on_it_and_hurts_no_other(
     cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
 ) -> None:
     space = cluster_namespace
-    absent = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "gone", "uid": "0-0"}
-    orphan = {
-        **template(),
-        "metadata": {"name": "orphan", "namespace": space, "finalizers": ["test.local/keep"]},
+    pods = template("set", restartPolicy="Never")
+    job = {"name": "worker", "template": {"spec": {"template": pods}}}
+    job_set = await cluster_client.create(
+        JobSet.from_dict(
+            {
+                "metadata": {"name": "set", "namespace": space},
+                "spec": {"suspend": True, "replicatedJobs": [job]},
+            }
+        )
+    )
+    owner = {
+        "apiVersion": job_set.gvk.api_version,
+        "kind": job_set.gvk.kind,
+        "name": job_set.name,
+        "uid": job_set.metadata.uid,
     }
-    orphan["metadata"]["ownerReferences"] = [absent]
-    lonely = {**template(), "metadata": {"name": "lonely", "namespace": space}}
+    odd = {**template("bare"), "metadata": {"name": "odd", "namespace": space, "ownerReferences": [owner]}}
+    lonely = {**template("bare"), "metadata": {"name": "lonely", "namespace": space}}
 
     async with grouper.running():
-        for pod in (orphan, lonely):
+        for pod in (odd, lonely):
             await cluster_client.create(Pod.from_dict(pod))
         await grouped("lonely", 1)
 
-        async def told() -> str | None:
+        async def told() -> dict[str | None, str | None]:
             events = await cluster_client.list(Event, namespace=space)
-            return next((each.message for each in events if each.reason == "PodGrouperWarning"), None)
+            return {
+                each.involved_object.name: each.message
+                for each in events
+                if each.reason == "PodGrouperWarning" and each.involved_object is not None
+            }
 
-        message = await eventually(told, timeout=30, reason="the pod has an event")
-    assert message.startswith(f"failed to find StatefulSet: <{space}/gone>, uid: <0-0>: ")
-    kept = await cluster_client.get(Pod, (space, "orphan"))
-    kept.metadata.finalizers = None
-    await cluster_client.update(kept)
+        messages = await eventually(told, timeout=30, reason="a pod has an event")
+    label = "jobset.sigs.k8s.io/replicatedjob-name"
+    assert messages == {"odd": f'pod {space}/odd missing required label "{label}"'}

@@ -24,9 +24,13 @@ from pkg.ctrl.envtest.probe import Probe
 MANAGER: Final = "trainer-controller-manager"
 STAGES: Final = Path(__file__).parent / "stages.yaml"
 
-# The controllers that Jobs, namespaces and simulated nodes need; the rest would only take memory.
+# The controllers that workloads, namespaces and simulated nodes need; the rest would only take memory.
 _CONTROLLERS: Final = (
     "job-controller",
+    "cronjob-controller",
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
     "serviceaccount-controller",
     "namespace-controller",
     "garbage-collector-controller",

@@ -1,0 +1,253 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The pod grouper on a real API server under its shipped rights: which requests it sends, and which it does not."""
+
+import collections
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg import config
+from pkg.apis.core.v1 import Namespace, Pod
+from pkg.apis.machinery.crd_schema import custom_resource_definition
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, Unstructured
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.cli import resources
+from pkg.cli.manager import flags, program
+from pkg.ctrl import Manager
+from pkg.ctrl.client import MERGE, LiveClient, raw_patch
+from pkg.ctrl.envtest import Environment, apply_manifests, consistently, eventually
+from pkg.ctrl.rest import Config, RESTMapper, Transport
+
+pytestmark = pytest.mark.integration
+
+USER = "grouper-under-test"
+ANNOTATION = "pod-group-name"
+Sent = collections.Counter[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
+    async def install() -> None:
+        await trainer_control_plane.install_crds(custom_resource_definition(PodGroup))
+        async with Transport(trainer_control_plane.config) as transport:
+            role, binding = resources.manifests("podgrouper")
+            binding["metadata"]["name"] = USER
+            binding["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}]
+            await apply_manifests(LiveClient(transport, RESTMapper(transport)), [role, binding], owner="test")
+
+    anyio.run(install)
+    return trainer_control_plane
+
+
+class Counting:
+    """A transport that counts what reconciles send: lists, watches and discovery aside."""
+
+    def __init__(self, transport: Transport, sent: Sent) -> None:
+        self._transport = transport
+        self._sent = sent
+
+    async def send(self, request: Any) -> Any:
+        parts = request.path.split("/")
+        if "namespaces" in parts[:-2] and dict(request.query).get("watch") is None:
+            self._sent[request.method, parts[parts.index("namespaces") + 2]] += 1
+        return await self._transport.send(request)
+
+
+RunGrouper = Callable[..., AbstractAsyncContextManager[tuple[Manager, Sent]]]
+
+
+@pytest.fixture
+async def grouper_config(grouper_control_plane: Environment) -> Config:
+    return await grouper_control_plane.add_user(USER)
+
+
+@pytest.fixture
+def run_grouper(grouper_config: Config) -> RunGrouper:
+    @asynccontextmanager
+    async def run(**said: Any) -> AsyncIterator[tuple[Manager, Sent]]:
+        cfg = config.load()
+        for key, value in said.items():
+            setattr(cfg.pod_grouper, key, value)
+        parsed = flags.parse(["--controllers=podgrouper"])
+        options = dataclasses.replace(
+            program.options(parsed, cfg), metrics_bind_address="0", health_probe_bind_address="0"
+        )
+        sent: Sent = collections.Counter()
+        async with Transport(dataclasses.replace(grouper_config, qps=0)) as transport:
+            mgr = Manager(grouper_config, options, transport=Counting(transport, sent))
+            await program.setup(mgr, parsed, cfg)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(mgr.start)
+                with anyio.fail_after(30):
+                    await mgr.elected.wait()
+                yield mgr, sent
+                mgr.stop()
+
+    return run
+
+
+@pytest.fixture
+def make(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
+    """Create an object of any kind that the first owner given owns."""
+
+    async def create(
+        kind: GVK, name: str, owner: Object | None, spec: dict[str, Any], **labels: str
+    ) -> Unstructured:
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": labels}
+        if owner is not None:
+            gvk, uid = type(owner).gvk, owner.metadata.uid
+            reference = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": owner.name, "uid": uid}
+            metadata["ownerReferences"] = [reference]
+        data = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+        return await live_client.create(Unstructured.wrap(data))
+
+    return create
+
+
+TRAIN_JOB = GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob")
+JOB_SET = GVK("jobset.x-k8s.io", "v1alpha2", "JobSet")
+JOB = GVK("batch", "v1", "Job")
+STATEFUL_SET = GVK("apps", "v1", "StatefulSet")
+POD = {"containers": [{"name": "main", "image": "busybox"}]}
+OURS = {**POD, "schedulerName": "kai-scheduler"}
+NODE = {"jobset.sigs.k8s.io/replicatedjob-name": "node"}
+
+
+@pytest.fixture
+async def stateful_set(make: Callable[..., Any]) -> Unstructured:
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": POD}
+    spec = {"serviceName": "s", "selector": {"matchLabels": {"app": "a"}}, "template": template}
+    made: Unstructured = await make(STATEFUL_SET, "db", None, spec, **{"kai.scheduler/queue": "q"})
+    return made
+
+
+@pytest.fixture
+def grouped(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
+    """Wait until so many pods name a group; return the names."""
+
+    async def wait(count: int) -> list[str]:
+        async def named() -> list[str] | None:
+            pods = await live_client.list(Pod, namespace=namespace)
+            names = [pod.annotations[ANNOTATION] for pod in pods if ANNOTATION in pod.annotations]
+            return names if len(names) == count else None
+
+        found: list[str] = await eventually(named, timeout=30, reason=f"{count} pods are grouped")
+        return found
+
+    return wait
+
+
+async def set_status(client: LiveClient, pod: Object, status: bytes) -> None:
+    await client.status.patch(pod, raw_patch(MERGE, b'{"status":%s}' % status))
+
+
+async def test_each_owner_is_asked_for_once_and_nothing_again_after_churn_or_a_restart(
+    live_client: LiveClient, make: Callable[..., Any], grouped: Callable[..., Any], run_grouper: RunGrouper
+) -> None:
+    template = {"spec": {**POD, "restartPolicy": "Never"}}
+    job = {"name": "node", "template": {"spec": {"parallelism": 10, "template": template}}}
+    owner = None
+    for kind, name, spec in (
+        (TRAIN_JOB, "llm", {"runtimeRef": {"name": "torch-distributed"}}),
+        (JOB_SET, "llm", {"suspend": True, "replicatedJobs": [job]}),
+        (JOB, "llm-node-0", {"suspend": True, "template": template}),
+    ):
+        owner = await make(kind, name, owner, spec)
+
+    async with run_grouper() as (_, sent):
+        pods = [await make(Pod.gvk, f"llm-{number}", owner, OURS, **NODE) for number in range(10)]
+        assert len(set(await grouped(10))) == 1
+        # The metadata of the first owner of each kind before its watch runs; the JobSet's spec.
+        assert sent.pop(("GET", "jobs")) == 1
+        assert sent.pop(("GET", "jobsets")) <= 2
+        assert sent.pop(("GET", "trainjobs")) == 1
+        assert sent == {("PATCH", "pods"): 10, ("POST", "podgroups"): 1}
+
+        sent.clear()
+        for pod in pods:
+            await set_status(live_client, pod, b'{"message":"churn"}')
+        late = await make(Pod.gvk, "late", owner, OURS, **NODE)
+        await grouped(11)
+        assert sent == {("PATCH", "pods"): 1}
+
+    async with run_grouper() as (_, sent):
+        await live_client.delete(late, grace_period_seconds=0)
+        await make(Pod.gvk, "later", owner, OURS, **NODE)
+        await grouped(11)
+        assert sum(sent.values()) - sent["PATCH", "pods"] <= 4
+
+
+async def test_an_owner_that_changes_changes_the_group_with_the_next_event_of_a_pod(
+    live_client: LiveClient,
+    namespace: str,
+    make: Callable[..., Any],
+    grouped: Callable[..., Any],
+    run_grouper: RunGrouper,
+    stateful_set: Unstructured,
+) -> None:
+    async with run_grouper():
+        pod = await make(Pod.gvk, "db-0", stateful_set, OURS)
+        (name,) = await grouped(1)
+        await live_client.patch(stateful_set, raw_patch(MERGE, b'{"metadata":{"labels":{"new":"1"}}}'))
+
+        async def label() -> bool:
+            await set_status(live_client, pod, b'{"message":"%f"}' % anyio.current_time())
+            return (await live_client.get(PodGroup, (namespace, name))).labels.get("new") == "1"
+
+        await eventually(label, timeout=30, reason="the group has the owner's new label")
+
+
+async def test_pods_that_have_ended_are_forgotten_and_those_of_others_never_known(
+    live_client: LiveClient,
+    namespace: str,
+    make: Callable[..., Any],
+    grouped: Callable[..., Any],
+    run_grouper: RunGrouper,
+    stateful_set: Unstructured,
+) -> None:
+    async with run_grouper() as (mgr, _):
+        pod = await make(Pod.gvk, "db-0", stateful_set, OURS)
+        await make(Pod.gvk, "db-1", stateful_set, POD)
+        await grouped(1)
+        assert [each.name for each in await mgr.cache.list(Pod, namespace=namespace)] == ["db-0"]
+        await set_status(live_client, pod, b'{"phase":"Succeeded"}')
+
+        async def gone() -> bool:
+            return not await mgr.cache.list(Pod, namespace=namespace)
+
+        await eventually(gone, timeout=30, reason="the cache holds no pod that has ended")
+
+
+async def test_pods_are_grouped_once_their_namespace_is_selected(
+    live_client: LiveClient,
+    namespace: str,
+    make: Callable[..., Any],
+    grouped: Callable[..., Any],
+    run_grouper: RunGrouper,
+    stateful_set: Unstructured,
+) -> None:
+    async with run_grouper(namespace_label_selector={"kai": "on"}):
+        pod = await make(Pod.gvk, "db-0", stateful_set, OURS)
+
+        async def untouched() -> bool:
+            return ANNOTATION not in (await live_client.get(Pod, pod.key)).annotations
+
+        await consistently(untouched, reason="the namespace is not selected")
+        where = await live_client.get(Namespace, ("", namespace))
+        await live_client.patch(where, raw_patch(MERGE, b'{"metadata":{"labels":{"kai":"on"}}}'))
+        await grouped(1)
+
+
+async def test_what_the_role_does_not_let_it_read_is_passed_over(
+    make: Callable[..., Any], grouped: Callable[..., Any], run_grouper: RunGrouper
+) -> None:
+    secret = await make(GVK("", "v1", "Secret"), "owner", None, {})
+    async with run_grouper():
+        pod = await make(Pod.gvk, "p", secret, OURS)
+        assert await grouped(1) == [f"pg-p-{pod.metadata.uid}"]
