@@ -3,7 +3,7 @@
 """``trainerctl``: the tool a person holds.
 
 Results go to standard output, everything else to standard error. The exit code is 0 for success, 1 for a failure
-that one line explains, 2 for a command line that makes no sense, and 128 plus the signal's number after Ctrl-C and
+that one line explains, 2 for a command line or an input that makes no sense, and 128 plus the signal's number after Ctrl-C and
 its like, when whatever the command had started has been ended.
 """
 
@@ -20,7 +20,7 @@ import anyio
 from rich.console import Console
 
 from pkg.apis.machinery.errors import StatusError
-from pkg.cli import cluster, crds, demo, run
+from pkg.cli import cluster, crds, demo, documents, run
 from pkg.ctrl.envtest import EnvtestError, EventuallyError
 from pkg.ctrl.rest import RestError
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return anyio.run(_until_signal, parsed.run, parsed, out, err)
     except _EXPECTED as error:
         err.print(f"{PROGRAM}: {error}", highlight=False, markup=False, soft_wrap=True)
-        return 1
+        return documents.BAD_INPUT if isinstance(error, documents.InputError) else 1
 
 
 def parser() -> argparse.ArgumentParser:

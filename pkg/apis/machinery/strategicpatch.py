@@ -151,7 +151,7 @@ def _merge_field(original: Document, name: str, new: JSON, member: Member) -> No
     if isinstance(old, dict) and isinstance(new, dict):
         original[name] = _merge_map(old, new, member.schema)
     elif isinstance(old, list) and isinstance(new, list):
-        original[name] = _merge_list(old, new, member) if member.merge else _cleaned(new)
+        original[name] = merge_list(old, new, member) if member.merge else _cleaned(new)
     elif isinstance(new, dict) and _DIRECTIVE in new:
         original.pop(name, None)
     else:
@@ -199,7 +199,7 @@ def _merge_ordered(original: Document, patch: Document, schema: Schema, directiv
     elif live is None:
         merged = _cleaned(new)
     else:
-        merged = _merge_list(live, new, member) if member.merge else _cleaned(new)
+        merged = merge_list(live, new, member) if member.merge else _cleaned(new)
     original[name] = _in_order(merged, order, live_order, member.key)
 
 
@@ -229,7 +229,8 @@ def _target(directive: str, what: str) -> str:
     return name
 
 
-def _merge_list(original: list[JSON], patch: list[JSON], member: Member) -> list[JSON]:
+def merge_list(original: list[JSON], patch: list[JSON], member: Member) -> list[JSON]:
+    """Return ``original`` with the items of ``patch`` merged into it, as :func:`strategic_merge_patch` does."""
     if not original and not patch:
         return original
     items = [*original, *patch]

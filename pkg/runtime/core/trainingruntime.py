@@ -7,14 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pkg import apply
-from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
+from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.machinery import field
-from pkg.apis.machinery.base import JSON
 from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object
-from pkg.apis.machinery.strategicpatch import POD_TEMPLATE, StrategicMergeError, strategic_merge_patch
+from pkg.apis.machinery.strategicpatch import StrategicMergeError
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
 from pkg.ctrl.client import FieldIndexer, Reader
@@ -23,6 +21,8 @@ from pkg.runtime import indexer as index
 from pkg.runtime import interface, runtime
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import registry as plugins
+
+from .overrides import with_overrides
 
 TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
 
@@ -137,7 +137,7 @@ def new_runtime_info(
         StrategicMergeError: an override does not fit the template.
     """
     metadata = template.metadata
-    spec = _with_overrides(template.spec, train_job.spec.pod_template_overrides or [])
+    spec = with_overrides(template.spec, train_job.spec.pod_template_overrides or ())
     return runtime.new_info(
         labels={**((metadata and metadata.labels) or {}), **(train_job.spec.labels or {})},
         annotations={**((metadata and metadata.annotations) or {}), **(train_job.spec.annotations or {})},
@@ -158,32 +158,3 @@ def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.
     return runtime.new_pod_set(
         job.name, ancestor, 1 if count is None else count, job.template.spec.template.spec
     )
-
-
-def _with_overrides(spec: JobSetSpec, overrides: list[trainer.PodTemplateOverride]) -> JobSetSpec:
-    """Return the spec as it will be applied, a decoded copy, with the overrides merged in, later ones last."""
-    data = apply.as_typed(spec.to_dict())
-    for override in overrides:
-        targets = {target.name for target in override.target_jobs or ()}
-        for job in data.get("replicatedJobs", ()):
-            if job.get("name") in targets:
-                job_spec = job.setdefault("template", {}).setdefault("spec", {})
-                merged = strategic_merge_patch(job_spec.get("template", {}), _patch(override), POD_TEMPLATE)
-                job_spec["template"] = apply.as_typed(merged, inside="template")
-    return JobSetSpec.from_dict(data)
-
-
-def _patch(override: trainer.PodTemplateOverride) -> dict[str, JSON]:
-    """Return the patch of a pod template that an override stands for; of its metadata, labels and annotations."""
-    patch: dict[str, JSON] = {}
-    if override.metadata is not None:
-        metadata = {"labels": override.metadata.labels, "annotations": override.metadata.annotations}
-        if present := {name: dict(held) for name, held in metadata.items() if held is not None}:
-            patch["metadata"] = present
-    if override.spec is not None:
-        account = override.spec.service_account_name
-        patch["spec"] = apply.as_typed(override.spec.to_dict(), inside="spec")
-        if account is not None:
-            # Empty, it takes the template's account away.
-            patch["spec"]["serviceAccountName"] = account
-    return patch

@@ -1,0 +1,212 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""YAML and JSON text as kubectl understands it: plain JSON values, whatever the notation.
+
+Times and ``12:30`` stay text, ``0o17`` and ``1e3`` are numbers, keys are strings, a key given twice is an error, and what
+has no place in JSON (NaN, binary) is one too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar, Final
+
+import yaml
+
+from pkg.config.document import PathSteps
+
+_BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG: Final = "tag:yaml.org,2002:"
+_MAX_ALIASED: Final = 200_000
+"""Values that aliases may add to a document; a few lines can stand for billions."""
+
+
+class SyntaxProblemError(ValueError):
+    """The text cannot be read; ``line`` is where, counted from one, if anybody knows."""
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        super().__init__(problem)
+        self.line = line
+
+
+class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, is not typed
+    """YAML 1.1 as far as Kubernetes has it."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, Any]]]] = {
+        first: [
+            (tag, pattern)
+            for tag, pattern in resolvers
+            if tag.removeprefix(_TAG) in ("bool", "null", "merge")
+        ]
+        for first, resolvers in _BASE.yaml_implicit_resolvers.items()
+    }
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._checked: set[int] = set()
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Carry out ``<<``, which may bring keys that the map has itself; before, none may be there twice."""
+        if id(node) not in self._checked:
+            self._checked.add(id(node))
+            self._check_keys(node)
+        super().flatten_mapping(node)
+
+    def _check_keys(self, node: yaml.MappingNode) -> None:
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise SyntaxProblemError("a key is no string", key.start_mark.line + 1)
+            if key.tag == _TAG + "merge":
+                continue
+            if key.value in seen:
+                raise SyntaxProblemError(f"key {key.value} is given twice", key.start_mark.line + 1)
+            seen.add(key.value)
+            key.tag = _TAG + "str"
+
+    def construct_yaml_float(self, node: yaml.ScalarNode) -> float | int:
+        """Return the number; a whole one as such."""
+        number: float = super().construct_yaml_float(node)
+        if not math.isfinite(number):
+            raise SyntaxProblemError(f"{node.value} is no number in JSON", node.start_mark.line + 1)
+        return int(number) if number.is_integer() and abs(number) < 1e21 else number
+
+    def construct_other(self, node: yaml.Node) -> Any:
+        """Refuse what JSON has not."""
+        kind = node.tag.removeprefix(_TAG)
+        raise SyntaxProblemError(f"a value of type {kind} has no place in JSON", node.start_mark.line + 1)
+
+
+_NUMBERS: Final = list("-+.0123456789")
+_Loader.add_implicit_resolver(
+    _TAG + "int", re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)$"), _NUMBERS
+)
+_Loader.add_implicit_resolver(
+    _TAG + "float",
+    re.compile(
+        r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
+    ),
+    _NUMBERS,
+)
+_Loader.add_constructor(_TAG + "float", _Loader.construct_yaml_float)
+for _name in ("binary", "timestamp", "omap", "pairs", "set"):
+    _Loader.add_constructor(_TAG + _name, _Loader.construct_other)
+
+
+def parse(text: str, *, is_json: bool = False) -> Iterator[tuple[int, Any]]:
+    """Yield each document with its number, counted from one; empty ones count and are left out.
+
+    Raises:
+        SyntaxProblemError: the text is neither YAML nor JSON.
+    """
+    if is_json or text.lstrip()[:1] in ("{", "["):
+        try:
+            found = list(_parse_json(text))
+        except json.JSONDecodeError as error:
+            if is_json:
+                raise SyntaxProblemError(f"not JSON: {error.msg}", error.lineno) from error
+        else:
+            yield from enumerate(found, 1)
+            return
+    yield from _parse_yaml(text)
+
+
+def line_of(text: str, number: int, path: PathSteps) -> int | None:
+    """Return the line of ``path`` in a document, or of the nearest part above it that is written down."""
+    try:
+        for at, node in enumerate(yaml.compose_all(text, Loader=_Loader), 1):
+            if at == number:
+                return _line(node, path)
+    except yaml.YAMLError:
+        pass  # JSON that YAML cannot read
+    return None
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error quotes it: short."""
+    if isinstance(value, dict):
+        return "a map"
+    if isinstance(value, list):
+        return "a list"
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 60 else f"{text[:56]} ..."
+
+
+def _line(node: yaml.Node, path: PathSteps) -> int:
+    line: int = node.start_mark.line + 1
+    for step in path:
+        below = None
+        if isinstance(node, yaml.MappingNode):
+            below = next(((key, value) for key, value in node.value if key.value == step), None)
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            below = (node.value[step], node.value[step])
+        if below is None:
+            break
+        line, node = below[0].start_mark.line + 1, below[1]
+    return line
+
+
+def _parse_json(text: str) -> Iterator[Any]:
+    decoder = json.JSONDecoder(object_pairs_hook=_without_twins, parse_constant=_refused)
+    at, end = 0, len(text)
+    try:
+        while True:
+            while at < end and text[at].isspace():
+                at += 1
+            if at == end:
+                return
+            value, at = decoder.raw_decode(text, at)
+            yield value
+    except RecursionError as error:
+        raise SyntaxProblemError("it is nested too deeply") from error
+
+
+def _parse_yaml(text: str) -> Iterator[tuple[int, Any]]:
+    loader = _Loader(text)
+    try:
+        number = 0
+        while loader.check_data():
+            number += 1
+            data = loader.get_data()
+            if data is not None:
+                yield number, _expanded(data, [len(text) + _MAX_ALIASED], ()) if "&" in text else data
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else None
+        raise SyntaxProblemError(error.problem or error.context or "not YAML", line) from error
+    except yaml.YAMLError as error:
+        raise SyntaxProblemError(" ".join(str(error).split())) from error
+    except RecursionError as error:
+        raise SyntaxProblemError("it is nested too deeply") from error
+    finally:
+        loader.dispose()
+
+
+def _expanded(value: Any, left: list[int], above: tuple[int, ...]) -> Any:
+    """Return ``value`` with parts of its own wherever an alias had made two places share one."""
+    left[0] -= 1
+    if left[0] < 0:
+        raise SyntaxProblemError("aliases make it too large")
+    if not isinstance(value, dict | list):
+        return value
+    if id(value) in above:
+        raise SyntaxProblemError("an alias contains itself")
+    above = (*above, id(value))
+    if isinstance(value, dict):
+        return {key: _expanded(held, left, above) for key, held in value.items()}
+    return [_expanded(item, left, above) for item in value]
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise SyntaxProblemError(f"key {key} is given twice")
+        found[key] = value
+    return found
+
+
+def _refused(constant: str) -> Any:
+    raise SyntaxProblemError(f"{constant} is no number in JSON")
