@@ -20,7 +20,7 @@ import anyio
 from rich.console import Console
 
 from pkg.apis.machinery.errors import StatusError
-from pkg.cli import cluster, crds, demo, documents, run
+from pkg.cli import cluster, crds, demo, documents, run, validate
 from pkg.ctrl.envtest import EnvtestError, EventuallyError
 from pkg.ctrl.rest import RestError
 
@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
         ("cluster", "a local cluster: a real control plane with simulated GPU nodes", cluster.add_arguments),
         ("demo", "run one TrainJob on a throwaway cluster, from nothing to Complete", demo.add_arguments),
         ("run", "run the manager against the local cluster or a kubeconfig", run.add_arguments),
+        ("validate", "say what an API server would answer to TrainJobs and runtimes", validate.add_arguments),
         ("crds", "print the CRDs, or apply them", crds.add_arguments),
     ):
         add(commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}."))
