@@ -1,9 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The TrainJob webhook as a process of its own, with the shipped runtimes in memory; prints the port it serves at."""
+"""The TrainJob webhook as a process of its own, with the shipped runtimes in memory; prints the port it serves at and its
+certificate."""
 
+import base64
 import copy
 import importlib.util
+import ssl
 import sys
 
 import anyio
@@ -13,9 +16,21 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources, structural, validate
 from pkg.ctrl import log, webhook
 from pkg.ctrl.client import FakeClient
+from pkg.ctrl.webhook.certwatcher import load_pair, server_context
 from pkg.runtime import core
 
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
+
+
+class Fixed:
+    """A certificate that does not change."""
+
+    def __init__(self, certificate: bytes, key: bytes) -> None:
+        self._context = server_context()
+        load_pair(self._context, certificate, key)
+
+    def context(self) -> ssl.SSLContext:
+        return self._context
 
 
 async def main() -> None:
@@ -27,12 +42,13 @@ async def main() -> None:
         client.add(ClusterTrainingRuntime.from_dict(stored))
     validator = webhooks.validators(await core.new(client, client))[TrainJob]
     server = webhook.Server("127.0.0.1", 0)
-    server.use(webhook.SelfSigned())
+    certificate, key = webhook.SelfSigned().pair()
+    server.use(Fixed(certificate, key))
     server.register(PATH, webhook.ValidatorHandler(TrainJob, validator))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(server.start)
         await server.ready()
-        sys.stdout.write(f"{server.port}\n")
+        sys.stdout.write(f"{server.port} {base64.b64encode(certificate).decode()}\n")
         sys.stdout.flush()
 
 

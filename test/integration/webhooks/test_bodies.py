@@ -71,7 +71,7 @@ def server() -> Iterator[tuple[subprocess.Popen[str], int]]:
         text=True,
     )
     assert process.stdout is not None
-    yield process, int(process.stdout.readline())
+    yield process, int(process.stdout.readline().split()[0])
     process.kill()
     process.wait()
     process.stdout.close()
