@@ -3,6 +3,7 @@
 """What integration tests of Trainer share: its kinds served, and our manager running under its shipped rights."""
 
 import dataclasses
+import secrets
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from pkg.cli.manager import flags, program
 from pkg.ctrl import Manager
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import Binaries, Environment, apply_manifests
+from pkg.ctrl.envtest.ports import free_ports
 from pkg.ctrl.rest import Config, Request, Response, RESTMapper, Transport
 
 USER = "trainer-under-test"
@@ -93,9 +95,10 @@ def run_manager(trainer_config: Config) -> RunManager:
     ) -> AsyncIterator[Manager]:
         cfg = config.load()
         cfg.cert_management.enable = not webhooks
+        cfg.cert_management.webhook_secret_name = f"webhook-cert-{secrets.token_hex(4)}"
         settings = dataclasses.replace(
             config.manager_options(cfg),
-            **{"metrics_bind_address": "0", "health_probe_bind_address": "0", **options},
+            **{"metrics_bind_address": "0", "health_probe_bind_address": "0", "webhook_port": 0, **options},
         )
         unthrottled = dataclasses.replace(trainer_config, qps=0)
         async with Transport(unthrottled) as transport, anyio.create_task_group() as tasks:
@@ -145,7 +148,8 @@ def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
     configuration.write_text(
         "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"
         "metrics: {bindAddress: '0'}\nhealth: {healthProbeBindAddress: '0'}\nclientConnection: {qps: -1}\n"
-        f"webhook: {{certDir: {tmp_path / 'none'}}}\n"
+        f"webhook: {{host: 127.0.0.1, port: {free_ports(1)[0]}}}\n"
+        f"certManagement: {{webhookSecretName: webhook-cert-{secrets.token_hex(4)}}}\n"
     )
     started: list[Process] = []
 

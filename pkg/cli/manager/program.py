@@ -27,7 +27,7 @@ from pkg.ctrl.manager import ManagerError, UnreachableError
 from pkg.runtime import core
 
 from . import flags, goflags
-from .certificates import AwaitedWebhooks
+from .certificates import ManagedWebhooks, certificates_for
 from .flags import Flags
 
 DISTRIBUTION: Final = "trainer-controller-manager"
@@ -140,13 +140,18 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     runtimes = await core.new(mgr.client, mgr.field_indexer)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
     if cfg.cert_management.enable:
+        certificates = certificates_for(mgr, cfg.cert_management)
+
+        def register() -> None:
+            mgr.webhook_server.use(certificates)
+            webhooks.setup(mgr, runtimes)
 
         def started() -> None:  # asking for the server any earlier would start it
             mgr.webhook_server.started_checker()()
 
-        awaited = AwaitedWebhooks(config.cert_dir(cfg), lambda: webhooks.setup(mgr, runtimes), started)
-        mgr.add(awaited)
-        mgr.add_readyz_check("readyz", awaited.check)
+        managed = ManagedWebhooks(certificates, register, started)
+        mgr.add(managed)
+        mgr.add_readyz_check("readyz", managed.check)
     else:
         webhooks.setup(mgr, runtimes)
         mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
