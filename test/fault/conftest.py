@@ -4,6 +4,7 @@
 
 import asyncio
 import dataclasses
+import io
 import json
 import os
 import secrets
@@ -166,7 +167,7 @@ class Proxy:
             async with self._session.request(
                 request.method,
                 URL(target.host + request.raw_path, encoded=True),
-                data=await request.read() or None,
+                data=io.BytesIO(await request.read()) if request.body_exists else None,
                 headers={key: value for key, value in request.headers.items() if key.lower() not in _HOP},
                 ssl=self._tls,
             ) as upstream:
@@ -184,14 +185,13 @@ class Proxy:
                         if b'"code":410' in chunk:
                             self.expired.append(seen)
                         await response.write(chunk if self.rewrite is None else self.rewrite(chunk))
+                    await response.write_eof()
                 finally:
                     # Of an answer that was not read to its end: a graceful TLS end could outlive the loop.
                     if upstream.connection is not None and upstream.connection.transport is not None:
                         upstream.connection.transport.abort()
         except (aiohttp.ClientError, OSError):
             transport.abort()
-            return response
-        await response.write_eof()
         return response
 
     async def _pass(self, transport: asyncio.BaseTransport) -> None:
@@ -357,7 +357,7 @@ def contends(tmp_path: Path) -> Callable[[str], Awaitable[None]]:
         log = tmp_path / f"{name}.log"
         await eventually(
             lambda: "Attempting to acquire" in log.read_text(),
-            timeout=20,
+            timeout=60,
             reason=f"{name} does not wait for the lease",
         )
 

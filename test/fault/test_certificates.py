@@ -160,7 +160,7 @@ async def test_no_admission_fails_while_certificates_change_and_a_bad_pair_is_re
                     await mount.swap_files(good, between=1.5 * PERIOD)
                 else:
                     mount.swap_link(good)
-                await eventually(serves(good), timeout=5, reason="the new certificate is served")
+                await eventually(serves(good), timeout=20, reason="the new certificate is served")
 
             refused = errors()
             mount.swap_link(KeyPair(issue().certificate, issue().key))

@@ -26,7 +26,7 @@ async def test_wall_clocks_ten_minutes_off_change_no_leader(
         clocks[name] = tmp_path / f"{name}.clock"
         clocks[name].write_text(str(offset))
     start("first", clock=clocks["first"])
-    await eventually(work, timeout=30, reason="the leader works")
+    await eventually(work, timeout=60, reason="the leader works")
     for name in ("ahead", "behind"):
         start(name, clock=clocks[name])
         await contends(name)
@@ -52,7 +52,7 @@ async def test_a_leader_that_cannot_renew_stops_writing_before_the_lease_lapses(
     namespace: str, start: Any, contends: Any, work: Any, writes: Any, proxy: Any, figure: Any
 ) -> None:
     first = start("first", server=proxy.url)
-    await eventually(work, timeout=30, reason="the leader works")
+    await eventually(work, timeout=60, reason="the leader works")
     start("second")
     await contends("second")
     proxy.hold = lambda seen: "/leases" in seen.path and seen.method != "GET"

@@ -127,6 +127,7 @@ _decode_marked = msgspec.json.Decoder(_Marked).decode
 _encoder = msgspec.json.Encoder()
 _encode = _encoder.encode
 _scratch = bytearray()
+_LARGE: Final = 1 << 18
 _no_labels: Final[dict[str, str]] = {}
 
 
@@ -188,7 +189,10 @@ def entry_of(raw: msgspec.Raw | bytes, transform: Transform | None = None) -> En
 def _compact(value: Any) -> bytes:
     # A fresh buffer is longer than its text, and what it gives back leaves holes: an eighth of a large cache.
     _encoder.encode_into(value, _scratch)
-    return bytes(_scratch)
+    text = bytes(_scratch)
+    if len(text) > _LARGE:
+        _scratch.clear()  # the next one is smaller, as a rule
+    return text
 
 
 def as_metadata(obj: Object) -> bytes:

@@ -7,6 +7,7 @@ HTTP library exceptions end here; what comes out is a Response or a TransportErr
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import ssl
@@ -27,6 +28,7 @@ _CONNECT_TIMEOUT: Final = 30.0
 _IDLE: Final = 60.0
 """Seconds an idle connection is kept; API servers keep theirs for 90."""
 _MAX_CONNECTIONS: Final = 256
+_LARGE_BODY: Final = 1 << 18
 _DEAD: Final = 30
 """Seconds after which the kernel gives up a connection whose other end answers nothing, not even probes."""
 _SOCKET_OPTIONS: Final = (
@@ -140,7 +142,7 @@ class _Wire:
         raw = await pool.session.request(
             request.method,
             URL(self._base + request.target, encoded=True),
-            data=request.body,
+            data=_sendable(request.body),
             headers=dict(request.headers),
             ssl=self._context(),
             server_hostname=(tls.server_name or None) if tls else None,
@@ -244,8 +246,10 @@ class _Stream(Response):
             first, *others = chunk.split(b"\n")
             pending.append(first)
             for following in others:
-                yield b"".join(pending)
-                pending = [following]
+                # A line may be large: nothing here holds on to it or its pieces while it is read.
+                pending = [b"".join(pending)]
+                yield pending.pop()
+                pending.append(following)
         if rest := b"".join(pending):
             yield rest
 
@@ -289,6 +293,11 @@ async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerTy
         return await handler(request)
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _BrokenError(_reason(error)) from error
+
+
+def _sendable(body: bytes | None) -> bytes | io.BytesIO | None:
+    """The body as aiohttp likes it: a large one goes out piece by piece, and others get their turn in between."""
+    return io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
 
 
 def _headers(raw: aiohttp.ClientResponse) -> Mapping[str, str]:

@@ -91,6 +91,25 @@ async def test_lines_of_any_length_arrive_whole_however_they_are_cut() -> None:
         await response.close()
 
 
+async def test_a_large_body_is_sent_whole_and_nobody_is_warned() -> None:
+    sent = b"x" * 3_000_000
+    received: list[bytes] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        assert f"Content-Length: {len(sent)}" in head
+        received.append(await reader.readexactly(len(sent)))
+        writer.write(body(b"{}"))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        async with rest.Transport(rest.Config(f"http://{host}:{port}")) as transport:
+            response = await transport.send(rest.Request("PUT", "/x", body=sent))
+    assert (response.status, received) == (200, [sent])
+
+
 async def test_several_warnings_arrive_as_one_header() -> None:
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(
