@@ -156,12 +156,15 @@ async def test_a_busy_server_is_asked_when_it_said_and_the_loop_stays_free(
         tasks.start_soon(mgr.start)
         await mgr.elected.wait()
         await anyio.sleep(1.5)  # a watch that ends sooner has its own rules
+        proxy.refuse = too_many
+        busy = anyio.current_time()
         for number in range(30):
             tasks.start_soon(make_source, client, namespace, number)
-        await anyio.sleep(0.05)
-        proxy.refuse = too_many
-        proxy.cut()
-        busy = anyio.current_time()
+        # The watches that are open still tell the worker what there is to do.
+        await eventually(
+            lambda: any(each.method == "POST" for each in proxy.seen), reason="the worker does not begin"
+        )
+        proxy.cut(watches=True)
         tasks.start_soon(measure)
         await anyio.sleep(outage_seconds)
         proxy.refuse = None
