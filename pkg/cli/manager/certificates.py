@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
 from pkg import ctrl
 from pkg.apis.config.v1alpha1 import CertManagement
 from pkg.ctrl import healthz
-from pkg.util import cert
+
+if TYPE_CHECKING:
+    from pkg.util import cert
 
 WEBHOOK_CONFIGURATION: Final = "validator.trainer.kubeflow.org"
 
@@ -73,6 +75,8 @@ class ManagedWebhooks:
 
 def certificates_for(mgr: ctrl.Manager, management: CertManagement) -> cert.Certificates:
     """Return the owner of the certificates that the Configuration describes."""
+    from pkg.util import cert  # slow to load, and not needed where others make the certificates
+
     options = cert.Options(
         namespace=cert.operator_namespace(),
         secret=management.webhook_secret_name or "",

@@ -19,7 +19,7 @@ from typing import Final
 
 import anyio
 
-from pkg import config, controller, ctrl, metrics, podgrouper, webhooks
+from pkg import config, controller, ctrl, metrics, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.machinery.errors import StatusError, UnauthorizedError
 from pkg.ctrl import healthz, log, rest
@@ -113,8 +113,8 @@ async def reach(connection: rest.Config, *, timeout: float = _REACH) -> None:
 
 def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
     """Tell whether the pod grouper runs: the Configuration or the command line names it, and none excludes it."""
-    named = cfg.pod_grouper.enable or podgrouper.NAME in parsed.controllers
-    return bool(named) and parsed.enabled(podgrouper.NAME)
+    named = cfg.pod_grouper.enable or flags.POD_GROUPER in parsed.controllers
+    return bool(named) and parsed.enabled(flags.POD_GROUPER)
 
 
 def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
@@ -122,6 +122,8 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
     made = config.manager_options(cfg)
     if not groups_pods(parsed, cfg):
         return made
+    from pkg import podgrouper  # fifty modules, for those only who group pods
+
     held = podgrouper.cache_options(podgrouper.settings(cfg))
     return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))
 
@@ -134,8 +136,10 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
     if groups_pods(parsed, cfg):
+        from pkg import podgrouper
+
         podgrouper.setup(mgr, podgrouper.settings(cfg))
-    if parsed.controllers == (podgrouper.NAME,):
+    if parsed.controllers == (flags.POD_GROUPER,):
         return
     runtimes = await core.new(mgr.client, mgr.field_indexer)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
