@@ -331,11 +331,14 @@ class Controller:
         metrics.ACTIVE_WORKERS.labels(self.name).set(0)
 
     def _fields(self, request: Request | None) -> dict[str, Any]:
-        fields: dict[str, Any] = {"controller": self.name}
+        """The keys of every line of this controller or, beside those, of every line about one request."""
+        fields: dict[str, Any] = {}
         gvk = self.settings.kind
-        if gvk is not None:
-            fields |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
-        if request is not None:
+        if request is None:
+            fields["controller"] = self.name
+            if gvk is not None:
+                fields |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
+        else:
             if gvk is not None:
                 fields[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
             fields |= {"namespace": request.namespace, "name": request.name}
