@@ -101,6 +101,7 @@ class Controller:
         self._sources: list[source.Source] = []
         self._tasks: TaskGroup | None = None
         self._started = False
+        self._traces = True
         self._changed = anyio.Event()
         self._ready = anyio.Event()
         self._stopping = anyio.Event()
@@ -157,6 +158,8 @@ class Controller:
             raise ControllerError(f"controller {self.name} was started before: was it added twice?")
         self._started = True
         self._changed.set()
+        # Asked once: a line that is not written costs several microseconds, and here are two a reconcile.
+        self._traces = _log.enabled(log.TRACE)
         self._show_metrics()
         with log.into_context(**self._fields(None)):
             try:
@@ -226,7 +229,8 @@ class Controller:
         began = time.perf_counter()
         try:
             with log.into_context(**self._fields(request), reconcileID=ident):
-                _log.trace("Reconciling")
+                if self._traces:
+                    _log.trace("Reconciling")
                 try:
                     outcome: Result | Exception = await self._reconcile(request)
                 except Exception as error:
@@ -271,12 +275,14 @@ class Controller:
             self._count(ERROR)
             _log.error("Reconciler error", error=outcome)
         elif (after := outcome.requeue_after) is not None and after.total_seconds() > 0:
-            _log.trace("Reconcile done, requeueing", after=after)
+            if self._traces:
+                _log.trace("Reconcile done, requeueing", after=after)
             self._forget(request)
             self.queue.add(request, priority=priority, after=after.total_seconds())
             self._count(REQUEUE_AFTER)
         else:
-            _log.trace("Reconcile successful")
+            if self._traces:
+                _log.trace("Reconcile successful")
             self._forget(request)
             self._count(SUCCESS)
 
@@ -325,11 +331,14 @@ class Controller:
         metrics.ACTIVE_WORKERS.labels(self.name).set(0)
 
     def _fields(self, request: Request | None) -> dict[str, Any]:
-        fields: dict[str, Any] = {"controller": self.name}
+        """The keys of every line of this controller or, beside those, of every line about one request."""
+        fields: dict[str, Any] = {}
         gvk = self.settings.kind
-        if gvk is not None:
-            fields |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
-        if request is not None:
+        if request is None:
+            fields["controller"] = self.name
+            if gvk is not None:
+                fields |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
+        else:
             if gvk is not None:
                 fields[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
             fields |= {"namespace": request.namespace, "name": request.name}
