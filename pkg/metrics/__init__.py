@@ -5,6 +5,7 @@
 from .metrics import (
     DRIFT_HEALED,
     KIND_DEGRADED,
+    PODS_GROUPED,
     TIME_TO_CHILDREN,
     TRAIN_JOBS,
     DegradedKinds,
@@ -16,6 +17,7 @@ from .metrics import (
 __all__ = [
     "DRIFT_HEALED",
     "KIND_DEGRADED",
+    "PODS_GROUPED",
     "TIME_TO_CHILDREN",
     "TRAIN_JOBS",
     "DegradedKinds",

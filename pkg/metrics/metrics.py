@@ -49,6 +49,13 @@ DRIFT_HEALED: Final = Counter(
     ["kind"],
     registry=REGISTRY,
 )
+PODS_GROUPED: Final = Counter(
+    "kubeflow_trainer_pods_grouped_total",
+    "Pods that were given a group, by the kind of the owner on top of them, its grouper, and why the walk ended there: "
+    "top (it has no owner), none (the pod has none), denied (its owner may not be read)",
+    ["kind", "grouper", "reason"],
+    registry=REGISTRY,
+)
 
 
 class TrainJobPhases:
