@@ -19,11 +19,7 @@ from typing import Final
 
 import anyio
 
-<<<<<<< HEAD
 from pkg import config, controller, ctrl, metrics, webhooks
-=======
-from pkg import config, controller, ctrl, metrics, podgrouper, webhooks
->>>>>>> wip-grouper
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.machinery.errors import StatusError, UnauthorizedError
 from pkg.ctrl import healthz, log, rest
@@ -138,10 +134,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     Where the pod grouper is all that shall run, nothing else is: no webhook, and no kind of Trainer's watched.
     """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
-<<<<<<< HEAD
     mgr.add_healthz_check("healthz", healthz.ping)
-=======
->>>>>>> wip-grouper
     if groups_pods(parsed, cfg):
         from pkg import podgrouper
 
@@ -150,10 +143,6 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
         return
     runtimes = await core.new(mgr.client, mgr.field_indexer)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
-<<<<<<< HEAD
-=======
-    mgr.add_healthz_check("healthz", healthz.ping)
->>>>>>> wip-grouper
     if cfg.cert_management.enable:
         certificates = certificates_for(mgr, cfg.cert_management)
 

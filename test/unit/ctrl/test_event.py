@@ -1,30 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-<<<<<<< HEAD
-=======
 """Events of objects at hand; what a cache tells is tested with its sources."""
 
 from collections.abc import Callable
->>>>>>> wip-bench
 
 import pytest
 
 from pkg.apis.core.v1 import Pod
-<<<<<<< HEAD
-from pkg.ctrl import event
-
-
-def test_an_event_may_name_its_kind_and_cannot_be_changed() -> None:
-    pod = Pod()
-    for made in (
-        event.CreateEvent[Pod](pod, is_in_initial_list=True),
-        event.UpdateEvent[Pod](pod, pod),
-        event.DeleteEvent[Pod](pod),
-        event.GenericEvent[Pod](pod),
-    ):
-        with pytest.raises(AttributeError):
-            made.object = pod  # type: ignore[misc,union-attr]  # what is asserted to fail
-=======
 from pkg.ctrl.event import CreateEvent, DeleteEvent, GenericEvent, UpdateEvent
 
 MakePod = Callable[..., Pod]
@@ -47,4 +29,15 @@ def test_a_change_gives_both_sides(make_pod: MakePod) -> None:
 def test_a_resync_is_no_change(make_pod: MakePod, versions: str, changed: bool) -> None:
     old, new = (make_pod("a", resourceVersion=version) for version in versions)
     assert UpdateEvent(old, new).changed is changed
->>>>>>> wip-bench
+
+
+def test_an_event_may_name_its_kind_and_cannot_be_changed() -> None:
+    pod = Pod()
+    for made in (
+        CreateEvent[Pod](pod, is_in_initial_list=True),
+        UpdateEvent[Pod](pod, pod),
+        DeleteEvent[Pod](pod),
+        GenericEvent[Pod](pod),
+    ):
+        with pytest.raises(AttributeError):
+            made.object = pod  # type: ignore[misc,union-attr]  # what is asserted to fail
