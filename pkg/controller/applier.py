@@ -13,7 +13,8 @@ they are mended all the same when somebody edits them; after a restart that is n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Sequence
+from collections.abc import Container
+from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -32,7 +33,7 @@ from pkg.ctrl.client import Client
 from . import drift
 
 T = TypeVar("T", bound=Object)
-_Name: TypeAlias = tuple[GVK, NamespacedName]
+Name: TypeAlias = tuple[GVK, NamespacedName]
 
 _AS_METADATA: Final[frozenset[GVK]] = frozenset({ConfigMap.gvk, Secret.gvk})
 """Kinds that are cached without their content: their resourceVersion stands for it."""
@@ -42,6 +43,16 @@ _BUILT_ONCE: Final[frozenset[GVK]] = frozenset(
     {JobSet.gvk, schedulerplugins.PodGroup.gvk, volcano.PodGroup.gvk}
 )
 """Kinds whose plugins build nothing for a running TrainJob that has one: no change of its runtime reaches it."""
+
+
+class Outcome(StrEnum):
+    """What an apply came to."""
+
+    UNCHANGED = "unchanged"
+    CREATED = "created"
+    CHANGED = "changed"
+    HEALED = "healed"
+    """Somebody had changed or removed what was applied before."""
 
 
 class _Applied(NamedTuple):
@@ -54,46 +65,16 @@ class Applier:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._applied: dict[NamespacedName, dict[_Name, _Applied]] = {}
-        self._kept: dict[NamespacedName, dict[_Name, tuple[type[Object], bytes]]] = {}
+        self._applied: dict[NamespacedName, dict[Name, _Applied]] = {}
+        self._kept: dict[NamespacedName, dict[Name, tuple[type[Object], bytes]]] = {}
 
     def forget(self, owner: NamespacedName) -> None:
         """Drop what was remembered for ``owner``; the next apply looks at everything again."""
         self._applied.pop(owner, None)
         self._kept.pop(owner, None)
 
-    async def apply_all(self, owner: NamespacedName, desired: Sequence[Object]) -> None:
-        """Apply all that ``owner`` wants, in that order, and what it wanted once and still has.
-
-        Raises:
-            StatusError: the API server refused.
-            TransportError: it was not reached.
-        """
-        for obj in desired:
-            await self.apply(owner, obj)
-            if obj.gvk in _BUILT_ONCE:
-                essence = drift.rule_for(obj.gvk).essence(obj.to_dict())
-                kept = self._kept.setdefault(owner, {})
-                kept[obj.gvk, obj.key] = type(obj), msgspec.json.encode(essence)
-        await self._mend(owner, {(obj.gvk, obj.key) for obj in desired})
-
-    async def _mend(self, owner: NamespacedName, built: Container[_Name]) -> None:
-        """Undo edits of what was not ``built`` this time. An absent one is the plugins' affair."""
-        memory = self._applied.get(owner, {})
-        for name, (kind, essence) in self._kept.get(owner, {}).items():
-            if name in built:
-                continue
-            try:
-                live = await self._client.get(kind, name[1])
-            except NotFoundError:
-                continue
-            known = memory.get(name)
-            if known is not None and known.live != _live_digest(live):
-                desired = kind.from_dict(msgspec.json.decode(essence))
-                await self._settle(memory, desired, live, known.desired)
-
-    async def apply(self, owner: NamespacedName, desired: T) -> bool:
-        """Make the live object what ``desired`` says, as field owner ``trainer``; tell whether a request went out.
+    async def apply(self, owner: NamespacedName, desired: T) -> Outcome:
+        """Make the live object what ``desired`` says, as field owner ``trainer``; tell what that took.
 
         An object that is being deleted is left alone: its end wakes the owner again.
 
@@ -102,31 +83,62 @@ class Applier:
             TransportError: it was not reached.
         """
         memory = self._applied.setdefault(owner, {})
-        wanted = _digest(desired.to_dict())
+        name = (desired.gvk, desired.key)
+        wire = desired.to_dict()
+        wanted = _digest(wire)
         live = await self._live(desired)
         if live is None:
-            sent = await self._send(desired)
-            memory[desired.gvk, desired.key] = _Applied(wanted, _live_digest(sent))
-            return True
-        return await self._settle(memory, desired, live, wanted)
+            outcome = Outcome.HEALED if name in memory else Outcome.CREATED
+            memory[name] = _Applied(wanted, _live_digest(await self._send(desired)))
+        else:
+            outcome = await self._settle(memory, desired, live, wanted)
+        if desired.gvk in _BUILT_ONCE:
+            essence = drift.rule_for(desired.gvk).essence(wire)
+            self._kept.setdefault(owner, {})[name] = type(desired), msgspec.json.encode(essence)
+        return outcome
+
+    async def mend(self, owner: NamespacedName, built: Container[Name]) -> list[GVK]:
+        """Undo edits of what ``owner`` wanted once and was not ``built`` this time; return the kinds mended.
+
+        An absent one is made by those who build it.
+
+        Raises:
+            StatusError: the API server refused.
+            TransportError: it was not reached.
+        """
+        memory = self._applied.get(owner, {})
+        mended = []
+        for name, (kind, essence) in self._kept.get(owner, {}).items():
+            if name in built or (known := memory.get(name)) is None:
+                continue
+            try:
+                live = await self._client.get(kind, name[1])
+            except NotFoundError:
+                continue
+            if known.live != _live_digest(live):
+                desired = kind.from_dict(msgspec.json.decode(essence))
+                if await self._settle(memory, desired, live, known.desired) is Outcome.HEALED:
+                    mended.append(name[0])
+        return mended
 
     async def _settle(
-        self, memory: dict[_Name, _Applied], desired: Object, live: Object, wanted: bytes
-    ) -> bool:
-        """Turn ``live`` into ``desired``, whose digest is ``wanted``; tell whether that took a request."""
+        self, memory: dict[Name, _Applied], desired: Object, live: Object, wanted: bytes
+    ) -> Outcome:
+        """Turn ``live`` into ``desired``, whose digest is ``wanted``; tell what that took."""
         if live.metadata.deletion_timestamp is not None:
-            return False
+            return Outcome.UNCHANGED
         name = (desired.gvk, desired.key)
         seen = _Applied(wanted, _live_digest(live))
         known = memory.get(name)
         if known == seen:
-            return False
-        to_send = self._difference(live, desired, same_desired=known is not None and known.desired == wanted)
+            return Outcome.UNCHANGED
+        same_desired = known is not None and known.desired == wanted
+        to_send = self._difference(live, desired, same_desired=same_desired)
         if to_send is None:
             memory[name] = seen
-            return False
+            return Outcome.UNCHANGED
         memory[name] = _Applied(wanted, _live_digest(await self._send(to_send)))
-        return True
+        return Outcome.HEALED if same_desired else Outcome.CHANGED
 
     def _difference(self, live: Object, desired: T, *, same_desired: bool) -> T | None:
         """Return what to apply to turn ``live`` into ``desired``, or None when nothing would change."""
