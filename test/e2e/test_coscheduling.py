@@ -69,7 +69,7 @@ async def start(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIter
         containers = [{"name": "node", "image": "busybox", "resources": resources}]
         metadata = {
             "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"},
-            "annotations": {"sim.local/run-for": "10s"},
+            "annotations": {"sim.local/run-for": "3s"},
         }
         pod = {"metadata": metadata, "spec": {"containers": containers}}
         job = {"name": "node", "template": {"metadata": metadata, "spec": {"template": pod}}}

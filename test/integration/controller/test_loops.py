@@ -137,7 +137,7 @@ async def test_a_resync_of_settled_jobs_sends_no_write_and_a_restart_only_what_c
     options = cache.Options(resync_period=resync)
     async with run_manager(sent=sent, cache=options):
         await quiet(sent)
-        at_restart = writes(sent)
+        at_restart = [each for each in writes(sent) if namespace in each]
         sent.clear()
         started = reconciled()
         assert started - before >= MANY
@@ -150,11 +150,11 @@ async def test_a_resync_of_settled_jobs_sends_no_write_and_a_restart_only_what_c
         )
         figure(
             f"{MANY} settled TrainJobs, {reconciled() - started:.0f} reconciles by resyncs: writes",
-            len(writes(sent)),
+            len([each for each in writes(sent) if namespace in each]),
             at_most=0,
             unit="requests",
         )
-        assert [request for request in sent if not dict(request.query).get("watch")] == []
+        assert [each.path for each in sent if namespace in each.path] == []  # nor is anything read
     # What a ConfigMap holds is not cached: after a restart it is applied once, and no version comes of it.
     figure(
         f"{MANY} settled TrainJobs, restart: writes beside host files",
