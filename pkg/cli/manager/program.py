@@ -17,7 +17,7 @@ from typing import Final
 
 import anyio
 
-from pkg import config, controller, ctrl, webhooks
+from pkg import config, controller, ctrl, metrics, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.machinery.errors import StatusError, UnauthorizedError
 from pkg.ctrl import healthz, log, rest
@@ -110,6 +110,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     """Register runtimes, controllers, webhooks and checks with a manager that has not started."""
     runtimes = await core.new(mgr.client, mgr.field_indexer)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
+    mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
     if cfg.cert_management.enable:
         certificates = certificates_for(mgr, cfg.cert_management)
