@@ -129,7 +129,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     if groups_pods(parsed, cfg):
-        podgrouper.setup(mgr, podgrouper.settings(cfg))
+        await podgrouper.setup(mgr, podgrouper.settings(cfg))
     if parsed.controllers == (podgrouper.NAME,):
         mgr.add_healthz_check("healthz", healthz.ping)
         return
