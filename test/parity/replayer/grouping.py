@@ -231,7 +231,9 @@ def _stored(document: Answer) -> Answer:
 
 def _stored_group(document: Answer) -> Answer:
     """Return a group; of its spec what Go writes: no zeros, but always a topology."""
-    spec = {name: value for name, value in (document.get("spec") or {}).items() if value not in ("", [], None)}
+    spec = {
+        name: value for name, value in (document.get("spec") or {}).items() if value not in ("", [], None)
+    }
     for holder in (spec, *spec.get("subGroups", ())):
         if holder.get("minMember") == 0:
             del holder["minMember"]
