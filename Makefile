@@ -91,12 +91,22 @@ test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local clust
 	$(BIN)/pytest test/e2e $(PYTEST_ARGS)
 
 .PHONY: manifests
-manifests: $(VENV)/.dev ## Write config/crd from the models
+manifests: $(VENV)/.dev ## Write config/crd and docs/reference from the code
 	$(BIN)/python -m pkg.cli.manifests
+	$(BIN)/python -m pkg.cli.reference docs/reference
+
+.PHONY: docs
+docs: $(VENV)/.dev ## Build the documentation's site into build/site; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 .PHONY: wheel
 wheel: $(VENV)/.dev ## Build the wheel into dist/
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+
+.PHONY: image
+image: ## Build the manager's image with podman or docker
+	@engine=$$(command -v podman || command -v docker) || { echo "make: podman or docker is needed" >&2; exit 1; }; \
+	$$engine build --file Containerfile --tag trainer-controller-manager:$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) .
 
 .PHONY: lock
 lock: $(VENV)/.dev ## Pin the dependencies anew
@@ -105,6 +115,10 @@ lock: $(VENV)/.dev ## Pin the dependencies anew
 		--python-version 3.11 pyproject.toml --group build --extra fast --output-file requirements/runtime.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --group dev --extra fast --output-file requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --extra fast --output-file requirements/image.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+		--constraint requirements/runtime.lock --python-version 3.11 --group build --output-file requirements/build.lock
 
 .PHONY: clean
 clean: ## Remove what builds and tests left in the checkout

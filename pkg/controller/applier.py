@@ -10,6 +10,7 @@ only a difference in what may change is worth a request; so it is after a restar
 from __future__ import annotations
 
 import hashlib
+from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -30,6 +31,16 @@ _AS_METADATA: Final[frozenset[GVK]] = frozenset({ConfigMap.gvk, Secret.gvk})
 """Kinds that are cached without their content: their resourceVersion stands for it."""
 
 
+class Outcome(StrEnum):
+    """What an apply came to."""
+
+    UNCHANGED = "unchanged"
+    CREATED = "created"
+    CHANGED = "changed"
+    HEALED = "healed"
+    """Somebody had changed or removed what was applied before."""
+
+
 class _Applied(NamedTuple):
     desired: bytes
     live: bytes
@@ -46,8 +57,8 @@ class Applier:
         """Drop what was remembered for ``owner``; the next apply looks at everything again."""
         self._applied.pop(owner, None)
 
-    async def apply(self, owner: NamespacedName, desired: T) -> bool:
-        """Make the live object what ``desired`` says, as field owner ``trainer``; tell whether a request went out.
+    async def apply(self, owner: NamespacedName, desired: T) -> Outcome:
+        """Make the live object what ``desired`` says, as field owner ``trainer``; tell what that took.
 
         An object that is being deleted is left alone: its end wakes the owner again.
 
@@ -60,20 +71,22 @@ class Applier:
         wanted = _digest(desired.to_dict())
         live = await self._live(desired)
         if live is None:
+            outcome = Outcome.HEALED if name in memory else Outcome.CREATED
             memory[name] = _Applied(wanted, _live_digest(await self._send(desired)))
-            return True
+            return outcome
         if live.metadata.deletion_timestamp is not None:
-            return False
+            return Outcome.UNCHANGED
         seen = _Applied(wanted, _live_digest(live))
         known = memory.get(name)
         if known == seen:
-            return False
-        to_send = self._difference(live, desired, same_desired=known is not None and known.desired == wanted)
+            return Outcome.UNCHANGED
+        same_desired = known is not None and known.desired == wanted
+        to_send = self._difference(live, desired, same_desired=same_desired)
         if to_send is None:
             memory[name] = seen
-            return False
+            return Outcome.UNCHANGED
         memory[name] = _Applied(wanted, _live_digest(await self._send(to_send)))
-        return True
+        return Outcome.HEALED if same_desired else Outcome.CHANGED
 
     def _difference(self, live: Object, desired: T, *, same_desired: bool) -> T | None:
         """Return what to apply to turn ``live`` into ``desired``, or None when nothing would change."""

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pkg import ctrl
+from pkg import ctrl, metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery import conditions
 from pkg.apis.machinery.errors import NotFoundError, StatusError
 from pkg.apis.machinery.object import Object, OwnerReference
+from pkg.apis.machinery.time import parse_time
 from pkg.apis.meta.v1 import Condition
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
@@ -22,7 +23,7 @@ from pkg.ctrl.cache import CacheDegradedError, CacheError
 from pkg.ctrl.rest import RestError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 
-from .applier import Applier
+from .applier import Applier, Outcome
 
 if TYPE_CHECKING:
     from pkg.ctrl import controller
@@ -75,6 +76,7 @@ class TrainJobReconciler:
         self._runtimes = runtimes
         self._now = now
         self._applier = Applier(client)
+        self._phases = metrics.TrainJobPhases()
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
@@ -87,10 +89,12 @@ class TrainJobReconciler:
             stored = await self._client.get(TrainJob, request)
         except NotFoundError:
             self._applier.forget(request)
+            self._phases.forget(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
             return ctrl.Result()
         log.logger_from().debug("Reconciling TrainJob")
+        self._phases.observe(stored)
         if (owner := await self._foreign_owner(stored)) is not None:
             return self._stand_back(stored, owner)
 
@@ -111,6 +115,7 @@ class TrainJobReconciler:
             _set_suspended(train_job, self._now)
             await _attempt(errors, self._set_status(runtime, train_job))
         await _attempt(errors, self._write_status(stored, train_job))
+        self._phases.observe(train_job)
         _raise(errors)
         return ctrl.Result()
 
@@ -142,7 +147,15 @@ class TrainJobReconciler:
 
     async def _reconcile_objects(self, runtime: Runtime, train_job: TrainJob) -> None:
         for obj in await runtime.new_objects(train_job):
-            await self._applier.apply(train_job.key, obj)
+            outcome = await self._applier.apply(train_job.key, obj)
+            if outcome is Outcome.HEALED:
+                metrics.DRIFT_HEALED.labels(obj.gvk.kind).inc()
+            elif outcome is Outcome.CREATED and isinstance(obj, JobSet):
+                metrics.TIME_TO_CHILDREN.observe(self._age(train_job))
+
+    def _age(self, train_job: TrainJob) -> float:
+        created = train_job.metadata.creation_timestamp
+        return max(0.0, (self._now() - parse_time(created)).total_seconds()) if created else 0.0
 
     def _report(self, train_job: TrainJob, error: Exception) -> None:
         text = str(error)

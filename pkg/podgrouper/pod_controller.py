@@ -10,11 +10,11 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from pkg import ctrl
+from pkg import ctrl, metrics
 from pkg.apis.core.v1 import Namespace, Pod
 from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object, ObjectMeta, metadata_only
+from pkg.apis.machinery.object import Object, ObjectMeta, Unstructured, metadata_only
 from pkg.constants import kai
 from pkg.ctrl import client, log
 from pkg.ctrl.cache.codec import older
@@ -132,28 +132,46 @@ class PodReconciler:
         metadata = await self._grouper.get_pg_metadata(pod, top_owner, owners)
         self._add_node_pool_label(metadata, pod)
         await self._handler.apply_to_cluster(metadata)
-        await self._assign(pod, metadata)
+        if await self._assign(pod, metadata):
+            self._tell(pod, top_owner, metadata)
 
     def _add_node_pool_label(self, metadata: Metadata, pod: Pod) -> None:
         key = self._options.node_pool_label_key
         if key and (pool := pod.labels.get(key)) is not None:
             metadata.labels = {key: pool, **(metadata.labels or {})}
 
-    async def _assign(self, pod: Pod, metadata: Metadata) -> None:
+    def _tell(self, pod: Pod, top_owner: Unstructured, metadata: Metadata) -> None:
+        """Say which owner was chosen, and why."""
+        kind = type(top_owner).gvk
+        if top_owner.metadata.owner_references:
+            reason = "denied"
+        else:
+            reason = "top" if pod.metadata.owner_references else "none"
+        grouper = self._grouper.grouper_name(kind)
+        metrics.PODS_GROUPED.labels(str(kind.group_kind), grouper, reason).inc()
+        log.logger_from().debug(
+            "Pod was given its group",
+            podGroup=metadata.name,
+            topOwner=f"{kind.kind} {top_owner.name}",
+            plugin=grouper,
+            reason=reason,
+        )
+
+    async def _assign(self, pod: Pod, metadata: Metadata) -> bool:
+        """Mark the pod with its group; tell whether that was needed."""
         sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
         current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")
         current_sub_group = pod.labels.get(kai.SUB_GROUP_LABEL_KEY, "")
         wanted_sub_group = sub_group.name if sub_group is not None else ""
         if (current, current_sub_group) == (metadata.name, wanted_sub_group):
-            return
+            return False
         patch: dict[str, dict[str, str]] = {}
         if current != metadata.name:
             patch["annotations"] = {kai.POD_GROUP_ANNOTATION_FOR_POD: metadata.name}
         if wanted_sub_group and current_sub_group != wanted_sub_group:
             patch["labels"] = {kai.SUB_GROUP_LABEL_KEY: wanted_sub_group}
         if not patch:
-            return
-        log.logger_from().debug("Assigning pod to group", podGroup=metadata.name, subGroup=wanted_sub_group)
+            return False
         body = msgspec.json.encode({"metadata": patch})
         before = pod.metadata
         # Of the answer nobody needs more than the metadata.
@@ -167,6 +185,7 @@ class PodReconciler:
             and after.deletion_timestamp == before.deletion_timestamp
             and after.owner_references == before.owner_references,
         )
+        return True
 
 
 def _is_grouped_orphan(pod: Pod) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import ExpiredError, ForbiddenError, StatusError
+from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import Object, OwnerReference, PartialObjectMetadata, Unstructured
 from pkg.ctrl import log
 from pkg.ctrl.rest import RestError
@@ -46,6 +47,10 @@ class PodGrouper:
         """Return the group that the top owner's grouper says. Raises what the grouper raises."""
         grouper = self._hub.grouper_for(type(top_owner).gvk)
         return await grouper.get_pod_group_metadata(top_owner, pod, *owners)
+
+    def grouper_name(self, kind: GVK) -> str:
+        """Return what the grouper of ``kind`` is called."""
+        return self._hub.grouper_for(kind).name
 
     async def _walk(self, pod: Pod) -> tuple[PartialObjectMetadata, list[PartialObjectMetadata]]:
         owners: list[PartialObjectMetadata] = []

@@ -18,7 +18,7 @@ from typing import Final
 
 import anyio
 
-from pkg import config, controller, ctrl, podgrouper, webhooks
+from pkg import config, controller, ctrl, metrics, podgrouper, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.machinery.errors import StatusError, UnauthorizedError
 from pkg.ctrl import healthz, log, rest
@@ -127,6 +127,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
 
     Where the pod grouper is all that shall run, nothing else is: no webhook, and no kind of Trainer's watched.
     """
+    mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     if groups_pods(parsed, cfg):
         podgrouper.setup(mgr, podgrouper.settings(cfg))
     if parsed.controllers == (podgrouper.NAME,):

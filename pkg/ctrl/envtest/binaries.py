@@ -84,6 +84,7 @@ class Tool:
     group: ToolGroup
     package: str
     symbols: Mapping[str, str] = field(default_factory=dict)
+    tags: Sequence[str] = ()
     manifests: Sequence[str] = ()
 
 
@@ -186,7 +187,8 @@ class Binaries:
         return binary
 
     async def _build(self, tool: Tool, directory: Path, go: Go, task: str) -> None:
-        total = len(await self._go(go, tool, task, ["list", "-deps", tool.package]))
+        tags = [f"-tags={','.join(tool.tags)}"] if tool.tags else []
+        total = len(await self._go(go, tool, task, ["list", "-deps", *tags, tool.package]))
         seen = 0
 
         def compiled(line: str) -> None:
@@ -197,7 +199,7 @@ class Binaries:
 
         symbols = " ".join(f"-X {name}={value}" for name, value in tool.symbols.items())
         partial = directory / f".{tool.name}.partial"
-        arguments = ["build", "-v", "-p", str(min(os.cpu_count() or 1, 4)), "-trimpath", "-ldflags"]
+        arguments = ["build", "-v", "-p", str(min(os.cpu_count() or 1, 4)), "-trimpath", *tags, "-ldflags"]
         arguments += [f"-s -w {symbols}".strip(), "-o", str(partial), tool.package]
         await self._go(go, tool, task, arguments, compiled)
         if tool.manifests:

@@ -13,6 +13,7 @@ import pytest
 
 from pkg import config
 from pkg.apis.core.v1 import Namespace, Pod
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.crd_schema import custom_resource_definition
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import Object, Unstructured
@@ -27,6 +28,7 @@ from pkg.ctrl.rest import Config, RESTMapper, Transport
 pytestmark = pytest.mark.integration
 
 USER = "grouper-under-test"
+BOTH = "grouper-and-trainer-under-test"
 ANNOTATION = "pod-group-name"
 Sent = collections.Counter[tuple[str, str]]
 
@@ -37,9 +39,16 @@ def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
         await trainer_control_plane.install_crds(custom_resource_definition(PodGroup))
         async with Transport(trainer_control_plane.config) as transport:
             role, binding = resources.manifests("podgrouper")
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User"}
             binding["metadata"]["name"] = USER
-            binding["subjects"] = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}]
-            await apply_manifests(LiveClient(transport, RESTMapper(transport)), [role, binding], owner="test")
+            binding["subjects"] = [{**subject, "name": USER}, {**subject, "name": BOTH}]
+            (trainers,) = (
+                each for each in resources.manifests("rbac") if each["kind"] == "ClusterRoleBinding"
+            )
+            trainers["metadata"]["name"] = BOTH
+            trainers["subjects"] = [{**subject, "name": BOTH}]
+            client = LiveClient(transport, RESTMapper(transport))
+            await apply_manifests(client, [role, binding, trainers], owner="test")
 
     anyio.run(install)
     return trainer_control_plane
@@ -63,18 +72,19 @@ RunGrouper = Callable[..., AbstractAsyncContextManager[tuple[Manager, Sent]]]
 
 
 @pytest.fixture
-async def grouper_config(grouper_control_plane: Environment) -> Config:
-    return await grouper_control_plane.add_user(USER)
+async def configs(grouper_control_plane: Environment) -> dict[str, Config]:
+    return {user: await grouper_control_plane.add_user(user) for user in (USER, BOTH)}
 
 
 @pytest.fixture
-def run_grouper(grouper_config: Config) -> RunGrouper:
+def run_grouper(configs: dict[str, Config]) -> RunGrouper:
     @asynccontextmanager
-    async def run(**said: Any) -> AsyncIterator[tuple[Manager, Sent]]:
+    async def run(*arguments: str, **said: Any) -> AsyncIterator[tuple[Manager, Sent]]:
         cfg = config.load()
         for key, value in said.items():
             setattr(cfg.pod_grouper, key, value)
-        parsed = flags.parse(["--controllers=podgrouper"])
+        parsed = flags.parse(arguments or ["--controllers=podgrouper"])
+        grouper_config = configs[BOTH if arguments else USER]
         options = dataclasses.replace(
             program.options(parsed, cfg), metrics_bind_address="0", health_probe_bind_address="0"
         )
@@ -251,3 +261,24 @@ async def test_what_the_role_does_not_let_it_read_is_passed_over(
     async with run_grouper():
         pod = await make(Pod.gvk, "p", secret, OURS)
         assert await grouped(1) == [f"pg-p-{pod.metadata.uid}"]
+
+
+async def test_beside_trainers_controllers_it_groups_what_they_make(
+    live_client: LiveClient,
+    namespace: str,
+    make: Callable[..., Any],
+    grouped: Callable[..., Any],
+    run_grouper: RunGrouper,
+    torch_runtime: str,
+) -> None:
+    async with run_grouper("--controllers=*", enable=True) as (mgr, _):
+        assert mgr.controller_names > {"pod", "trainjob_controller"}
+        spec = {"runtimeRef": {"name": torch_runtime}, "trainer": {"numNodes": 4}}
+        await make(TRAIN_JOB, "llm", None, spec, **{"kai.scheduler/queue": "q"})
+        job_set = await eventually(
+            lambda: live_client.get(JobSet, (namespace, "llm")), timeout=30, reason="the JobSet is there"
+        )
+        await make(Pod.gvk, "llm-0", job_set, OURS, **NODE)
+        (name,) = await grouped(1)
+    group = await live_client.get(PodGroup, (namespace, name))
+    assert (group.spec.min_member, group.spec.queue) == (4, "q")

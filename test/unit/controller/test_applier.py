@@ -8,7 +8,7 @@ from pkg.apis.core.v1 import ConfigMap, Secret
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import metadata_only
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
-from pkg.controller.applier import Applier
+from pkg.controller.applier import Applier, Outcome
 from pkg.ctrl.client.fake import FakeClient
 
 OWNER = NamespacedName("ns", "job")
@@ -25,8 +25,8 @@ def pod_group(**spec: Any) -> PodGroup:
 async def test_content_that_is_not_cached_is_never_read() -> None:
     client = FakeClient()
     applier = Applier(client)
-    assert await applier.apply(OWNER, config_map(hostfile="a"))
-    assert not await applier.apply(OWNER, config_map(hostfile="a"))
+    assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.CREATED
+    assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.UNCHANGED
     reads = {call.kind for call in client.calls if not call.is_write}
     assert reads == {metadata_only(ConfigMap).gvk}
 
@@ -40,9 +40,9 @@ async def test_of_such_a_kind_another_version_is_reason_enough_to_apply_again(ki
     changed = await client.get(kind, desired.key)
     changed.data = {"k": "eA=="}
     await client.update(changed, field_owner="somebody")
-    assert await applier.apply(OWNER, desired)
+    assert await applier.apply(OWNER, desired) is Outcome.HEALED
     assert (await client.get(kind, desired.key)).data == {"k": "dg=="}
-    assert not await applier.apply(OWNER, desired)
+    assert await applier.apply(OWNER, desired) is Outcome.UNCHANGED
 
 
 async def test_a_field_that_is_no_longer_wanted_is_taken_back_and_others_stay() -> None:
@@ -52,12 +52,12 @@ async def test_a_field_that_is_no_longer_wanted_is_taken_back_and_others_stay() 
     live = await client.get(PodGroup, OWNER)
     live.metadata.labels = {"theirs": "1"}
     await client.update(live, field_owner="somebody")
-    assert not await applier.apply(OWNER, pod_group(minMember=3, scheduleTimeoutSeconds=60))
-    assert await applier.apply(OWNER, pod_group(minMember=3))
+    assert await applier.apply(OWNER, pod_group(minMember=3, scheduleTimeoutSeconds=60)) is Outcome.UNCHANGED
+    assert await applier.apply(OWNER, pod_group(minMember=3)) is Outcome.CHANGED
     now = await client.get(PodGroup, OWNER)
     assert now.to_dict()["spec"] == {"minMember": 3}
     assert now.metadata.labels == {"theirs": "1"}
-    assert not await applier.apply(OWNER, pod_group(minMember=3))
+    assert await applier.apply(OWNER, pod_group(minMember=3)) is Outcome.UNCHANGED
 
 
 async def test_what_the_server_refuses_to_keep_is_not_sent_for_ever() -> None:
@@ -71,8 +71,8 @@ async def test_what_the_server_refuses_to_keep_is_not_sent_for_ever() -> None:
         return await stored(PodGroup.from_dict(kept), **options)
 
     client.apply = pruning  # type: ignore[method-assign] # a server that prunes
-    assert await applier.apply(OWNER, pod_group(minMember=3, unknown=1))
-    assert not await applier.apply(OWNER, pod_group(minMember=3, unknown=1))
+    assert await applier.apply(OWNER, pod_group(minMember=3, unknown=1)) is Outcome.CREATED
+    assert await applier.apply(OWNER, pod_group(minMember=3, unknown=1)) is Outcome.UNCHANGED
 
 
 async def test_what_is_forgotten_is_looked_at_again() -> None:
@@ -80,7 +80,7 @@ async def test_what_is_forgotten_is_looked_at_again() -> None:
     applier = Applier(client)
     await applier.apply(OWNER, config_map(hostfile="a"))
     applier.forget(OWNER)
-    assert await applier.apply(OWNER, config_map(hostfile="a"))
+    assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.CHANGED
 
 
 async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> None:

@@ -14,6 +14,7 @@ from pkg.controller import TrainJobReconciler
 from pkg.controller.trainjob_controller import ChildConflictError
 from pkg.ctrl.cache import CacheDegradedError
 from pkg.ctrl.client.fake import Call, FakeClient
+from pkg.ctrl.metrics import REGISTRY
 from pkg.ctrl.reconcile import Request, Result
 
 NOW = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -98,6 +99,23 @@ async def test_what_is_known_is_not_sent_again_even_after_a_restart(
     assert await b.reconcile() == []
     b.restart()
     assert await b.reconcile() == []
+
+
+async def test_healed_drift_and_the_time_to_children_are_counted(
+    bench: MakeBench, new_train_job: MakeJob
+) -> None:
+    def sample(name: str, **labels: str) -> float:
+        return REGISTRY.get_sample_value(f"kubeflow_trainer_{name}", labels) or 0
+
+    started = sample("trainjob_time_to_children_seconds_count"), sample("drift_healed_total", kind="JobSet")
+    b = bench(new_train_job())
+    await b.reconcile()
+    counts = sample("trainjob_time_to_children_seconds_count"), sample("drift_healed_total", kind="JobSet")
+    assert counts == (started[0] + 1, started[1])
+    await b.client.delete(await b.job_set())
+    await b.reconcile()
+    counts = sample("trainjob_time_to_children_seconds_count"), sample("drift_healed_total", kind="JobSet")
+    assert counts == (started[0] + 1, started[1] + 1)
 
 
 async def test_a_status_of_the_job_set_is_no_reason_to_apply_it(

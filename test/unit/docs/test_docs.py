@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pkg.cli import reference
+
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
 
@@ -26,6 +28,18 @@ def test_every_module_that_the_port_map_names_exists() -> None:
         except ModuleNotFoundError as error:
             missing.append(f"{name}: {error}")
     assert missing == []
+
+
+@pytest.mark.parametrize(("name", "text"), reference.pages().items(), ids=str)
+def test_the_reference_is_what_the_code_says(name: str, text: str) -> None:
+    assert (ROOT / "docs" / "reference" / name).read_text() == text, "run `make manifests`"
+
+
+def test_the_reference_says_something_of_every_key_and_series() -> None:
+    for text in reference.pages().values():
+        rows = [line for line in text.splitlines() if line.startswith("| `")]
+        assert rows
+        assert [row for row in rows if row.endswith("|  |")] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))

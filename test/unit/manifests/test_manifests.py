@@ -146,6 +146,10 @@ def test_the_deployment_keeps_its_names_probes_and_mounts() -> None:
     assert ours_pod["serviceAccountName"] == theirs_pod["serviceAccountName"]
     (container,), (their_container,) = ours_pod["containers"], theirs_pod["containers"]
     patched = patch["spec"]["template"]["spec"]
+    # Ours alone: nothing is written but temporary files.
+    assert container["securityContext"].pop("readOnlyRootFilesystem") is True
+    assert container["volumeMounts"].pop(0) == {"name": "tmp", "mountPath": "/tmp"}
+    assert ours_pod["volumes"].pop(0) == {"name": "tmp", "emptyDir": {}}
     for key in ("securityContext", "livenessProbe", "readinessProbe", "name"):
         assert container[key] == their_container[key]
     assert container["args"] == patched["containers"][0]["args"]
@@ -154,6 +158,8 @@ def test_the_deployment_keeps_its_names_probes_and_mounts() -> None:
         == their_container["volumeMounts"] + patched["containers"][0]["volumeMounts"]
     )
     assert ours_pod["volumes"] == theirs_pod["volumes"] + patched["volumes"]
+    labels = service["metadata"].pop("labels")  # ours, for the ServiceMonitor to find it by
+    assert labels.items() <= deployment["metadata"]["labels"].items()
     assert service["metadata"] == their_service["metadata"]
     assert service["spec"]["selector"] == their_service["spec"]["selector"]
 
@@ -189,9 +195,9 @@ def test_every_kustomization_lists_what_lies_beside_it() -> None:
         (kustomization,) = read(str(file.relative_to(CONFIG)))
         named = set(kustomization["resources"]) | set(kustomization.get("configurations", ()))
         for generator in kustomization.get("configMapGenerator", ()):
-            named |= set(generator.get("files", ()))
+            named |= {file.split("=")[-1] for file in generator.get("files", ())}
         for name in named:
-            assert (file.parent / name).exists(), f"{file}: {name}"
+            assert "://" in name or (file.parent / name).exists(), f"{file}: {name}"
         if file.parent.name != "crd":
             beside = {path.name for path in file.parent.glob("*.yaml")} - {"kustomization.yaml"}
             assert beside <= named, file

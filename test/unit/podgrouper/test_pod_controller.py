@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from pkg.apis.core.v1 import Namespace, Pod
+from pkg.apis.machinery.errors import ForbiddenError
 from pkg.apis.machinery.object import ObjectMeta, Unstructured
 from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.ctrl.client import FakeClient, interceptor
+from pkg.ctrl.metrics import REGISTRY
 from pkg.ctrl.reconcile import Request
 from pkg.podgrouper import Options, PodReconciler
 
@@ -170,3 +172,37 @@ async def test_the_node_pool_of_the_pod_is_the_groups(
 
     group = await client.get(PodGroup, ("team-a", GROUP))
     assert group.labels == {"kai.scheduler/queue": "q", "kai.scheduler/node-pool": "a100"}
+
+
+@pytest.mark.parametrize(
+    ("owned", "denied", "labels"),
+    [
+        (True, False, {"kind": "StatefulSet.apps", "grouper": "Default Grouper", "reason": "top"}),
+        (True, True, {"kind": "Pod", "grouper": "Default Grouper", "reason": "denied"}),
+        (False, False, {"kind": "Pod", "grouper": "Default Grouper", "reason": "none"}),
+    ],
+)
+async def test_a_metric_says_which_owner_was_chosen_and_why(
+    make_pod: MakePod,
+    stateful_set: Unstructured,
+    make_reconciler: MakeReconciler,
+    owned: bool,
+    denied: bool,
+    labels: dict[str, str],
+) -> None:
+    client = FakeClient(stateful_set, make_pod("db-0", *([stateful_set] if owned else [])))
+
+    async def get(within: FakeClient, kind: Any, key: Any) -> Any:
+        if denied and kind.gvk.kind == "StatefulSet":
+            raise ForbiddenError("no", code=403, reason="Forbidden")
+        return await within.get(kind, key)
+
+    def told() -> float:
+        return REGISTRY.get_sample_value("kubeflow_trainer_pods_grouped_total", labels) or 0.0
+
+    before = told()
+    reconciler = make_reconciler(interceptor.wrap(client, interceptor.Funcs(get=get)))
+    for _ in range(2):
+        await reconciler.reconcile(REQUEST)
+
+    assert told() - before == 1

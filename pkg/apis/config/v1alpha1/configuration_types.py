@@ -14,13 +14,18 @@ from pkg.apis.machinery.gvk import GVK
 GROUP: Final = "config.trainer.kubeflow.org"
 VERSION: Final = "v1alpha1"
 
+_WITHOUT_EFFECT: Final = "accepted because newer releases have it; without effect"
+
 
 class ControllerWebhook(Struct):
     """Where the webhook server listens (``host`` empty: everywhere), and the folder of its certificate."""
 
-    port: int | None = None
-    host: str | None = None
-    cert_dir: str | None = None
+    port: int | None = Field(default=None, description="the port of the webhook server")
+    host: str | None = Field(default=None, description="the address it listens on; empty: all")
+    cert_dir: str | None = Field(
+        default=None,
+        description="the folder of `tls.crt` and `tls.key`; unset: `k8s-webhook-server/serving-certs` in the temporary folder",
+    )
 
 
 class ControllerMetrics(Struct):
@@ -29,72 +34,123 @@ class ControllerMetrics(Struct):
     With ``require_authorization``, only to those whose token the API server knows and lets get the path.
     """
 
-    bind_address: str | None = None
-    secure_serving: bool | None = None
-    require_authorization: bool | None = None
+    bind_address: str | None = Field(default=None, description="where metrics are served; `0`: nowhere")
+    secure_serving: bool | None = Field(
+        default=None,
+        description="serve them by HTTPS, with a certificate that the manager makes when it starts",
+    )
+    require_authorization: bool | None = Field(
+        default=None,
+        description="serve them to those only whose token the API server knows and who may `get` the path",
+    )
 
 
 class ControllerHealth(Struct):
     """Where the probes are served; ``"0"`` or an empty address turns them off."""
 
-    health_probe_bind_address: str | None = None
-    readiness_endpoint_name: str | None = None
-    liveness_endpoint_name: str | None = None
+    health_probe_bind_address: str | None = Field(
+        default=None,
+        description="where the probes are served; `0` or empty: nowhere",
+    )
+    readiness_endpoint_name: str | None = Field(default=None, description="the path of the readiness probe")
+    liveness_endpoint_name: str | None = Field(default=None, description="the path of the liveness probe")
 
 
 class LeaderElection(Struct):
     """Whether and by which Lease one of several managers is chosen; durations as Go writes them, ``15s``."""
 
-    leader_elect: bool | None = None
-    lease_duration: str | None = None
-    renew_deadline: str | None = None
-    retry_period: str | None = None
-    resource_lock: str | None = None
-    resource_name: str | None = None
-    resource_namespace: str | None = None
+    leader_elect: bool | None = Field(default=None, description="let one of several replicas work at a time")
+    lease_duration: str | None = Field(
+        default=None,
+        description="how long a lease is good for that nobody renews",
+    )
+    renew_deadline: str | None = Field(
+        default=None,
+        description="when a leader that cannot renew gives up; less than the lease's duration",
+    )
+    retry_period: str | None = Field(
+        default=None,
+        description="how often the lease is looked at; less than the renewal's deadline",
+    )
+    resource_lock: str | None = Field(default=None, description="only `leases`")
+    resource_name: str | None = Field(default=None, description="the Lease's name")
+    resource_namespace: str | None = Field(
+        default=None,
+        description="the Lease's namespace; empty: the manager's own",
+    )
 
 
 class ControllerConfigurationSpec(Struct):
     """How many reconciles of a kind run at once, by ``Kind.group``."""
 
-    group_kind_concurrency: dict[str, int] | None = None
+    group_kind_concurrency: dict[str, int] | None = Field(
+        default=None,
+        description="reconciles at once, by `Kind.group`; a TrainJob's is 5 unless set, all others' 1",
+    )
 
 
 class CertManagement(Struct):
     """Whether the manager makes the webhooks' certificates, for which Service, kept in which Secret."""
 
-    enable: bool | None = None
-    webhook_service_name: str | None = None
-    webhook_secret_name: str | None = None
+    enable: bool | None = Field(default=None, description="make, keep and renew the webhooks' certificates")
+    webhook_service_name: str | None = Field(
+        default=None,
+        description="the Service that the certificate is for",
+    )
+    webhook_secret_name: str | None = Field(
+        default=None,
+        description="the Secret that keeps CA and certificate",
+    )
 
 
 class ClientConnection(Struct):
     """Client-side throttling; a negative ``qps`` turns it off."""
 
-    qps: float | None = None
-    burst: int | None = None
+    qps: float | None = Field(
+        default=None,
+        description="requests a second to the API server, over a longer time; negative: any number",
+    )
+    burst: int | None = Field(default=None, description="requests at once beyond that")
 
 
 class ObjectReference(Struct):
     """A namespaced object's name."""
 
-    name: str | None = None
-    namespace: str | None = None
+    name: str | None = Field(default=None, description="its name")
+    namespace: str | None = Field(default=None, description="its namespace")
 
 
 class PodGrouper(Struct):
     """The pod grouper's options."""
 
-    enable: bool | None = None
-    node_pool_label_key: str | None = None
-    queue_label_key: str | None = None
-    scheduler_name: str | None = None
-    max_concurrent_reconciles: int | None = None
-    search_legacy_pod_groups: bool | None = None
-    knative_gang_schedule: bool | None = None
-    default_priorities_config_map: ObjectReference | None = None
-    pod_label_selector: dict[str, str] | None = None
-    namespace_label_selector: dict[str, str] | None = None
+    enable: bool | None = Field(default=None, description="group pods; so does `--controllers=podgrouper`")
+    node_pool_label_key: str | None = Field(
+        default=None,
+        description="the label that names a node pool, on pods and owners",
+    )
+    queue_label_key: str | None = Field(
+        default=None,
+        description="the label that names a queue, on pods and owners",
+    )
+    scheduler_name: str | None = Field(default=None, description="pods of other schedulers are left alone")
+    max_concurrent_reconciles: int | None = Field(default=None, description="pods looked at at once")
+    search_legacy_pod_groups: bool | None = Field(
+        default=None,
+        description="reuse a group that an older release made under another name",
+    )
+    knative_gang_schedule: bool | None = Field(
+        default=None,
+        description="group the pods of a Knative revision together",
+    )
+    default_priorities_config_map: ObjectReference | None = Field(
+        default=None,
+        description="the ConfigMap with a kind's default priority class and preemptibility",
+    )
+    pod_label_selector: dict[str, str] | None = Field(default=None, description="only pods with these labels")
+    namespace_label_selector: dict[str, str] | None = Field(
+        default=None,
+        description="only pods in namespaces with these labels",
+    )
 
 
 class Configuration(Struct):
@@ -112,7 +168,6 @@ class Configuration(Struct):
     cert_management: CertManagement = Field(default_factory=CertManagement)
     client_connection: ClientConnection = Field(default_factory=ClientConnection)
     pod_grouper: PodGrouper = Field(default_factory=PodGrouper)
-    # Accepted because newer releases have them; without effect.
-    status_server: dict[str, JSON] | None = None
-    feature_gates: dict[str, bool] | None = None
-    tls: dict[str, JSON] | None = None
+    status_server: dict[str, JSON] | None = Field(default=None, description=_WITHOUT_EFFECT)
+    feature_gates: dict[str, bool] | None = Field(default=None, description=_WITHOUT_EFFECT)
+    tls: dict[str, JSON] | None = Field(default=None, description=_WITHOUT_EFFECT)

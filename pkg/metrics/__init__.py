@@ -1,0 +1,27 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The application's own series."""
+
+from .metrics import (
+    DRIFT_HEALED,
+    KIND_DEGRADED,
+    PODS_GROUPED,
+    TIME_TO_CHILDREN,
+    TRAIN_JOBS,
+    DegradedKinds,
+    DegradedKindsExporter,
+    Phase,
+    TrainJobPhases,
+)
+
+__all__ = [
+    "DRIFT_HEALED",
+    "KIND_DEGRADED",
+    "PODS_GROUPED",
+    "TIME_TO_CHILDREN",
+    "TRAIN_JOBS",
+    "DegradedKinds",
+    "DegradedKindsExporter",
+    "Phase",
+    "TrainJobPhases",
+]

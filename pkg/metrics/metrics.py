@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the manager tells about TrainJobs, in the registry that controller-runtime's series are in.
+
+Names start with ``kubeflow_trainer_``. Only the leader counts TrainJobs: a standby's series stay at zero, so a sum
+over replicas is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Final
+
+import anyio
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from pkg.apis.machinery import conditions
+from pkg.apis.machinery.gvk import GVK, NamespacedName
+from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.ctrl.metrics import REGISTRY
+
+
+class Phase(StrEnum):
+    """What a TrainJob is in, by its conditions; exactly one at a time."""
+
+    RUNNING = "Running"  # no condition is true, which is how the SDK knows a running TrainJob
+    SUSPENDED = trainer.TRAIN_JOB_SUSPENDED
+    COMPLETE = trainer.TRAIN_JOB_COMPLETE
+    FAILED = trainer.TRAIN_JOB_FAILED
+
+
+TRAIN_JOBS: Final = Gauge(
+    "kubeflow_trainer_trainjobs", "TrainJobs by condition", ["condition"], registry=REGISTRY
+)
+TIME_TO_CHILDREN: Final = Histogram(
+    "kubeflow_trainer_trainjob_time_to_children_seconds",
+    "Seconds from the creation of a TrainJob, which is known to the second, until its children were applied",
+    buckets=(1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600),
+    registry=REGISTRY,
+)
+DRIFT_HEALED: Final = Counter(
+    "kubeflow_trainer_drift_healed_total",
+    "Children that were applied again since somebody had changed or removed them",
+    ["kind"],
+    registry=REGISTRY,
+)
+PODS_GROUPED: Final = Counter(
+    "kubeflow_trainer_pods_grouped_total",
+    "Pods that were given a group, by the kind of the owner on top of them, its grouper, and why the walk ended there: "
+    "top (it has no owner), none (the pod has none), denied (its owner may not be read)",
+    ["kind", "grouper", "reason"],
+    registry=REGISTRY,
+)
+
+
+class TrainJobPhases:
+    """Keeps :data:`TRAIN_JOBS` true: one call for each TrainJob that was looked at, one when it is gone."""
+
+    def __init__(self) -> None:
+        self._phases: dict[NamespacedName, Phase] = {}
+        for phase in Phase:
+            TRAIN_JOBS.labels(phase)
+
+    def observe(self, train_job: TrainJob) -> None:
+        """Count ``train_job`` where it is now, and no longer where it was."""
+        phase = phase_of(train_job)
+        before = self._phases.get(train_job.key)
+        if phase is before:
+            return
+        self.forget(train_job.key)
+        self._phases[train_job.key] = phase
+        TRAIN_JOBS.labels(phase).inc()
+
+    def forget(self, key: NamespacedName) -> None:
+        """Count the TrainJob of that name no longer; it need not have been counted."""
+        if (before := self._phases.pop(key, None)) is not None:
+            TRAIN_JOBS.labels(before).dec()
+
+
+def phase_of(train_job: TrainJob) -> Phase:
+    """Return the TrainJob's phase; a final verdict outweighs a suspension."""
+    for phase in (Phase.COMPLETE, Phase.FAILED, Phase.SUSPENDED):
+        if conditions.is_true(train_job.status.conditions, phase):
+            return phase
+    return Phase.RUNNING
+
+
+class DegradedKinds(Collector):
+    """1 for each kind that is missing or denied now; nothing for the others."""
+
+    def __init__(self) -> None:
+        self._caches: list[Callable[[], Mapping[GVK, str]]] = []
+
+    @contextmanager
+    def of(self, degraded: Callable[[], Mapping[GVK, str]]) -> Iterator[None]:
+        """Tell what ``degraded`` returns when asked, for as long as the body runs."""
+        self._caches.append(degraded)
+        try:
+            yield
+        finally:
+            self._caches.remove(degraded)
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Return the one family, empty."""
+        return [
+            GaugeMetricFamily(
+                "kubeflow_trainer_kind_degraded",
+                "1 for each kind whose feature is off since the kind is missing or may not be read",
+                labels=["group", "version", "kind"],
+            )
+        ]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the one family."""
+        (family,) = self.describe()
+        for gvk in sorted({gvk for degraded in self._caches for gvk in degraded()}):
+            family.add_metric([gvk.group, gvk.version, gvk.kind], 1)
+        yield family
+
+
+KIND_DEGRADED: Final = DegradedKinds()
+REGISTRY.register(KIND_DEGRADED)
+
+
+class DegradedKindsExporter:
+    """A runnable of the manager: exports its cache's degraded kinds until it ends, leader or not."""
+
+    def __init__(self, degraded: Callable[[], Mapping[GVK, str]]) -> None:
+        self._degraded = degraded
+
+    def need_leader_election(self) -> bool:
+        """Return False: a standby has a cache too."""
+        return False
+
+    async def start(self) -> None:
+        """Export until cancelled."""
+        with KIND_DEGRADED.of(self._degraded):
+            await anyio.sleep_forever()

@@ -1,0 +1,185 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A real Prometheus scrapes the manager with a token, over TLS, and can answer our alerts and our dashboard."""
+
+import json
+import re
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from pkg.apis.authentication.v1 import TokenRequest
+from pkg.apis.core.v1 import ServiceAccount
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.ctrl import Manager
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
+from pkg.ctrl.envtest.ports import free_ports
+from pkg.ctrl.metrics import with_authentication_and_authorization
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+PROMETHEUS = ROOT / "config" / "prometheus"
+# What shows nothing as long as nothing is wrong, or as long as nobody asks the webhooks.
+SILENT = (
+    "kind_degraded",
+    "leader_election",
+    "skipped_objects",
+    "drift_healed",
+    "webhook",
+    "reconcile_errors",
+)
+
+
+@pytest.fixture(scope="session")
+def prometheus() -> Path:
+    """The program, without the ways of discovery that clouds need."""
+    group = ToolGroup(ROOT / "test" / "tools" / "prometheus", "github.com/prometheus/prometheus")
+    package = "github.com/prometheus/prometheus/cmd/prometheus"
+    tool = Tool("prometheus", group, package, tags=("remove_all_sd",))
+    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["prometheus"].path
+
+
+@pytest.fixture
+async def token(live_client: LiveClient, namespace: str) -> str:
+    """That of a ServiceAccount with the role we ship for scrapers."""
+    (role,) = yaml.safe_load_all((PROMETHEUS / "reader_role.yaml").read_text())
+    await live_client.apply(ClusterRole.from_dict(role), field_owner="test", force=True)
+    account = {"name": "prometheus", "namespace": namespace}
+    made = await live_client.create(ServiceAccount.from_dict({"metadata": account}))
+    binding = {
+        "metadata": {"name": namespace},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": role["metadata"]["name"],
+        },
+        "subjects": [{"kind": "ServiceAccount", **account}],
+    }
+    await live_client.create(ClusterRoleBinding.from_dict(binding))
+    return (await live_client.subresource("token").create(made, TokenRequest())).status.token or ""
+
+
+@contextmanager
+def running(program: Path, folder: Path, target: int, token: str) -> Iterator[str]:
+    """Run Prometheus as our ServiceMonitor would have it configured; yield its address."""
+    (monitor,) = yaml.safe_load_all((PROMETHEUS / "service_monitor.yaml").read_text())
+    (endpoint,) = monitor["spec"]["endpoints"]
+    (rules,) = yaml.safe_load_all((PROMETHEUS / "rules.yaml").read_text())
+    (folder / "rules.yaml").write_text(yaml.safe_dump(rules["spec"]))
+    (folder / "token").write_text(token)
+    scrape = {
+        "job_name": "trainer",
+        "scheme": endpoint["scheme"],
+        "metrics_path": endpoint["path"],
+        "tls_config": {"insecure_skip_verify": endpoint["tlsConfig"]["insecureSkipVerify"]},
+        "authorization": {"credentials_file": str(folder / "token")},
+        "static_configs": [{"targets": [f"127.0.0.1:{target}"]}],
+    }
+    (folder / "prometheus.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+                "rule_files": [str(folder / "rules.yaml")],
+                "scrape_configs": [scrape],
+            }
+        )
+    )
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                str(program),
+                f"--config.file={folder / 'prometheus.yaml'}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address={address}",
+            ],
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        yield f"http://{address}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def ask(address: str, path: str, **parameters: str) -> Any:
+    def get() -> Any:
+        url = f"{address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(url, timeout=5) as response:
+            return json.load(response)["data"]
+
+    return await anyio.to_thread.run_sync(get)
+
+
+def dashboard() -> list[str]:
+    panels = json.loads((PROMETHEUS / "dashboard.json").read_text())["panels"]
+    texts = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    return [text.replace("$__rate_interval", "1m").replace("$controller", ".*") for text in texts]
+
+
+async def test_prometheus_reads_everything_it_is_told_to_show(
+    prometheus: Path,
+    run_manager: Callable[..., AbstractAsyncContextManager[Manager]],
+    live_client: LiveClient,
+    namespace: str,
+    torch_runtime: str,
+    token: str,
+    tmp_path: Path,
+) -> None:
+    secure = {
+        "metrics_bind_address": "127.0.0.1:0",
+        "metrics_secure": True,
+        "metrics_filter": with_authentication_and_authorization,
+    }
+    async with run_manager(**secure) as mgr:
+        job = {
+            "metadata": {"name": "job", "namespace": namespace},
+            "spec": {"runtimeRef": {"name": torch_runtime}},
+        }
+        await live_client.create(TrainJob.from_dict(job))
+        await eventually(lambda: live_client.get(JobSet, (namespace, "job")), reason="the JobSet is there")
+        with running(prometheus, tmp_path, mgr.metrics_server.port, token) as address:
+
+            async def scraped() -> bool:
+                query = 'count_over_time(up{job="trainer"}[1m]) >= 3 and up{job="trainer"} == 1'
+                try:
+                    return bool((await ask(address, "query", query=query))["result"])
+                except OSError:  # it does not listen yet
+                    return False
+
+            await eventually(scraped, timeout=60, reason="Prometheus has scraped the manager three times")
+            for expression in dashboard():
+                data = await ask(address, "query", query=expression)
+                silent = any(word in expression for word in SILENT)
+                assert silent or data["result"], expression
+            jobs = await ask(address, "query", query='kubeflow_trainer_trainjobs{condition="Running"}')
+            assert float(jobs["result"][0]["value"][1]) >= 1
+            await no_alert(address)
+
+
+async def no_alert(address: str) -> None:
+    """Each alert is evaluated without an error, and a manager that does its work raises none."""
+
+    async def evaluated() -> bool:
+        rules = [rule for group in (await ask(address, "rules"))["groups"] for rule in group["rules"]]
+        assert {rule["health"] for rule in rules} == {"ok"}, rules
+        assert {rule["name"]: rule["state"] for rule in rules} == {rule["name"]: "inactive" for rule in rules}
+        written = re.findall(r"- alert: (\w+)", (PROMETHEUS / "rules.yaml").read_text())
+        return [rule["name"] for rule in rules] == written
+
+    await eventually(evaluated, timeout=30, reason="every alert was evaluated and none is raised")

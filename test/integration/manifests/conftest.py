@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""kustomize, an API server that no other test uses, and what other projects' manifests are needed beside ours."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from pkg.ctrl.envtest import Binaries, Environment, PlainProgress, Tool, ToolGroup
+from pkg.ctrl.envtest.binaries import cache_directory
+from pkg.ctrl.envtest.gotoolchain import find_go
+
+ROOT = Path(__file__).parents[3]
+TOOLS = ROOT / "test" / "tools"
+JOBSET_MODULE = ROOT / "pkg" / "cli" / "cluster" / "tools" / "jobset"
+
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def kustomize() -> Callable[[Path], list[Manifest]]:
+    """Build a folder, as ``kubectl apply -k`` would, and return the objects in its order."""
+    group = ToolGroup(TOOLS / "kustomize", "sigs.k8s.io/kustomize/kustomize/v5")
+    tool = Tool("kustomize", group, "sigs.k8s.io/kustomize/kustomize/v5")
+    binaries = anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)
+
+    def build(folder: Path) -> list[Manifest]:
+        run = subprocess.run(
+            [str(binaries["kustomize"].path), "build", str(folder)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+        assert not run.stderr, run.stderr
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        return [document for document in yaml.load_all(run.stdout, Loader=loader) if document]
+
+    return build
+
+
+async def module_directory(folder: Path, module: str) -> Path:
+    """Return where Go keeps the source of a module that ``folder``'s go.mod pins, fetching it if need be."""
+    environ = os.environ
+    go = await find_go((1, 24), cache_directory(), PlainProgress(sys.stderr), environ)
+    env = go.environment(environ)
+    for arguments in (["mod", "download", module], ["list", "-m", "-f", "{{.Dir}}", module]):
+        run = await anyio.run_process([str(go.binary), *arguments], cwd=folder, env=env)
+    return Path(run.stdout.decode().strip())
+
+
+@pytest.fixture(scope="session")
+def jobset_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the pinned JobSet's ``config`` folder: where it lies nothing may be written beside it."""
+    source = anyio.run(module_directory, JOBSET_MODULE, "sigs.k8s.io/jobset")
+    copy = tmp_path_factory.mktemp("jobset") / "config"
+    shutil.copytree(source / "config", copy)
+    for path in (copy, *copy.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return copy
+
+
+@pytest.fixture(scope="session")
+def monitoring_crds() -> list[Path]:
+    """The CRDs of ServiceMonitor and PrometheusRule, as the prometheus-operator publishes them."""
+    module = "github.com/prometheus-operator/prometheus-operator"
+    source = anyio.run(module_directory, TOOLS / "prometheus-operator", module)
+    folder = source / "example" / "prometheus-operator-crd"
+    return [folder / f"monitoring.coreos.com_{name}.yaml" for name in ("servicemonitors", "prometheusrules")]
+
+
+@pytest.fixture(scope="session")
+def bare_cluster() -> Iterator[Environment]:
+    """An API server of this folder's own: a webhook configuration without a manager would stop other tests."""
+    environment = Environment()
+    anyio.run(environment.start)
+    yield environment
+    anyio.run(environment.stop)

@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every overlay builds, and a real API server takes each of its objects under strict field validation."""
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.object import Unstructured
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment
+from pkg.ctrl.rest import RESTMapper, Transport
+
+ROOT = Path(__file__).parents[3]
+CONFIG = ROOT / "config"
+OVERLAYS = sorted(path.parent.name for path in (CONFIG / "overlays").glob("*/kustomization.yaml"))
+WEBHOOKS = {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
+MANAGER = "kubeflow-trainer-controller-manager"
+
+Manifest = dict[str, Any]
+Build = Callable[[str], list[Manifest]]
+
+
+@pytest.fixture
+def build(kustomize: Callable[[Path], list[Manifest]], jobset_source: Path, tmp_path: Path) -> Build:
+    """Build an overlay by its name, with JobSet's sources from this machine in place of its repository."""
+    config = tmp_path / "config"
+    shutil.copytree(CONFIG, config)
+    shutil.copytree(jobset_source, config / "jobset-source")
+    file = config / "third-party" / "jobset" / "kustomization.yaml"
+    text, count = re.subn(
+        r"https://\S+//config/default\?ref=\S+", "../../jobset-source/default", file.read_text()
+    )
+    assert count == 1
+    file.write_text(text)
+
+    def by_name(name: str) -> list[Manifest]:
+        return kustomize(config / "overlays" / name)
+
+    return by_name
+
+
+def strict(transport: Transport) -> LiveClient:
+    return LiveClient(transport, RESTMapper(transport), field_validation="Strict")
+
+
+async def install(environment: Environment, objects: list[Manifest]) -> None:
+    """Apply ``objects``; webhook configurations last and only for a moment, since nobody answers them."""
+    await environment.install_crds(*[each for each in objects if each["kind"] == "CustomResourceDefinition"])
+    async with Transport(environment.config) as transport:
+        client = strict(transport)
+        for each in sorted(objects, key=lambda each: (each["kind"] in WEBHOOKS, each["kind"] != "Namespace")):
+            applied = await client.apply(Unstructured.wrap(each), field_owner="kubectl", force=True)
+            if each["kind"] in WEBHOOKS:
+                await client.delete(applied)
+
+
+async def ensure_namespace(environment: Environment, name: str) -> None:
+    async with Transport(environment.config) as transport:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        await strict(transport).apply(Unstructured.wrap(namespace), field_owner="kubectl", force=True)
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+async def test_an_api_server_takes_every_object_of_the_overlay(
+    name: str, build: Build, bare_cluster: Environment, monitoring_crds: list[Path]
+) -> None:
+    await bare_cluster.install_crds(CONFIG / "crd" / "json", *monitoring_crds)
+    objects = build(name)
+    assert objects
+    made = {each["metadata"]["name"] for each in objects if each["kind"] == "Namespace"}
+    needed = {each["metadata"].get("namespace") for each in objects} - {None} - made
+    assert needed <= {"kubeflow", "default"}, "an overlay makes its namespace, unless the platform does"
+    for namespace in needed:
+        await ensure_namespace(bare_cluster, namespace)
+    await install(bare_cluster, objects)
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_reference_inside_an_overlay_is_met(name: str, build: Build) -> None:
+    objects = build(name)
+    known = {
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in objects
+    }
+    for each in objects:
+        for subject in each.get("subjects", ()):
+            assert (subject["kind"], subject.get("namespace", ""), subject["name"]) in known, each["metadata"]
+        if "roleRef" in each:
+            namespace = "" if each["roleRef"]["kind"] == "ClusterRole" else each["metadata"]["namespace"]
+            assert (each["roleRef"]["kind"], namespace, each["roleRef"]["name"]) in known, each["metadata"]
+        if each["kind"] in WEBHOOKS:
+            for hook in each["webhooks"]:
+                service = hook["clientConfig"]["service"]
+                assert ("Service", service["namespace"], service["name"]) in known, hook["name"]
+        if each["kind"] == "Deployment":
+            namespace, pod = each["metadata"]["namespace"], each["spec"]["template"]["spec"]
+            assert ("ServiceAccount", namespace, pod["serviceAccountName"]) in known
+            for volume in pod.get("volumes", ()):
+                if "configMap" in volume:
+                    assert ("ConfigMap", namespace, volume["configMap"]["name"]) in known
+                if "secret" in volume:
+                    assert ("Secret", namespace, volume["secret"]["secretName"]) in known
+
+
+async def test_a_misspelt_field_would_be_refused(build: Build, bare_cluster: Environment) -> None:
+    """The check above can fail: strictness is in force."""
+    (service,) = [each for each in build("manager") if each["kind"] == "Service"]
+    await ensure_namespace(bare_cluster, service["metadata"]["namespace"])
+    service["spec"]["ports"][0]["portt"] = 1
+    with pytest.raises(StatusError, match="portt"):
+        await install(bare_cluster, [service])
+
+
+@pytest.mark.parametrize("name", ["manager", "standalone", "kubeflow-platform"])
+def test_the_overlays_that_install_a_manager_pin_its_image(name: str, build: Build) -> None:
+    (manager,) = [
+        each for each in build(name) if each["kind"] == "Deployment" and each["metadata"]["name"] == MANAGER
+    ]
+    (container,) = manager["spec"]["template"]["spec"]["containers"]
+    assert re.fullmatch(r"\S+:\d+\.\d+\.\d+", container["image"])
+
+
+def test_jobset_comes_in_the_release_that_the_tests_run() -> None:
+    (release,) = re.findall(
+        r"^\s+sigs\.k8s\.io/jobset (v\S+)",
+        (ROOT / "pkg" / "cli" / "cluster" / "tools" / "jobset" / "go.mod").read_text(),
+        re.MULTILINE,
+    )
+    text = (CONFIG / "third-party" / "jobset" / "kustomization.yaml").read_text()
+    assert re.findall(r"ref=(\S+)", text) == [release]
+    assert re.findall(r"newTag: (\S+)", text) == [release]
+
+
+def test_the_platform_gets_one_namespace_and_the_mesh_is_kept_off_the_webhook(build: Build) -> None:
+    objects = build("kubeflow-platform")
+    assert not [each for each in objects if each["kind"] == "Namespace"]
+    assert {each["metadata"].get("namespace", "kubeflow") for each in objects} == {"kubeflow"}
+    (manager,) = [each for each in objects if each["kind"] == "Deployment"]
+    annotations = manager["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["traffic.sidecar.istio.io/excludeInboundPorts"] == "9443"

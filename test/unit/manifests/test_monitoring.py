@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What dashboards and alerts ask for exists."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import pkg.metrics
+from pkg.ctrl.metrics import REGISTRY
+
+ROOT = Path(__file__).parents[3]
+PROMETHEUS = ROOT / "config" / "prometheus"
+# What stands before a brace, a bracket or the end of an operand, and is no function of PromQL or label.
+NAME = re.compile(
+    r"\b((?:kubeflow_trainer|controller_runtime|workqueue|rest_client|leader_election|certwatcher|process)_\w+)"
+)
+
+
+def dashboard() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((PROMETHEUS / "dashboard.json").read_text())
+    return found
+
+
+def alerts() -> list[dict[str, Any]]:
+    (rule,) = yaml.safe_load_all((PROMETHEUS / "rules.yaml").read_text())
+    return [each for group in rule["spec"]["groups"] for each in group["rules"]]
+
+
+def expressions() -> list[str]:
+    panels = [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())]
+    return panels + [each["expr"] for each in alerts()]
+
+
+def exported() -> set[str]:
+    """Every series' name, with the label-less families that show nothing before their first sample."""
+    names = {pkg.metrics.KIND_DEGRADED.describe()[0].name}
+    for family in REGISTRY.collect():
+        names.add(family.name)
+        names |= {sample.name for sample in family.samples}
+        if family.type == "counter":
+            names.add(f"{family.name}_total")
+        if family.type == "histogram":
+            names |= {f"{family.name}_{part}" for part in ("bucket", "count", "sum")}
+    return names
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_the_manager_exports_what_is_asked_for(expression: str) -> None:
+    asked = set(NAME.findall(expression))
+    assert asked
+    assert asked <= exported()
+
+
+def test_a_series_that_nobody_exports_would_be_found() -> None:
+    assert not set(NAME.findall("sum(kubeflow_trainer_trainjob)")) <= exported()
+
+
+def test_panels_do_not_lie_on_each_other() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in dashboard()["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert place["x"] + place["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def test_each_alert_names_a_page_that_exists() -> None:
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    anchors = {
+        re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+        for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    }
+    for alert in alerts():
+        page, anchor = alert["annotations"]["runbook"].split("#")
+        assert page == "docs/troubleshooting.md"
+        assert anchor in anchors, alert["alert"]
