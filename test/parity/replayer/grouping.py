@@ -234,8 +234,9 @@ def _stored_group(document: Answer) -> Answer:
     spec = {
         name: value for name, value in (document.get("spec") or {}).items() if value not in ("", [], None)
     }
-    if spec.get("minMember") == 0:
-        del spec["minMember"]
+    for holder in (spec, *spec.get("subGroups", ())):
+        if holder.get("minMember") == 0:
+            del holder["minMember"]
     return {
         **_stored(document),
         "ownerReferences": document["metadata"].get("ownerReferences") or [],
