@@ -36,7 +36,14 @@ _FAILED: Final = 1
 _REACH: Final = 10.0
 _RETRY: Final = 1.0
 
-_EXPECTED: Final = (config.ConfigurationError, rest.RestError, StatusError, ManagerError, OSError)
+_EXPECTED: Final = (
+    config.ConfigurationError,
+    podgrouper.GrouperLoadError,
+    rest.RestError,
+    StatusError,
+    ManagerError,
+    OSError,
+)
 """What the world can do to us: told in one line, without a traceback."""
 
 
