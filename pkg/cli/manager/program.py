@@ -36,7 +36,14 @@ _FAILED: Final = 1
 _REACH: Final = 10.0
 _RETRY: Final = 1.0
 
-_EXPECTED: Final = (config.ConfigurationError, rest.RestError, StatusError, ManagerError, OSError)
+_EXPECTED: Final = (
+    config.ConfigurationError,
+    podgrouper.GrouperLoadError,
+    rest.RestError,
+    StatusError,
+    ManagerError,
+    OSError,
+)
 """What the world can do to us: told in one line, without a traceback."""
 
 
@@ -129,7 +136,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     if groups_pods(parsed, cfg):
-        podgrouper.setup(mgr, podgrouper.settings(cfg))
+        await podgrouper.setup(mgr, podgrouper.settings(cfg))
     if parsed.controllers == (podgrouper.NAME,):
         mgr.add_healthz_check("healthz", healthz.ping)
         return

@@ -146,6 +146,23 @@ class GroupCluster(client.FakeClient):
                 )
 
 
+class Watches:
+    """A cache's watches that are always up to date and never tell of a change."""
+
+    has_synced = True
+    problem = None
+
+    def __init__(self, reader: client.Reader) -> None:
+        self.get = reader.get
+
+    async def get_informer(self, _kind: type[Object]) -> Any:
+        """Return the watch of a kind."""
+        return self
+
+    def add_event_handler(self, _handler: object) -> None:
+        """Listen to nothing."""
+
+
 def _as_stored(value: Any) -> Any:
     """Return a copy in which whole numbers are integers: Go writes 4.0 as 4, on any way to a store."""
     if isinstance(value, dict):
