@@ -39,7 +39,7 @@ def exported(package: types.ModuleType) -> set[str]:
             framework,
             (
                 "ComponentBuilderPlugin CustomValidationPlugin EnforceMLPolicyPlugin EnforcePodGroupPolicyPlugin "
-                "Plugin PluginError PluginFactory PodNetworkPlugin TrainJobStatusPlugin WatchExtensionPlugin"
+                "Observer Plugin PluginError PluginFactory PodNetworkPlugin TrainJobStatusPlugin WatchExtensionPlugin"
             ),
         ),
         (
