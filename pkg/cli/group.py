@@ -13,14 +13,21 @@ from rich.console import Console
 from rich.text import Text
 
 from pkg import config, podgrouper
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import unstructured
+from pkg.apis.core.v1 import ConfigMap, Pod
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, unstructured
+from pkg.apis.scheduling.v1 import PriorityClass
+from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.constants import kai
 
 from . import documents, offline, yamljson
 from .grouping import Explanation, Objects, explain
 from .snapshot import Key, key_of
 
+_MODELS: Final[dict[GVK, type[Object]]] = {
+    kind.gvk: kind for kind in (ConfigMap, Pod, PodGroup, PriorityClass)
+}
+"""What groupers read by a model; the rest is looked at as it is."""
 _UNTOLD: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
 """Says once more what the owners say."""
 
@@ -45,7 +52,11 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
     pods = [key for key in objects if key.kind == Pod.gvk]
     if not pods:
         raise documents.InputError("there is no Pod in the input: give pods together with their owners")
-    explained = [await explain(objects, pod, settings) for pod in pods]
+    try:
+        explained = [await explain(objects, pod, settings) for pod in pods]
+    except podgrouper.GrouperLoadError as error:
+        offline.say(err, str(error))
+        return 1
     if arguments.output == "text":
         for each in explained:
             _print(each, out)
@@ -68,10 +79,7 @@ def given(found: list[documents.Document], namespace: str) -> Objects:
     objects: Objects = {}
     first: dict[Key, documents.Document] = {}
     for document in found:
-        if document.gvk == Pod.gvk:
-            document.decode(Pod)
-        else:
-            document.decode(unstructured(document.gvk))
+        document.decode(_MODELS.get(document.gvk) or unstructured(document.gvk))
         key = key_of(document.data, namespace)
         if not key.name:
             raise document.error(("metadata", "name"), "a name is expected")

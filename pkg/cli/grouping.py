@@ -9,11 +9,12 @@ grouped again. What comes out otherwise is due to that. So this holds for any gr
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
+
+import pydantic
 
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import StatusError
@@ -36,6 +37,8 @@ REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
 """So many changes are tried for one pod; the causes of a value beyond are not looked for."""
 
+_JUNK: Final = "x"
+"""Stands where a map or a list is expected."""
 _NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
 _SHORT: Final = {"labels": "label", "annotations": "annotation"}
 
@@ -74,7 +77,7 @@ async def explain(objects: Objects, pod: Key, settings: Settings) -> Explanation
     finally:
         explanation.owners, explanation.grouper = first.owners, first.grouper
         explanation.missing = [key for key in first.snapshot.missing if key.kind != PodGroup.gvk]
-    await _find_sources(explanation, first, settings)
+    await _Search(explanation, first, settings).run()
     return explanation
 
 
@@ -123,52 +126,76 @@ def _installed() -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
-async def _find_sources(explanation: Explanation, first: _Try, settings: Settings) -> None:
-    """Try changes of all that was read, and note which values come out otherwise."""
-    chain = [*explanation.owners, explanation.pod]
-    for tried, (what, objects) in enumerate(_changed(first, explanation.pod, chain)):
-        if tried == MOST_TRIES:
+class _Search:
+    """Tries changes of all that was read, and notes which values come out otherwise."""
+
+    def __init__(self, explanation: Explanation, first: _Try, settings: Settings) -> None:
+        self._explanation = explanation
+        self._first = first
+        self._settings = settings
+        self._tries = 0
+
+    async def run(self) -> None:
+        pod, first = self._explanation.pod, self._first
+        chain = [*self._explanation.owners, pod]
+        top = chain[-2]
+        for key in dict.fromkeys(chain):
+            if (renamed := _renamed(first.objects, key)) is not None:
+                await self._try(renamed, f"{key}: uid")
+        beside = sorted((first.snapshot.whole - {*chain}) | (first.snapshot.listed - {pod}))
+        for key in dict.fromkeys((*chain, *beside)):
+            parts = [("metadata", name) for name in _SHORT]
+            if key == pod:
+                parts.append(("spec", "priorityClassName"))
+            for path in parts:
+                await self._look_into(key, path)
+            if key != pod and (key in first.snapshot.whole) and (key != top or first.reads != Reads.METADATA):
+                for name in first.objects[key]:
+                    if name not in _NOT_TRIED:
+                        await self._look_into(key, (name,))
+            if key in beside:
+                without = {k: data for k, data in first.objects.items() if k != key}
+                await self._try(without, f"{key}: that it exists")
+
+    async def _look_into(self, key: Key, path: Path) -> None:
+        """Try other values at ``path`` and below; below, only where it matters that there is something at all."""
+        value = _at(self._first.objects[key], path)
+        if isinstance(value, dict | list):
+            in_metadata = path[0] == "metadata"  # whose types the API server sees to
+            if value and (in_metadata or await self._try(self._changed(key, path, _JUNK))):
+                for step in value if isinstance(value, dict) else range(len(value)):
+                    await self._look_into(key, (*path, step))
             return
+        short = _SHORT.get(str(path[1])) if path[0] == "metadata" else None
+        what = f"{key}: {f'{short} {path[-1]}' if short else render_path(path)}"
+        for other in _others(value):
+            await self._try(self._changed(key, path, other), what)
+
+    def _changed(self, key: Key, path: Path, value: Any) -> Objects:
+        return {**self._first.objects, key: _with(self._first.objects[key], path, value)}
+
+    async def _try(self, objects: Objects, what: str = "") -> bool:
+        """Group again; note what comes out otherwise, and say whether anything does."""
+        self._tries += 1
+        if self._tries > MOST_TRIES:
+            return False
         try:
-            values = await _Try(objects, explanation.pod, settings).run()
-        except REFUSALS:
-            continue  # without it there is no group at all, which tells nothing about one value
-        for name in explanation.values.keys() | values.keys():
-            if explanation.values.get(name) != values.get(name) and name in explanation.values:
-                sources = explanation.sources.setdefault(name, [])
-                if what not in sources:
-                    sources.append(what)
+            values = await _Try(objects, self._explanation.pod, self._settings).run()
+        except (*REFUSALS, pydantic.ValidationError):
+            return True  # without it there is no group at all, which tells nothing about one value
+        before, sources = self._explanation.values, self._explanation.sources
+        changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]
+        for name in changed:
+            if what and name in before and what not in sources.setdefault(name, []):
+                sources[name].append(what)
+        return bool(changed)
 
 
-def _changed(first: _Try, pod: Key, chain: list[Key]) -> Iterator[tuple[str, Objects]]:
-    """Yield the objects with one thing changed, and what that is."""
-    for key in chain:
-        yield from _renamed(first.objects, key)
-    top = chain[-2] if len(chain) > 1 else pod
-    beside = sorted((first.snapshot.whole - {*chain}) | (first.snapshot.listed - {pod}))
-    for key in (*chain, *beside):
-        data = first.objects[key]
-        parts: list[tuple[Path, str]] = [(("metadata", name), name) for name in _SHORT]
-        if key == pod:
-            parts.append((("spec", "priorityClassName"), ""))
-        elif key not in chain or (
-            key in first.snapshot.whole and (key != top or first.reads != Reads.METADATA)
-        ):
-            parts += [((name,), "") for name in data if name not in _NOT_TRIED]
-        for path, short in parts:
-            for leaf, others in _leaves(_at(data, path), path):
-                shown = f"{_SHORT[short]} {leaf[-1]}" if short else render_path(leaf)
-                for other in others:
-                    yield f"{key}: {shown}", {**first.objects, key: _with(data, leaf, other)}
-        if key in beside:
-            yield f"{key}: that it exists", {k: v for k, v in first.objects.items() if k != key}
-
-
-def _renamed(objects: Objects, key: Key) -> Iterator[tuple[str, Objects]]:
-    """Yield the objects with another uid of one of them, in references to it, too."""
+def _renamed(objects: Objects, key: Key) -> Objects | None:
+    """Return the objects with another uid of one of them, in references to it, too; None where it has none."""
     uid = (objects[key].get("metadata") or {}).get("uid")
     if not uid:
-        return
+        return None
     changed = dict(objects)
     for each, data in objects.items():
         metadata = dict(data.get("metadata") or {})
@@ -179,28 +206,27 @@ def _renamed(objects: Objects, key: Key) -> Iterator[tuple[str, Objects]]:
             for reference in metadata.get("ownerReferences") or ()
         ]
         changed[each] = {**data, "metadata": metadata}
-    yield f"{key}: uid", changed
+    return changed
 
 
-def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, list[Any]]]:
-    """Yield the plain values below ``path``, with others to try in their place; the last is nothing at all."""
-    if isinstance(value, dict):
-        for name, held in value.items():
-            yield from _leaves(held, (*path, name))
-    elif isinstance(value, list):
-        for index, held in enumerate(value):
-            yield from _leaves(held, (*path, index))
-    elif isinstance(value, bool):
-        yield path, [not value, None]
-    elif isinstance(value, int):
-        yield path, [value + 1, None]
-    elif isinstance(value, str):
-        yield path, [f"{value}x", None]
+def _others(value: Any) -> list[Any]:
+    """Return what to try in place of a plain value; the last is nothing at all."""
+    match value:
+        case bool():
+            return [not value, None]
+        case int():
+            return [value + 1, None]
+        case str():
+            return [f"{value}x", None]
+    return []
 
 
 def _at(data: Any, path: Path) -> Any:
     for step in path:
-        data = data.get(step) if isinstance(data, dict) else None
+        if isinstance(data, dict):
+            data = data.get(str(step))
+        else:
+            data = data[step] if isinstance(data, list) and isinstance(step, int) else None
     return data
 
 

@@ -131,3 +131,28 @@ async def test_a_write_that_changes_nothing_is_told_apart() -> None:
         ["create", "patch"],
         [],
     ]
+
+
+@pytest.mark.parametrize("finalizers", [[], ["example.com/f"]])
+async def test_what_a_step_deletes_is_gone_or_on_its_way(finalizers: list[str]) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}
+    pod = {**POD, "metadata": {**POD["metadata"], "finalizers": finalizers}}
+    steps = [{"delete": {"apiVersion": "v1", "kind": "Pod", "namespace": "n", "name": "p"}}]
+
+    answer = await ops.answer(_case("reconcile", {}, pod=pod, objects=[namespace], steps=steps))
+
+    assert [each["name"] for each in answer["pods"]] == (["p"] if finalizers else [])
+
+
+async def test_a_namespace_that_cannot_be_read_selects_nothing() -> None:
+    case = _case(
+        "reconcile",
+        {},
+        config={"namespaceLabelSelector": {"a": "b"}},
+        faults=[{"verb": "get", "group": "", "kind": "Namespace", "error": "internal"}],
+    )
+
+    answer = await ops.answer(case)
+
+    assert answer["steps"][0]["filteredOut"]
+    assert answer["steps"][0]["writes"] == []

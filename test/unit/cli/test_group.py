@@ -109,6 +109,38 @@ def test_a_priority_class_that_is_not_given_is_told(
     assert "PriorityClass gold: that it exists" in given["dueTo"]["priorityClassName"]
 
 
+def test_a_group_that_is_there_is_what_a_legacy_name_is_due_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = obj("batch/v1", "Job", "j", spec={"parallelism": 2})
+    legacy = obj("scheduling.run.ai/v2alpha2", "PodGroup", "pg-p-uid-j", spec={"minMember": 1})
+
+    answer = group(tmp_path, capsys, job, pod("p", job), legacy)
+
+    assert answer["group"]["name"] == "pg-p-uid-j"
+    assert (
+        "PodGroup pg-p-uid-j: that it exists" not in answer["dueTo"]["name"]
+    )  # it would have that name anyway
+    assert answer["dueTo"]["name"] == ["Job j: uid"]
+
+
+def test_what_others_have_may_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}},
+    }
+    job = obj("kubeflow.org/v1", "MPIJob", "m", spec=spec)
+    labels = {"training.kubeflow.org/job-name": "m", "training.kubeflow.org/job-role": "launcher"}
+    worker, launcher = pod("w", job), pod("l", labels=labels, spec={"schedulerName": "other"})
+
+    assert run(tmp_path, job, worker, launcher, flags=("-o", "json")) == 0
+
+    answer = json.loads(capsys.readouterr().out)["pods"][0]
+    assert answer["group"]["minMember"] == 3
+    assert "Pod l: that it exists" in answer["dueTo"]["minMember"]
+    assert "MPIJob m: spec.mpiReplicaSpecs.Worker.replicas" in answer["dueTo"]["minMember"]
+
+
 def test_subgroups_and_the_pods_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lws = obj(
         "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec={"leaderWorkerTemplate": {"size": 3}}
@@ -196,6 +228,7 @@ def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixtu
         ([POD, POD], "it is there twice, before in"),
         ([{"apiVersion": "v1", "kind": "Pod", "metadata": {}}], "metadata.name: a name is expected"),
         ([pod("p", spec={"containers": {}})], "spec.containers: a list is expected"),
+        ([{**GOLD, "value": "much"}, POD], "value: a whole number is expected"),
         (
             [{"apiVersion": "a/v1", "kind": "A", "metadata": {"name": "a", "labels": [1]}}, POD],
             "metadata.labels: a map",

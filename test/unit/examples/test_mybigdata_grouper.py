@@ -37,7 +37,7 @@ def installed(tmp_path: Path) -> Path:
     return packages
 
 
-def _run(*command: str, path: tuple[Path, ...] = (), cwd: Path = ROOT) -> str:
+def _run(*command: str, path: tuple[Path, ...] = (), cwd: Path = ROOT, code: int = 0) -> str:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environ["PYTHONPATH"] = os.pathsep.join(map(str, (*path, ROOT)))
     done = subprocess.run(
@@ -49,8 +49,8 @@ def _run(*command: str, path: tuple[Path, ...] = (), cwd: Path = ROOT) -> str:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout if code == 0 else done.stderr
 
 
 def test_its_tests_pass_in_a_project_of_its_own(tmp_path: Path) -> None:
@@ -67,6 +67,15 @@ def test_installed_it_groups_as_the_walk_through_shows(installed: Path) -> None:
 
     assert "minMember                    4  ← MyBigDataJob count: spec.replicas" in shown
     assert f"```text\n{shown.rstrip()}\n```" in EXTENDING
+
+
+def test_one_that_does_not_load_is_told_by_name(installed: Path) -> None:
+    (installed / "mybigdata_grouper.py").write_text("def groupers(default, reader):\n    return 7\n")
+    trainerctl = str(ROOT / "cmd" / "trainerctl" / "main.py")
+
+    told = _run(trainerctl, "group", "-f", str(EXAMPLE / "count.yaml"), path=(installed,), code=1)
+
+    assert "trainerctl: grouper mybigdata (mybigdata_grouper:groupers): not rows of groupers by kind" in told
 
 
 def test_the_walk_through_shows_the_module_itself() -> None:
