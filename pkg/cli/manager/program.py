@@ -39,7 +39,6 @@ _RETRY: Final = 1.0
 
 _EXPECTED: Final = (
     config.ConfigurationError,
-    podgrouper.GrouperLoadError,
     rest.RestError,
     StatusError,
     ManagerError,
