@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 PYTEST_ARGS ?=
+BENCH_ARGS ?=
 CODE := pkg cmd test examples
 
 .PHONY: help
@@ -83,12 +84,16 @@ test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API se
 	$(BIN)/pytest test/integration $(PYTEST_ARGS)
 
 .PHONY: test-fault
-test-fault: $(VENV)/.dev binaries ## Break the API server and the way to it; FAULT_SECONDS=30 for the full outages
+test-fault: $(VENV)/.dev binaries ## Break the API server and the way to it; FAULT_SECONDS=30 FAULT_EVERY_K=1 for all of it
 	$(BIN)/pytest test/fault $(PYTEST_ARGS)
 
 .PHONY: test-e2e
 test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local cluster
 	$(BIN)/pytest test/e2e $(PYTEST_ARGS)
+
+.PHONY: bench
+bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BENCH_ARGS="--list" lists the workloads
+	$(BIN)/python test/bench/main.py $(BENCH_ARGS)
 
 .PHONY: manifests
 manifests: $(VENV)/.dev ## Write config/crd and docs/reference from the code

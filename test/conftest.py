@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of every kind share: one real API server, one whole cluster, and a namespace for each test."""
+"""What tests of every kind share: one real API server, one whole cluster, a namespace for each test, figures."""
 
 import dataclasses
 import re
 import secrets
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import anyio
 import pytest
@@ -19,6 +19,7 @@ from pkg.ctrl.envtest import Environment, PlainProgress
 from pkg.ctrl.rest import Config, RESTMapper, Transport
 
 NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
+FIGURES = pytest.StashKey[list[str]]()
 
 
 @pytest.fixture(scope="session")
@@ -63,3 +64,23 @@ async def namespace(live_client: LiveClient, request: pytest.FixtureRequest) -> 
     name = f"{words[:40].strip('-')}-{secrets.token_hex(4)}"
     await live_client.create(NAMESPACE.from_dict({"metadata": {"name": name}}))
     return name
+
+
+@pytest.fixture
+def figure(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Print a figure at the end of the run beside its bound, and assert it."""
+    lines = request.config.stash.setdefault(FIGURES, [])
+
+    def show(what: str, value: float, *, at_most: float, unit: str = "s") -> None:
+        lines.append(f"{what}: {value:.4g} {unit} (at most {at_most:g})")
+        assert value <= at_most, lines[-1]
+
+    return show
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show what was measured."""
+    if lines := config.stash.get(FIGURES, []):
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.line(line)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from pkg.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, Volume, VolumeMount
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 def upsert_env_vars(env: list[EnvVar] | None, items: Iterable[EnvVar]) -> list[EnvVar] | None:
     """Upsert by name."""
-    return _upsert(env, items, lambda item: (item.name,))
+    return _upsert_by(env, items, attrgetter("name"))
 
 
 def upsert_port(
@@ -32,14 +33,14 @@ def upsert_port(
 
 def upsert_volumes(volumes: list[Volume] | None, items: Iterable[Volume]) -> list[Volume] | None:
     """Upsert by name."""
-    return _upsert(volumes, items, lambda item: (item.name,))
+    return _upsert_by(volumes, items, attrgetter("name"))
 
 
 def upsert_volume_mounts(
     mounts: list[VolumeMount] | None, items: Iterable[VolumeMount]
 ) -> list[VolumeMount] | None:
     """Upsert by mount path."""
-    return _upsert(mounts, items, lambda item: (item.mount_path,))
+    return _upsert_by(mounts, items, attrgetter("mount_path"))
 
 
 def env_vars(env: Iterable[EnvVar] | None) -> list[EnvVar]:
@@ -55,6 +56,8 @@ def env_var(env: EnvVar) -> EnvVar:
     """
     source = env.value_from
     if source is None:
+        if env.value is not None:
+            return env
         return env.model_copy(update={"value": env.value or ""})
     return env.model_copy(update={"value": None, "value_from": _env_var_source(source)})
 
@@ -74,10 +77,28 @@ def _env_var_source(source: EnvVarSource) -> EnvVarSource:
     return source.model_copy(update=update)
 
 
+def _upsert_by(items: list[T] | None, new: Iterable[T], key: Callable[[T], Hashable]) -> list[T] | None:
+    """Upsert; two items are the same when they have the same key."""
+    places: dict[Hashable, int] | None = None
+    for item in new:
+        if items is None:
+            items = []
+        if places is None:
+            places = {}
+            for place, present in enumerate(items):
+                places.setdefault(key(present), place)
+        place = places.setdefault(key(item), len(items))
+        if place == len(items):
+            items.append(item)
+        else:
+            items[place] = item
+    return items
+
+
 def _upsert(
     items: list[T] | None, new: Iterable[T], keys: Callable[[T], tuple[Hashable, ...]]
 ) -> list[T] | None:
-    """Upsert; two items are the same when they share a key. Thousands of items take no longer than they must."""
+    """Upsert; two items are the same when they share one of their keys. Thousands of items take no longer than they must."""
     places: dict[Hashable, list[int]] | None = None
     for item in new:
         if items is None:

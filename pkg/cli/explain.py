@@ -71,7 +71,7 @@ async def explain_command(arguments: argparse.Namespace, out: Console, err: Cons
     explained = [await explain(given, subject) for subject in given.subjects]
     if arguments.output == "text":
         for each in explained:
-            _print(each, out)
+            print_text(each, out)
     else:
         data = {"explanations": [as_data(each) for each in explained]}
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
@@ -140,7 +140,8 @@ def _change_data(change: Change, causes: list[str]) -> dict[str, Any]:
     return {**shown, **({"dueTo": causes} if causes else {})}
 
 
-def _print(explanation: Explanation, out: Console) -> None:
+def print_text(explanation: Explanation, out: Console) -> None:
+    """Print an explanation for people."""
     subject = explanation.subject
     _line(out, Text.assemble((subject.document.name, "bold"), " on ", (subject.runtime, "bold")))
     stage = None

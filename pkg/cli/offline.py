@@ -17,11 +17,19 @@ from typing import Final, TypeVar
 
 from rich.console import Console
 
+from pkg.apis.machinery import conditions
 from pkg.apis.machinery.errors import NotFoundError, StatusError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
 from pkg.apis.machinery.object import Object
 from pkg.apis.machinery.strategicpatch import StrategicMergeError
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import (
+    TRAIN_JOB_COMPLETE,
+    TRAIN_JOB_FAILED,
+    ClusterTrainingRuntime,
+    TrainingRuntime,
+    TrainJob,
+)
+from pkg.constants import trainer as constants
 from pkg.ctrl.client import FakeClient, LiveClient, Reader
 from pkg.ctrl.rest import RestError, Transport, load_config
 from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
@@ -130,6 +138,8 @@ async def prepare(
         raise documents.InputError(f"there is no TrainJob in the input{_listed([*others, *seen.values()])}")
     origins: dict[tuple[str, NamespacedName], str] = {}
     for document, train_job in train_jobs:
+        if (why := _left_alone(train_job)) is not None:
+            offline.warnings.append(f"TrainJob {train_job.key}: {why}; the manager leaves it alone")
         runtime = await _fetch_runtime(client, cluster, train_job, origins)
         offline.subjects.append(Subject(train_job, document, runtime))
     return offline
@@ -165,6 +175,19 @@ def _decode(document: Document, kind: type[T], namespace: str, warnings: list[st
         obj.metadata.namespace = obj.metadata.namespace or namespace
     obj.metadata.uid = obj.metadata.uid or UID
     return obj
+
+
+def _left_alone(train_job: TrainJob) -> str | None:
+    """Return why the manager would do nothing with a TrainJob of this name and state."""
+    manager = train_job.spec.managed_by
+    if manager not in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME):
+        return f"spec.managedBy names {manager}"
+    if train_job.metadata.deletion_timestamp is not None:
+        return "it is being deleted"
+    for verdict in (TRAIN_JOB_COMPLETE, TRAIN_JOB_FAILED):
+        if conditions.is_true(train_job.status.conditions, verdict):
+            return f"it is {verdict}"
+    return None
 
 
 async def _fetch_runtime(

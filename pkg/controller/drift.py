@@ -24,6 +24,9 @@ _ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath")
 _ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
 """Maps and lists with one owner: more in the live one is a difference too."""
 
+_METADATA: Final = ("labels", "annotations", "ownerReferences")
+"""What of an object's metadata we say; the rest is the server's."""
+
 _POD_METADATA: Final = ("labels", "annotations")
 _POD_SPEC: Final = ("nodeSelector", "tolerations", "schedulingGates")
 _JOBSET_MUTABLE: Final = ("suspend", "coordinator", "ttlSecondsAfterFinished")
@@ -39,6 +42,8 @@ class Rule:
     """The apply configuration that makes live desired, where it may, and leaves the rest as it lives."""
     kept: Callable[[Wire, Wire], list[str]]
     """The names of what is desired otherwise than it lives and cannot change any more."""
+    essence: Callable[[Wire], Wire]
+    """What of a desired object is enough to compose it later with a live one."""
 
 
 def rule_for(gvk: GVK) -> Rule:
@@ -99,7 +104,9 @@ def content(obj: Wire) -> Wire:
 
 
 def _anything_mutable(_live: Wire, _desired: Wire, which: Wire) -> Wire:
-    return content(which)
+    metadata = which.get("metadata", {})
+    ours = {key: metadata[key] for key in _METADATA if metadata.get(key)}
+    return {**{key: value for key, value in which.items() if key != "status"}, "metadata": ours}
 
 
 def _anything(live: Wire, desired: Wire) -> Wire:
@@ -117,9 +124,7 @@ def _identified(live: Wire, desired: Wire) -> Wire:
 def _jobset_mutable(live: Wire, desired: Wire, which: Wire) -> Wire:
     metadata, spec = which.get("metadata", {}), which.get("spec", {})
     part: Wire = {
-        "metadata": {
-            key: metadata[key] for key in ("labels", "annotations", "ownerReferences") if key in metadata
-        },
+        "metadata": {key: metadata[key] for key in _METADATA if key in metadata},
         "spec": {key: spec[key] for key in _JOBSET_MUTABLE if key in spec},
     }
     if _suspended(live, desired):
@@ -184,5 +189,14 @@ def _kept_of_jobset(live: Wire, desired: Wire) -> list[str]:
     ]
 
 
-_ANYTHING: Final = Rule(_anything_mutable, _anything, _nothing_kept)
-_JOBSET: Final = Rule(_jobset_mutable, _compose_jobset, _kept_of_jobset)
+def _all_of(desired: Wire) -> Wire:
+    return desired
+
+
+def _essence_of_jobset(desired: Wire) -> Wire:
+    spec = {key: value for key, value in desired.get("spec", {}).items() if key in _JOBSET_MUTABLE}
+    return {**desired, "spec": spec}
+
+
+_ANYTHING: Final = Rule(_anything_mutable, _anything, _nothing_kept, _all_of)
+_JOBSET: Final = Rule(_jobset_mutable, _compose_jobset, _kept_of_jobset, _essence_of_jobset)

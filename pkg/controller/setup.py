@@ -19,17 +19,11 @@ TRAIN_JOB: Final = "trainjob"
 TRAINING_RUNTIME: Final = "trainingruntime"
 CLUSTER_TRAINING_RUNTIME: Final = "clustertrainingruntime"
 
-# What the plugins, the certificates, leader election and metrics.requireAuthorization need beside the controllers' own rules:
-# +kubebuilder:rbac:groups="",resources=configmaps;secrets,verbs=create;get;list;patch;update;watch
-# +kubebuilder:rbac:groups="",resources=limitranges,verbs=get;list;watch
+# What certificates, leader election and metrics.requireAuthorization need; controllers and plugins say themselves what they do:
 # +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,verbs=get;list;update;watch
 # +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 # +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 # +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;list;update
-# +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=create;get;list;patch;update;watch
-# +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
-# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
-# +kubebuilder:rbac:groups=scheduling.volcano.sh;scheduling.x-k8s.io,resources=podgroups,verbs=create;get;list;patch;update;watch
 
 
 def setup_controllers(
@@ -51,4 +45,5 @@ def setup_controllers(
         ClusterTrainingRuntimeReconciler(mgr.client).setup_with_manager(mgr, options)
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
-        TrainJobReconciler(mgr.client, recorder, runtimes).setup_with_manager(mgr, options)
+        reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader)
+        reconciler.setup_with_manager(mgr, options)

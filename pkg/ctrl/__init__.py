@@ -13,6 +13,7 @@ The names are loaded when first used: importing one room of ``pkg.ctrl`` does no
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -48,14 +49,15 @@ _WHERE: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for. Raises AttributeError for what is not here."""
-    try:
+    """Load what is asked for, a name or a room. Raises AttributeError for what is not here."""
+    if name in _WHERE:
         module, attribute = _WHERE[name]
-    except KeyError:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
-    value = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
-    globals()[name] = value
-    return value
+        value = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
+        globals()[name] = value
+        return value
+    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is not None:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -9,11 +9,11 @@ nobody waits for, come after everything else (:data:`pkg.ctrl.workqueue.LOW_PRIO
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import ClassVar, Generic, TypeVar
 
 from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.object import Object, ObjectMeta
 from pkg.ctrl import event, workqueue
 from pkg.ctrl.reconcile import Request
 
@@ -85,11 +85,65 @@ class Funcs(EventHandler[T]):
             await self._generic(evt, queue)
 
 
-class _Mapped(EventHandler[T]):
-    """A handler that is one question: which requests does this object concern?"""
+class EnqueueRequestForObject(EventHandler[Object]):
+    """The object itself."""
 
-    @abstractmethod
-    async def _requests(self, obj: T) -> Iterable[Request]: ...
+    immediate = True
+
+    async def create(self, evt: event.CreateEvent[Object], queue: Queue) -> None:
+        queue.add(Request(*evt.key))
+
+    async def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> None:
+        queue.add(Request(*evt.key))
+
+    async def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> None:
+        queue.add(Request(*evt.key))
+
+    async def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> None:
+        queue.add(Request(*evt.key))
+
+
+class _EnqueueRequestForOwner(EventHandler[Object]):
+    immediate = True
+
+    def __init__(self, owner: type[Object], *, only_controller: bool) -> None:
+        self._group_kind = owner.gvk.group_kind
+        self._namespaced = owner.resource is None or owner.resource.namespaced
+        self._only_controller = only_controller
+
+    async def create(self, evt: event.CreateEvent[Object], queue: Queue) -> None:
+        self._enqueue(queue, evt.metadata)
+
+    async def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> None:
+        # The old owner too: it wants to know that it no longer is one.
+        self._enqueue(queue, evt.old_metadata, evt.new_metadata)
+
+    async def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> None:
+        self._enqueue(queue, evt.metadata)
+
+    async def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> None:
+        self._enqueue(queue, evt.metadata)
+
+    def _enqueue(self, queue: Queue, *owned: ObjectMeta) -> None:
+        for request in dict.fromkeys(found for metadata in owned for found in self._owners(metadata)):
+            queue.add(request)
+
+    def _owners(self, metadata: ObjectMeta) -> Iterator[Request]:
+        for ref in metadata.owner_references or ():
+            if self._only_controller and not ref.controller:
+                continue
+            if ref.kind == self._group_kind.kind and _group_of(ref.api_version) == self._group_kind.group:
+                yield Request((metadata.namespace or "") if self._namespaced else "", ref.name)
+
+
+def enqueue_request_for_owner(owner: type[Object], *, only_controller: bool = False) -> EventHandler[Object]:
+    """Return a handler for the owners of that kind, in any version; or only for the one in control."""
+    return _EnqueueRequestForOwner(owner, only_controller=only_controller)
+
+
+class _EnqueueRequestsFromMapFunc(EventHandler[T]):
+    def __init__(self, fn: MapFunc[T]) -> None:
+        self._fn = fn
 
     async def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         await self._enqueue(queue, evt.object)
@@ -107,49 +161,9 @@ class _Mapped(EventHandler[T]):
     async def _enqueue(self, queue: Queue, *objects: T) -> None:
         requests: dict[Request, None] = {}
         for obj in objects:
-            requests.update(dict.fromkeys(await self._requests(obj)))
+            requests.update(dict.fromkeys(await self._fn(obj)))
         for request in requests:
             queue.add(request)
-
-
-class EnqueueRequestForObject(_Mapped[Object]):
-    """The object itself."""
-
-    immediate = True
-
-    async def _requests(self, obj: Object) -> Iterable[Request]:
-        return (Request.for_object(obj),)
-
-
-class _EnqueueRequestForOwner(_Mapped[Object]):
-    immediate = True
-
-    def __init__(self, owner: type[Object], *, only_controller: bool) -> None:
-        self._group_kind = owner.gvk.group_kind
-        self._namespaced = owner.resource is None or owner.resource.namespaced
-        self._only_controller = only_controller
-
-    async def _requests(self, obj: Object) -> Iterable[Request]:
-        found = []
-        for ref in obj.metadata.owner_references or ():
-            if self._only_controller and not ref.controller:
-                continue
-            if ref.kind == self._group_kind.kind and _group_of(ref.api_version) == self._group_kind.group:
-                found.append(Request(obj.namespace if self._namespaced else "", ref.name))
-        return found
-
-
-def enqueue_request_for_owner(owner: type[Object], *, only_controller: bool = False) -> EventHandler[Object]:
-    """Return a handler for the owners of that kind, in any version; or only for the one in control."""
-    return _EnqueueRequestForOwner(owner, only_controller=only_controller)
-
-
-class _EnqueueRequestsFromMapFunc(_Mapped[T]):
-    def __init__(self, fn: MapFunc[T]) -> None:
-        self._fn = fn
-
-    async def _requests(self, obj: T) -> Iterable[Request]:
-        return await self._fn(obj)
 
 
 def enqueue_requests_from_map_func(fn: MapFunc[T]) -> EventHandler[T]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from pkg.apis.machinery import labels
-from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.object import Object, ObjectMeta
 from pkg.ctrl import event
 from pkg.ctrl.client import LabelSelectorLike
 
@@ -93,7 +93,16 @@ def label_selector(selector: LabelSelectorLike) -> Predicate[Object]:
         ValueError: the selector does not parse.
     """
     parsed = labels.selector(selector)
-    return from_object(lambda obj: parsed.matches(obj.labels))
+
+    def picks(metadata: ObjectMeta) -> bool:
+        return parsed.matches(metadata.labels or {})
+
+    return Funcs(
+        create=lambda evt: picks(evt.metadata),
+        update=lambda evt: picks(evt.new_metadata),
+        delete=lambda evt: picks(evt.metadata),
+        generic=lambda evt: picks(evt.metadata),
+    )
 
 
 class ResourceVersionChanged(Predicate[Object]):
@@ -101,7 +110,7 @@ class ResourceVersionChanged(Predicate[Object]):
 
     def update(self, evt: event.UpdateEvent[Object]) -> bool:
         """Compare the resourceVersions."""
-        return evt.new.metadata.resource_version != evt.old.metadata.resource_version
+        return evt.changed
 
 
 class GenerationChanged(Predicate[Object]):
@@ -112,7 +121,7 @@ class GenerationChanged(Predicate[Object]):
 
     def update(self, evt: event.UpdateEvent[Object]) -> bool:
         """Compare the generations."""
-        return evt.new.metadata.generation != evt.old.metadata.generation
+        return evt.new_metadata.generation != evt.old_metadata.generation
 
 
 class LabelChanged(Predicate[Object]):
@@ -120,7 +129,7 @@ class LabelChanged(Predicate[Object]):
 
     def update(self, evt: event.UpdateEvent[Object]) -> bool:
         """Compare the labels."""
-        return evt.new.labels != evt.old.labels
+        return (evt.new_metadata.labels or {}) != (evt.old_metadata.labels or {})
 
 
 class AnnotationChanged(Predicate[Object]):
@@ -128,7 +137,7 @@ class AnnotationChanged(Predicate[Object]):
 
     def update(self, evt: event.UpdateEvent[Object]) -> bool:
         """Compare the annotations."""
-        return evt.new.annotations != evt.old.annotations
+        return (evt.new_metadata.annotations or {}) != (evt.old_metadata.annotations or {})
 
 
 class _Combined(Predicate[T]):

@@ -25,6 +25,8 @@ When = Callable[[], Awaitable[object]]
 
 _log = log.logger_from("controller-runtime.source")
 _Step = Callable[[], Coroutine[Any, Any, None]]
+_Event = event.CreateEvent[Any] | event.UpdateEvent[Any] | event.DeleteEvent[Any]
+E = TypeVar("E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any])
 
 
 class Informers(Protocol):
@@ -80,17 +82,17 @@ class _Pipe(Generic[T]):
         """Pass on a creation; what the first list found has low priority."""
         if evt.is_in_initial_list:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
-        self._pass(partial(self._predicate.create, evt), partial(self._handler.create, evt, queue))
+        self._pass(evt, self._predicate.create, partial(self._handler.create, evt, queue))
 
     def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
         """Pass on a change; one that changes nothing has low priority."""
-        if evt.old.metadata.resource_version == evt.new.metadata.resource_version:
+        if not evt.changed:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
-        self._pass(partial(self._predicate.update, evt), partial(self._handler.update, evt, queue))
+        self._pass(evt, self._predicate.update, partial(self._handler.update, evt, queue))
 
     def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
         """Pass on a deletion."""
-        self._pass(partial(self._predicate.delete, evt), partial(self._handler.delete, evt, queue))
+        self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
         """Handle an event of somebody's own making, before its maker goes on."""
@@ -111,13 +113,16 @@ class _Pipe(Generic[T]):
             self._more = anyio.Event()
             await self._more.wait()
 
-    def _pass(self, passes: Callable[[], bool], step: _Step) -> None:
+    def _pass(self, evt: E, passes: Callable[[E], bool], step: _Step) -> None:
         try:
-            if not passes():
+            if not passes(evt):
                 return
             if self._handler.immediate:
                 _finish(step())
                 return
+            _decode(evt)
+        except cache.UndecodableObjectError:
+            raise  # the informer counts it
         except Exception as error:  # as in run
             self._report(error)
             return
@@ -162,7 +167,7 @@ class Kind(SyncingSource, Generic[T]):
         self._informer = await self._informers.get_informer(self._kind)
         pipe = self._pipe
         registration = self._informer.add_event_handler(
-            cache.EventHandlerFuncs(
+            cache.LookingHandlerFuncs(
                 on_add=lambda obj, initial: pipe.create(event.CreateEvent(obj, initial), queue),
                 on_update=lambda old, new: pipe.update(event.UpdateEvent(old, new), queue),
                 on_delete=lambda obj, unknown: pipe.delete(event.DeleteEvent(obj, unknown), queue),
@@ -234,6 +239,12 @@ class Func(Source):
     async def start(self, queue: Queue) -> None:
         """Call the function."""
         await self._fn(queue)
+
+
+def _decode(evt: _Event) -> None:
+    """Decode what a handler will look at later: then it is too late to skip an object of another shape."""
+    objects = (evt.old, evt.new) if isinstance(evt, event.UpdateEvent) else (evt.object,)
+    del objects
 
 
 def _finish(step: Coroutine[Any, Any, None]) -> None:

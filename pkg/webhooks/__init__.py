@@ -4,5 +4,6 @@
 
 from .clustertrainingruntime_webhook import ClusterTrainingRuntimeWebhook as ClusterTrainingRuntimeWebhook
 from .setup import setup as setup
+from .setup import validators as validators
 from .trainingruntime_webhook import TrainingRuntimeWebhook as TrainingRuntimeWebhook
 from .trainjob_webhook import TrainJobWebhook as TrainJobWebhook

@@ -5,13 +5,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from pkg import ctrl
+from pkg.apis.machinery.object import Object
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.ctrl.webhook import CustomValidator
 from pkg.runtime import Runtime
 
-from .clustertrainingruntime_webhook import setup_webhook_for_cluster_training_runtime
-from .trainingruntime_webhook import setup_webhook_for_training_runtime
-from .trainjob_webhook import setup_webhook_for_train_job
+from .clustertrainingruntime_webhook import (
+    ClusterTrainingRuntimeWebhook,
+    setup_webhook_for_cluster_training_runtime,
+)
+from .trainingruntime_webhook import TrainingRuntimeWebhook, setup_webhook_for_training_runtime
+from .trainjob_webhook import TrainJobWebhook, setup_webhook_for_train_job
 
 
 def setup(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime]) -> None:
@@ -19,3 +26,12 @@ def setup(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime]) -> None:
     setup_webhook_for_cluster_training_runtime(mgr)
     setup_webhook_for_training_runtime(mgr)
     setup_webhook_for_train_job(mgr, runtimes)
+
+
+def validators(runtimes: Mapping[str, Runtime]) -> dict[type[Object], CustomValidator[Any]]:
+    """Return the validators behind the webhooks, for who asks them without a server."""
+    return {
+        ClusterTrainingRuntime: ClusterTrainingRuntimeWebhook(),
+        TrainingRuntime: TrainingRuntimeWebhook(),
+        TrainJob: TrainJobWebhook(runtimes),
+    }

@@ -11,6 +11,7 @@ from pkg.apis.machinery.errors import ForbiddenError
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.ctrl.webhook.admission import CustomValidator
 from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
+from pkg.util import offload
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
 
@@ -40,7 +41,8 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         except UnsupportedRuntimeError as error:
             raise ForbiddenError(str(error), code=403, reason="Forbidden") from error
         warnings, errors = await runtime.validate_objects(old, new)
-        if (aggregate := errors.to_aggregate()) is not None:
+        aggregate = await offload.run(new, errors.to_aggregate)  # makes the texts, which quote what is wrong
+        if aggregate is not None:
             for warning in warnings:
                 aggregate.add_note(warning)
             raise aggregate

@@ -89,7 +89,8 @@ async def test_the_sdk_lists_runtimes_and_trains(
             each["metadata"]["labels"]["trainer.kubeflow.org/framework"],
             each["spec"]["mlPolicy"]["numNodes"],
         ]
-        for each in resources.manifests("runtimes")
+        for folder in ("runtimes", "runtimes/data-cache")
+        for each in resources.manifests(folder)
     }
     assert "torch-distributed" in shipped
     assert said["runtimes"] == shipped

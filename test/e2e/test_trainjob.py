@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """TrainJobs on the whole local cluster: JobSet's own controller and webhooks, Jobs, pods, simulated nodes."""
 
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -139,9 +140,8 @@ async def test_a_train_job_is_suspended_and_resumed_and_moved_in_between(
         "nodeSelector": {"kubernetes.io/os": "linux"},
         "tolerations": [{"operator": "Exists"}],
     }
-    changed = job.to_dict()
-    changed["spec"] |= {"podTemplateOverrides": [override]}
-    moved = await cluster_client.update(TrainJob.from_dict(changed))
+    overrides = json.dumps({"spec": {"podTemplateOverrides": [override]}})
+    moved = await cluster_client.patch(job, raw_patch(MERGE, overrides.encode()))
     await suspend(cluster_client, moved, wanted=False)
     running = await verdict("Suspended", status="False")
     assert conditions(running)["Suspended"] == ("False", "Resumed")
@@ -182,6 +182,33 @@ async def test_a_running_train_job_is_suspended_and_its_runtime_edited_before_it
     await cluster_client.update(TrainingRuntime.from_dict(edited))
     await suspend(cluster_client, job, wanted=False)
     await verdict("Complete")
+
+
+@pytest.mark.parametrize(
+    "runtime", ["torch-distributed", "deepspeed-distributed", "torch-distributed-with-cache"]
+)
+async def test_the_job_set_of_a_running_job_is_mended_past_its_own_webhook(
+    cluster_client: LiveClient, cluster_namespace: str, figure: Any, runtime: str
+) -> None:
+    job = await cluster_client.create(
+        train_job(cluster_namespace, runtime={"name": runtime}, labels={"team": "ours"})
+    )
+    job_set = await eventually(lambda: cluster_client.get(JobSet, job.key), reason="the JobSet is made")
+    for what, patch in (
+        ("label", b'{"metadata":{"labels":{"team":"theirs"}}}'),
+        ("owner", b'{"metadata":{"ownerReferences":null}}'),
+        ("suspend", b'{"spec":{"suspend":true}}'),
+    ):
+        await cluster_client.patch(job_set, raw_patch(MERGE, patch))
+        began = time.monotonic()
+
+        async def mended() -> bool:
+            now = await cluster_client.get(JobSet, job.key)
+            owners = [owner.uid for owner in now.metadata.owner_references or ()]
+            return (now.labels.get("team"), owners, now.spec.suspend) == ("ours", [job.metadata.uid], False)
+
+        await eventually(mended, interval=0.01, reason=f"the {what} is as it was")
+        figure(f"{runtime}: {what} of a running JobSet mended", time.monotonic() - began, at_most=1)
 
 
 async def test_the_webhooks_stand_in_the_api_servers_way(

@@ -4,35 +4,72 @@
 
 import asyncio
 import dataclasses
+import io
 import json
 import os
 import secrets
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import anyio
 import pytest
+import yaml
 from aiohttp import web
 from yarl import URL
 
+from pkg.apis.core.v1 import ConfigMap
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import unstructured
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from pkg.cli import resources
+from pkg.cli.cluster import contents
+from pkg.cli.cluster.tools import JOBSET
 from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, PlainProgress
+from pkg.ctrl.envtest import Binaries, Environment, PlainProgress, eventually
 from pkg.ctrl.rest import Config, RESTMapper, Transport
 
 NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
-FIGURES = pytest.StashKey[list[str]]()
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(__file__).with_name("program.py")
+POD_GROUPS: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "podgroups.scheduling.x-k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+    },
+    "spec": {
+        "group": "scheduling.x-k8s.io",
+        "scope": "Namespaced",
+        "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups"},
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
 _HOP = {"connection", "content-length", "transfer-encoding", "keep-alive", "host"}
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
     "rules": [
-        {"level": "Metadata", "verbs": ["create", "update", "patch", "delete"], "resources": [{"group": ""}]},
+        {
+            "level": "Metadata",
+            "verbs": ["create", "update", "patch", "delete"],
+            "resources": [{"group": ""}, {"group": "coordination.k8s.io"}],
+        },
         {"level": "None"},
     ],
 }
@@ -53,15 +90,23 @@ class Proxy:
     """Stands between a client and the API server, speaks plain HTTP to the client, and misbehaves when told.
 
     Fault by fault: ``refuse`` answers in the server's place, ``freeze`` leaves connections open and dead,
-    ``cut`` breaks them. A server that is away shows as a connection that closes without an answer.
+    ``cut`` breaks them; ``hold`` says which requests never reach the server, ``answered`` hears of those that it
+    has answered before the client does, ``rewrite`` changes the pieces of answers; ``expired`` lists what was
+    answered by 410, at once or while it was watched; ``route`` says which server a request goes to. A server that
+    is away shows as a connection that closes without an answer.
     """
 
     def __init__(self, target: Config) -> None:
         self.seen: list[Seen] = []
         self.refuse: Callable[[], web.Response] | None = None
+        self.hold: Callable[[Seen], bool] | None = None
+        self.answered: Callable[[Seen], None] | None = None
+        self.rewrite: Callable[[bytes], bytes] | None = None
+        self.route: Callable[[Seen], Config] | None = None
         self.blackhole = False
+        self.expired: list[Seen] = []
         self._target = target
-        self._open: set[asyncio.BaseTransport] = set()
+        self._open: dict[asyncio.BaseTransport, Seen] = {}
         self._frozen: set[asyncio.BaseTransport] = set()
         self.url = ""
 
@@ -72,13 +117,13 @@ class Proxy:
 
     def freeze(self, *, new: bool = False) -> None:
         """Let nothing more through on the connections there are and, if asked, on ``new`` ones."""
-        self._frozen |= self._open
+        self._frozen |= self._open.keys()
         self.blackhole = new
 
-    def cut(self) -> None:
-        """Break all connections."""
-        for transport in list(self._open):
-            if isinstance(transport, asyncio.Transport):
+    def cut(self, *, watches: bool = False) -> None:
+        """Break all connections, or those of ``watches`` alone."""
+        for transport, last in list(self._open.items()):
+            if isinstance(transport, asyncio.Transport) and (not watches or "watch" in last.query):
                 transport.abort()
 
     async def run(self, *, task_status: Any) -> None:
@@ -106,23 +151,27 @@ class Proxy:
         transport = request.transport
         if transport is None or transport.is_closing():
             return web.Response(status=502)  # cut meanwhile: nobody will hear it
-        self._open.add(transport)
         agent = request.headers.get("User-Agent", "")
-        self.seen.append(
-            Seen(anyio.current_time(), request.method, request.path, frozenset(request.query), agent)
-        )
+        seen = Seen(anyio.current_time(), request.method, request.path, frozenset(request.query), agent)
+        self.seen.append(seen)
+        self._open[transport] = seen
         await self._pass(transport)
+        if self.hold is not None and self.hold(seen):
+            await anyio.sleep_forever()
         if self.refuse is not None:
             return self.refuse()
         response = web.StreamResponse()
         try:
+            target = self._target if self.route is None else self.route(seen)
             async with self._session.request(
                 request.method,
-                URL(self._target.host + request.raw_path, encoded=True),
-                data=await request.read() or None,
+                URL(target.host + request.raw_path, encoded=True),
+                data=io.BytesIO(await request.read()) if request.body_exists else None,
                 headers={key: value for key, value in request.headers.items() if key.lower() not in _HOP},
                 ssl=self._tls,
             ) as upstream:
+                if self.answered is not None:
+                    self.answered(seen)
                 response.set_status(upstream.status)
                 response.headers.extend(
                     {key: value for key, value in upstream.headers.items() if key.lower() not in _HOP}
@@ -132,15 +181,16 @@ class Proxy:
                     await response.prepare(request)
                     async for chunk in upstream.content.iter_any():
                         await self._pass(transport)
-                        await response.write(chunk)
+                        if b'"code":410' in chunk:
+                            self.expired.append(seen)
+                        await response.write(chunk if self.rewrite is None else self.rewrite(chunk))
+                    await response.write_eof()
                 finally:
                     # Of an answer that was not read to its end: a graceful TLS end could outlive the loop.
                     if upstream.connection is not None and upstream.connection.transport is not None:
                         upstream.connection.transport.abort()
         except (aiohttp.ClientError, OSError):
             transport.abort()
-            return response
-        await response.write_eof()
         return response
 
     async def _pass(self, transport: asyncio.BaseTransport) -> None:
@@ -173,7 +223,7 @@ def plane(audit_log: Path) -> Iterator[Environment]:
 
 @pytest.fixture
 def writes(audit_log: Path) -> Callable[..., list[dict[str, Any]]]:
-    """The audit log's finished writes to core objects of a namespace, in the order they came in."""
+    """The audit log's finished writes to core objects and leases of a namespace, in the order they came in."""
 
     def read(namespace: str) -> list[dict[str, Any]]:
         entries = [json.loads(line) for line in audit_log.read_text().splitlines() if line.endswith("}")]
@@ -181,6 +231,45 @@ def writes(audit_log: Path) -> Callable[..., list[dict[str, Any]]]:
         return sorted(mine, key=lambda entry: str(entry["requestReceivedTimestamp"]))
 
     return read
+
+
+@pytest.fixture(scope="session")
+def trainer_crds(plane: Environment) -> list[dict[str, Any]]:
+    """Trainer's CRDs, JobSet's and one for coscheduling's PodGroups, which ``plane`` serves from now on."""
+
+    async def install() -> list[dict[str, Any]]:
+        binaries = await Binaries().locate(JOBSET)
+        found = [*contents.crds(binaries[JOBSET.name]), POD_GROUPS]
+        await plane.install_crds(*found)
+        return found
+
+    return anyio.run(install)
+
+
+@pytest.fixture
+async def make_runtime(
+    trainer_crds: list[dict[str, Any]], client: LiveClient, namespace: str
+) -> AsyncIterator[Callable[..., Awaitable[str]]]:
+    """Makes copies of shipped runtimes under names of their own; they go with the test, and so do its TrainJobs."""
+    made: list[ClusterTrainingRuntime] = []
+
+    async def make(shipped: str, name: str, **policies: Any) -> str:
+        (found,) = [each for each in resources.manifests("runtimes") if each["metadata"]["name"] == shipped]
+        found["metadata"]["name"] = name
+        found["spec"] |= policies
+        made.append(await client.create(ClusterTrainingRuntime.from_dict(found)))
+        return name
+
+    yield make
+    for crd in trainer_crds:
+        spec = crd["spec"]
+        if spec["scope"] == "Namespaced":
+            gvk = GVK(spec["group"], spec["versions"][0]["name"], spec["names"]["kind"])
+            await client.delete_all_of(unstructured(gvk), namespace=namespace)
+    for each in made:
+        stored = await client.get(ClusterTrainingRuntime, each.key)
+        stored.metadata.finalizers = None
+        await client.delete(await client.update(stored))
 
 
 @pytest.fixture
@@ -198,12 +287,12 @@ async def namespace(client: LiveClient) -> str:
 
 
 @pytest.fixture
-async def new_proxy(plane: Environment) -> AsyncIterator[Callable[[], Awaitable[Proxy]]]:
-    """Makes proxies to the API server that last as long as the test."""
+async def new_proxy(plane: Environment) -> AsyncIterator[Callable[..., Awaitable[Proxy]]]:
+    """Makes proxies, to the API server or another ``target``, that last as long as the test."""
     tasks: list[asyncio.Task[None]] = []
 
-    async def make() -> Proxy:
-        made = Proxy(plane.config)
+    async def make(target: Config | None = None) -> Proxy:
+        made = Proxy(target or plane.config)
         ready = asyncio.get_running_loop().create_future()
 
         class Started:
@@ -222,24 +311,68 @@ async def new_proxy(plane: Environment) -> AsyncIterator[Callable[[], Awaitable[
 
 
 @pytest.fixture
-async def proxy(new_proxy: Callable[[], Awaitable[Proxy]]) -> Proxy:
+async def proxy(new_proxy: Callable[..., Awaitable[Proxy]]) -> Proxy:
     return await new_proxy()
 
 
 @pytest.fixture
-def figure(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Print a figure at the end of the run beside its bound, and assert it."""
-    lines = request.config.stash.setdefault(FIGURES, [])
+def start(plane: Environment, namespace: str, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Start a manager by its name, ``program.py``; what still runs at the end is killed.
 
-    def show(what: str, value: float, *, at_most: float, unit: str = "s") -> None:
-        lines.append(f"{what}: {value:.4g} {unit} (at most {at_most:g})")
-        assert value <= at_most, lines[-1]
+    It goes straight to the server, or to the ``server`` given; its wall clock may be put off by a ``clock`` file.
+    """
+    started: list[subprocess.Popen[bytes]] = []
 
-    return show
+    def start_one(name: str, *, server: str = "", clock: Path | None = None) -> subprocess.Popen[bytes]:
+        content = plane.kubeconfig_for("admin", ["system:masters"])
+        if server:
+            content["clusters"][0]["cluster"] = {"server": server}
+        kubeconfig = tmp_path / f"{name}.kubeconfig"
+        kubeconfig.write_text(yaml.safe_dump(content))
+        kubeconfig.chmod(0o600)
+        under = [] if clock is None else [str(PROGRAM.with_name("clock.py")), str(clock)]
+        with (tmp_path / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, *under, str(PROGRAM), str(kubeconfig), namespace, name],
+                cwd=ROOT,
+                env={"PYTHONPATH": str(ROOT)},
+                stdout=log,
+                stderr=log,
+            )
+        started.append(process)
+        return process
+
+    yield start_one
+    for process in started:
+        process.kill()
+        process.wait()
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if lines := config.stash.get(FIGURES, []):
-        terminalreporter.section("figures")
-        for line in lines:
-            terminalreporter.line(line)
+@pytest.fixture
+def contends(tmp_path: Path) -> Callable[[str], Awaitable[None]]:
+    """Waits until a started manager waits for the lease."""
+
+    async def wait(name: str) -> None:
+        log = tmp_path / f"{name}.log"
+        await eventually(
+            lambda: "Attempting to acquire" in log.read_text(),
+            timeout=60,
+            reason=f"{name} does not wait for the lease",
+        )
+
+    return wait
+
+
+@pytest.fixture
+async def work(client: LiveClient, namespace: str, writes: Any) -> Callable[[], list[tuple[str, float]]]:
+    """Who wrote to the work there is, and when."""
+    await client.create(ConfigMap.from_dict({"metadata": {"namespace": namespace, "name": "work"}}))
+
+    def read() -> list[tuple[str, float]]:
+        return [
+            (each["userAgent"], datetime.fromisoformat(each["requestReceivedTimestamp"]).timestamp())
+            for each in writes(namespace)
+            if each["verb"] == "patch" and each["objectRef"]["resource"] == "configmaps"
+        ]
+
+    return read

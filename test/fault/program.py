@@ -43,7 +43,14 @@ async def main(kubeconfig: str, namespace: str, name: str) -> None:
         leader_election_namespace=namespace,
     )
     mgr = ctrl.Manager(config, options)
-    ctrl.new_controller_managed_by(mgr).for_(ConfigMap).complete(Worker(mgr.client))
+    (
+        ctrl.new_controller_managed_by(mgr)
+        .for_(ConfigMap)
+        .with_event_filter(
+            ctrl.predicate.Funcs(update=lambda _: False)
+        )  # its own pace, not that of its writes
+        .complete(Worker(mgr.client))
+    )
     async with ctrl.setup_signal_handler() as stop:
         await mgr.start(stop)
 

@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections that stay open while the other end has gone."""
 
+from datetime import timedelta
 from typing import Any
 
 import anyio
 import pytest
 
+from pkg import ctrl
 from pkg.apis.core.v1 import ConfigMap
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.ctrl.cache import Cache
-from pkg.ctrl.client import LiveClient
+from pkg.ctrl.cache import Cache, Options
+from pkg.ctrl.client import Client, LiveClient
 from pkg.ctrl.envtest import eventually
-from pkg.ctrl.leaderelection import LeaderElectionLostError, LeaderElector
+from pkg.ctrl.manager import LostLeadershipError
 from pkg.ctrl.rest import RESTMapper, Transport, TransportTimeoutError
 
 pytestmark = pytest.mark.fault
@@ -56,15 +57,56 @@ async def test_watches_and_calls_notice_and_a_quiet_watch_is_left_alone(
             tasks.cancel_scope.cancel()
 
 
-async def test_a_leader_that_reaches_nobody_stops_in_time(namespace: str, proxy: Any, figure: Any) -> None:
-    async with Transport(proxy.config) as transport:
-        lock = NamespacedName(namespace, "lock")
-        elector = LeaderElector(LiveClient(transport, RESTMapper(transport)), lock, "one")
-        await elector.acquire()
-        renewed = anyio.current_time()
-        proxy.freeze(new=True)
-        with pytest.raises(LeaderElectionLostError):
-            await elector.renew()
-        # A busy machine may wake us a little late; the lease holds for 5 s more.
-        figure("half-open connection: a leader stops", anyio.current_time() - renewed, at_most=10.2)
-        assert not elector.is_leader
+class Writer:
+    """Writes five times a second, and does not wait long for an answer."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._count = 0
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        self._count += 1
+        work = ConfigMap.from_dict({"metadata": {"namespace": request.namespace, "name": request.name}})
+        work.metadata.annotations = {"count": str(self._count)}
+        with anyio.move_on_after(1):
+            await self._client.apply(work, field_owner="writer", force=True)
+        return ctrl.Result(requeue_after=timedelta(seconds=0.2))
+
+
+async def test_a_leader_whose_renewals_get_no_answer_stops_writing_in_time(
+    client: LiveClient, namespace: str, proxy: Any, figure: Any
+) -> None:
+    await client.create(ConfigMap.from_dict({"metadata": {"namespace": namespace, "name": "work"}}))
+    mgr = ctrl.Manager(
+        proxy.config,
+        ctrl.Options(
+            metrics_bind_address="0",
+            leader_election=True,
+            leader_election_id="lock",
+            leader_election_namespace=namespace,
+            cache=Options(default_namespaces=(namespace,)),
+        ),
+    )
+    ctrl.new_controller_managed_by(mgr).named("half-open").for_(ConfigMap).complete(Writer(mgr.client))
+
+    def written(since: float) -> list[float]:
+        return [each.at - since for each in proxy.seen if each.method == "PATCH" and each.at > since]
+
+    with pytest.RaisesGroup(LostLeadershipError, flatten_subgroups=True, allow_unwrapped=True):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(mgr.start)
+            began = anyio.current_time()
+            await eventually(lambda: len(written(began)) > 5, timeout=20, reason="the leader does not work")
+            renewals = [each.at for each in proxy.seen if each.method == "PUT" and "/leases/" in each.path]
+            await eventually(
+                lambda: len(renewals) < sum(each.method == "PUT" for each in proxy.seen),
+                timeout=10,
+                reason="the lease is not renewed",
+            )
+            # What is open hangs; new connections work, but for the lease.
+            proxy.hold = lambda seen: "/leases/" in seen.path
+            proxy.freeze()
+            frozen = anyio.current_time()
+    assert max(written(frozen)) > 3
+    figure("half-open connection: a leader writes for", max(written(frozen)), at_most=10)
+    figure("half-open connection: a leader has ended after", anyio.current_time() - frozen, at_most=12)

@@ -9,6 +9,7 @@ import pytest
 
 from pkg import ctrl
 from pkg.apis.core.v1 import ConfigMap, Secret
+from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import Object, unstructured
 from pkg.ctrl.client import LiveClient
@@ -55,6 +56,14 @@ def role(name: str, group: str, resource: str) -> list[dict[str, Any]]:
     ]
 
 
+async def absent(client: LiveClient, obj: Object) -> bool:
+    try:
+        await client.get(type(obj), obj.key)
+    except NotFoundError:
+        return True
+    return False
+
+
 class Notes:
     """Remembers what it was asked to reconcile."""
 
@@ -67,13 +76,14 @@ class Notes:
 
 
 async def test_a_kind_that_is_missing_or_denied_is_named_and_heals_without_a_restart(
-    plane: Environment, client: LiveClient, namespace: str, figure: Any
+    plane: Environment, client: LiveClient, namespace: str, new_proxy: Any, figure: Any
 ) -> None:
     await apply_manifests(
         client, [*role("maps", "", "configmaps"), *role("widgets", GROUP, "widgets")], owner="test"
     )
     options = ctrl.Options(metrics_bind_address="0", health_probe_bind_address="127.0.0.1:0")
-    mgr = ctrl.Manager(await plane.add_user(USER), options)
+    proxy = await new_proxy(await plane.add_user(USER))
+    mgr = ctrl.Manager(proxy.config, options)
     notes: dict[type[Object], Notes] = {}
     for kind in (ConfigMap, Secret, WIDGET):
         notes[kind] = Notes()
@@ -110,4 +120,22 @@ async def test_a_kind_that_is_missing_or_denied_is_named_and_heals_without_a_res
         await eventually(lambda: ready_says("Widget"), timeout=60, reason="the CRD is gone again")
         figure("CRD removed: named", anyio.current_time() - gone, at_most=5)
         await reconciled(ConfigMap, "two")
+
+        await eventually(lambda: absent(client, crd), timeout=30, reason="the CRD is still there")
+        await client.create(CRD.from_dict(WIDGETS))
+        back = anyio.current_time()
+        await eventually(lambda: not mgr.cache.degraded(), timeout=60, reason="the CRD is there again")
+        await reconciled(WIDGET, "again")
+        figure("CRD installed again: live", anyio.current_time() - back, at_most=30)
+
+        (binding,) = [each for each in role("secrets", "", "secrets") if "roleRef" in each]
+        await client.delete(
+            unstructured(GVK.parse(binding["apiVersion"], binding["kind"])).from_dict(binding)
+        )
+        # A watch that is open stays so: the server asks who may when one is opened.
+        proxy.cut(watches=True)
+        revoked = anyio.current_time()
+        await eventually(lambda: ready_says("Secret is degraded"), timeout=30, reason="denied again")
+        figure("right taken away: named", anyio.current_time() - revoked, at_most=5)
+        await reconciled(ConfigMap, "three")
         mgr.stop()

@@ -3,6 +3,7 @@
 """What integration tests of Trainer share: its kinds served, and our manager running under its shipped rights."""
 
 import dataclasses
+import secrets
 import signal
 import subprocess
 import sys
@@ -25,7 +26,8 @@ from pkg.cli.manager import flags, program
 from pkg.ctrl import Manager
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import Binaries, Environment, apply_manifests
-from pkg.ctrl.rest import Config, RESTMapper, Transport
+from pkg.ctrl.envtest.ports import free_ports
+from pkg.ctrl.rest import Config, Request, Response, RESTMapper, Transport
 
 USER = "trainer-under-test"
 ROOT = Path(__file__).parents[2]
@@ -67,21 +69,42 @@ async def trainer_config(trainer_control_plane: Environment) -> Config:
     return await trainer_control_plane.add_user(USER)
 
 
+class Recorded:
+    """A way to the API server that keeps what went over it."""
+
+    def __init__(self, transport: Transport, sent: list[Request]) -> None:
+        self._transport = transport
+        self._sent = sent
+
+    async def send(self, request: Request) -> Response:
+        """Keep the request and send it."""
+        self._sent.append(request)
+        return await self._transport.send(request)
+
+
 @pytest.fixture
 def run_manager(trainer_config: Config) -> RunManager:
-    """Run the program's own manager inside the test: ``async with run_manager(serving={…}) as mgr``."""
+    """Run the program's own manager inside the test: ``async with run_manager(serving={…}) as mgr``.
+
+    Every request of the manager is added to ``sent``, if that is given.
+    """
 
     @asynccontextmanager
-    async def run(*arguments: str, webhooks: bool = False, **options: Any) -> AsyncIterator[Manager]:
+    async def run(
+        *arguments: str, webhooks: bool = False, sent: list[Request] | None = None, **options: Any
+    ) -> AsyncIterator[Manager]:
         cfg = config.load()
         cfg.cert_management.enable = not webhooks
+        cfg.cert_management.webhook_secret_name = f"webhook-cert-{secrets.token_hex(4)}"
         settings = dataclasses.replace(
             config.manager_options(cfg),
-            **{"metrics_bind_address": "0", "health_probe_bind_address": "0", **options},
+            **{"metrics_bind_address": "0", "health_probe_bind_address": "0", "webhook_port": 0, **options},
         )
-        mgr = Manager(dataclasses.replace(trainer_config, qps=0), settings)
-        await program.setup(mgr, flags.parse(arguments), cfg)
-        async with anyio.create_task_group() as tasks:
+        unthrottled = dataclasses.replace(trainer_config, qps=0)
+        async with Transport(unthrottled) as transport, anyio.create_task_group() as tasks:
+            recorded = None if sent is None else Recorded(transport, sent)
+            mgr = Manager(unthrottled, settings, transport=recorded)
+            await program.setup(mgr, flags.parse(arguments), cfg)
             tasks.start_soon(mgr.start)
             with anyio.fail_after(30):
                 await mgr.elected.wait()
@@ -125,7 +148,8 @@ def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
     configuration.write_text(
         "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"
         "metrics: {bindAddress: '0'}\nhealth: {healthProbeBindAddress: '0'}\nclientConnection: {qps: -1}\n"
-        f"webhook: {{certDir: {tmp_path / 'none'}}}\n"
+        f"webhook: {{host: 127.0.0.1, port: {free_ports(1)[0]}}}\n"
+        f"certManagement: {{webhookSecretName: webhook-cert-{secrets.token_hex(4)}}}\n"
     )
     started: list[Process] = []
 

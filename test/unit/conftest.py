@@ -18,7 +18,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+import hypothesis
 import pytest
+
+hypothesis.settings.register_profile(
+    "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("here")  # a busy machine is no failure
 
 STEP_SECONDS: Final = 2.0
 """CPU time one pass over the ready callbacks may take. Generous: imports and first validations count too."""

@@ -38,6 +38,7 @@ class Struct(BaseModel):
         extra="allow",
         strict=True,
         protected_namespaces=(),
+        defer_build=True,
     )
     go_always: ClassVar[frozenset[str]] = frozenset()
     """Fields that Go writes even when they are unset; only texts that quote Go's JSON need to know."""

@@ -8,6 +8,7 @@ AggregateError      several at once, as a validator raises them
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -74,9 +75,18 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """A bad value that is to be shown as JSON even though it is a scalar: Go had a pointer or a named type."""
+    """A bad value that is to be shown as JSON: a scalar that is a pointer or a named type in Go, or one of many errors.
+
+    The text is made once: whoever tells many errors of one large value gives them the same.
+    """
 
     value: Any
+    _text: list[str] = dataclasses.field(default_factory=list, init=False, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        if not self._text:
+            self._text.append(go_json(self.value))
+        return self._text[0]
 
 
 @dataclass(slots=True)
@@ -87,6 +97,7 @@ class FieldError(Exception):
     field: str
     bad_value: Any = None
     detail: str = ""
+    _body: str | None = dataclasses.field(default=None, init=False, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.field}: {self.body}"
@@ -97,10 +108,12 @@ class FieldError(Exception):
     @property
     def body(self) -> str:
         """The text without the field's path; the message of a cause in a metav1.Status."""
-        text = _TEXT[self.type]
-        if self.type not in _WITHOUT_VALUE and self.bad_value is not _OMITTED:
-            text += f": {_shown(self.bad_value)}"
-        return f"{text}: {self.detail}" if self.detail else text
+        if self._body is None:
+            text = _TEXT[self.type]
+            if self.type not in _WITHOUT_VALUE and self.bad_value is not _OMITTED:
+                text += f": {_shown(self.bad_value)}"
+            self._body = f"{text}: {self.detail}" if self.detail else text
+        return self._body
 
 
 Error = FieldError
@@ -109,7 +122,7 @@ Error = FieldError
 def _shown(value: Any) -> str:
     match value:
         case Quoted():
-            return go_json(value.value)
+            return str(value)
         case str():
             return quote(value)
         case bool() | int() | float():

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 import typing
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from .quantity import CANONICAL
 
 _HTML: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _HTML_TABLE: Final = str.maketrans(_HTML)
+_SIMPLE: Final = re.compile(r"[A-Za-z0-9 _./:@$#=,;(){}\[\]+*?!|~^%'-]*", re.ASCII)
+"""Text that JSON holds as it is."""
 _QUOTED: Final = {
     "\a": "\\a",
     "\b": "\\b",
@@ -61,20 +64,20 @@ def _quoted(character: str) -> str:
 
 
 def _encode(value: Any) -> str:
-    match value:
-        case Struct():
-            return "{" + ",".join(_fields(value)) + "}"
-        case dict():
-            return "{" + ",".join(f"{_string(k)}:{_encode(value[k])}" for k in sorted(value)) + "}"
-        case list() | tuple():
-            return "[" + ",".join(map(_encode, value)) + "]"
-        case str():
-            return _string(value)
-        case _:
-            return msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return _string(value)
+    if isinstance(value, Struct):
+        return "{" + ",".join(_fields(value)) + "}"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_string(k)}:{_encode(value[k])}" for k in sorted(value)) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join([_encode(item) for item in value]) + "]"
+    return msgspec.json.encode(value).decode()
 
 
 def _string(text: str) -> str:
+    if _SIMPLE.fullmatch(text):
+        return f'"{text}"'
     return msgspec.json.encode(text).decode().translate(_HTML_TABLE)
 
 
@@ -82,18 +85,21 @@ def _fields(struct: Struct) -> Iterator[str]:
     held = struct.__dict__
     for field in _layout(type(struct)):
         value = held[field.name]
-        if field.zero is not None:
-            shown = field.zero if value is None else _encode(value)
-        elif value is None or field.leaves_out(value):
+        if value is None:
+            if field.zero is None:
+                continue
+            shown = field.zero
+        elif field.zero is None and field.leaves_out(value):
             continue
         else:
             shown = _encode(value)
-        yield f"{_string(field.wire)}:{shown}"
+        yield field.label + shown
 
 
 class _Field(NamedTuple):
     name: str
-    wire: str
+    label: str
+    """The wire name as JSON, with its colon."""
     zero: str | None
     """What Go writes when it is unset; None where that is nothing."""
     pointer: bool
@@ -101,15 +107,11 @@ class _Field(NamedTuple):
 
     def leaves_out(self, value: Any) -> bool:
         """Say whether Go's omitempty or omitzero leaves it out; a pointer to a zero is not empty."""
-        match value:
-            case Struct():
-                return self.by_value and is_unset(value)
-            case list() | dict():
-                return not value
-            case bool() | int() | float() | str():
-                return not self.pointer and not value
-            case _:
-                return False
+        if isinstance(value, str | int | float):
+            return not self.pointer and not value
+        if isinstance(value, Struct):
+            return self.by_value and is_unset(value)
+        return isinstance(value, list | dict) and not value
 
 
 @cache
@@ -117,7 +119,7 @@ def _layout(kind: type[Struct]) -> tuple[_Field, ...]:
     return tuple(
         _Field(
             name,
-            info.alias or name,
+            f"{_string(info.alias or name)}:",
             _zero(kind, name) if name in kind.go_always else None,
             name in kind.go_pointers,
             info.exclude_if is is_unset,

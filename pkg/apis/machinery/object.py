@@ -78,10 +78,17 @@ class Object(Struct):
 
     def model_post_init(self, context: Any, /) -> None:
         """Fill ``apiVersion`` and ``kind`` when the maker left them out."""
-        if self.api_version is None and (gvk := getattr(type(self), "gvk", None)) is not None:
-            self.api_version = gvk.api_version
-        if self.kind is None and (gvk := getattr(type(self), "gvk", None)) is not None:
-            self.kind = gvk.kind
+        gvk = getattr(type(self), "gvk", None)
+        if gvk is None:
+            return
+        # Past pydantic's own assignment, which costs as much as decoding a small object.
+        values, known = self.__dict__, self.__pydantic_fields_set__
+        if values["api_version"] is None:
+            values["api_version"] = gvk.api_version
+            known.add("api_version")
+        if values["kind"] is None:
+            values["kind"] = gvk.kind
+            known.add("kind")
 
     @property
     def key(self) -> NamespacedName:

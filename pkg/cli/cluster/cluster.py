@@ -18,7 +18,7 @@ from pkg.cli.cluster import contents, state
 from pkg.cli.cluster.access import write_kubeconfig
 from pkg.cli.cluster.components import MANAGER, Parts, Ports
 from pkg.cli.cluster.nodes import NodeShape, is_usable, node
-from pkg.cli.cluster.tools import ALL, JOBSET, KWOK
+from pkg.cli.cluster.tools import ALL, COSCHEDULER, JOBSET, KUBE_SCHEDULER, KWOK
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import (
     Binaries,
@@ -27,6 +27,7 @@ from pkg.ctrl.envtest import (
     Progress,
     SilentProgress,
     Supervisor,
+    Tool,
     apply_manifests,
     eventually,
 )
@@ -51,6 +52,15 @@ class Options:
     shape: NodeShape = field(default_factory=NodeShape)
     manager: bool = True
     timeout: float = 120
+    coscheduling: bool = False
+    """Whether scheduler-plugins' scheduler stands in for kube-scheduler, so that gangs are for real."""
+
+    @property
+    def tools(self) -> list[Tool]:
+        """The programs such a cluster needs."""
+        if not self.coscheduling:
+            return list(ALL)
+        return [COSCHEDULER if tool is KUBE_SCHEDULER else tool for tool in ALL]
 
 
 class Cluster:
@@ -104,7 +114,7 @@ class Cluster:
             ToolError: a program is neither here nor can it be built.
             ComponentError: a component failed; names its log.
         """
-        located = await self._binaries.locate(*ALL)
+        located = await self._binaries.locate(*self.options.tools)
         left = self.supervisor.end_leftovers() if self.directory.exists() else []
         if left:
             self._progress.update("leftovers", detail=f"ended {', '.join(left)}")
@@ -188,18 +198,26 @@ class Cluster:
     async def _fill(self, client: LiveClient, parts: Parts) -> None:
         """Bring everything above the API server up."""
         jobset, kwok = parts.binaries[JOBSET.name], parts.binaries[KWOK.name]
-        kubernetes = [parts.controller_manager(), parts.scheduler()]
-        for component in kubernetes:
+        gangs = [parts.binaries[COSCHEDULER.name]] if self.options.coscheduling else []
+        scheduler = parts.coscheduler() if gangs else parts.scheduler()
+        kubernetes = [parts.controller_manager(), scheduler]
+        # A scheduler of gangs watches PodGroups: they must be served before it starts.
+        for component in kubernetes[: 1 if gangs else None]:
             self.supervisor.start(component)
         async with self._step("install rights and CRDs"):
             await apply_manifests(client, contents.namespaces(), owner=FIELD_OWNER)
             await apply_manifests(client, contents.rights(jobset, kwok), owner=FIELD_OWNER)
             self.supervisor.start(parts.kwok())
-            names = await install_crds(client, contents.crds(jobset))
+            if gangs:
+                await apply_manifests(client, contents.gang_rights(), owner=FIELD_OWNER)
+            crds = [*contents.crds(jobset), *(crd for tool in gangs for crd in contents.crds_of(tool))]
+            names = await install_crds(client, crds)
             shape = self.options.shape
             for number in range(self.options.nodes):
                 await client.create(node(number, shape))
             await wait_established(client, names, timeout=self.options.timeout)
+        if gangs:
+            self.supervisor.start(scheduler)
         components = [*kubernetes, parts.kwok(), *await self._controllers(client, parts)]
         async with self._step(task := "start the controllers"):
             for done, component in enumerate(components):
@@ -212,7 +230,8 @@ class Cluster:
             await apply_manifests(client, hooks, owner=FIELD_OWNER)
         async with self._step(f"wait for {self.options.nodes} nodes"):
             await self._wait_usable(client)
-            await apply_manifests(client, contents.runtimes(), owner=FIELD_OWNER)
+            filling = [*contents.runtimes(), *contents.volumes()]
+            await apply_manifests(client, filling, owner=FIELD_OWNER)
         self._record(components, parts)
 
     async def _controllers(self, client: LiveClient, parts: Parts) -> list[Component]:

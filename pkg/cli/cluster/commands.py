@@ -29,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     up.add_argument("--nodes", type=_count, default=4, metavar="N", help="simulated nodes (4)")
     up.add_argument("--gpus", type=_count, default=8, metavar="N", help="GPUs of each node (8)")
     up.add_argument("--without-manager", action="store_true", help="leave the manager to you")
+    up.add_argument(
+        "--coscheduling", action="store_true", help="with scheduler-plugins' scheduler, for gangs"
+    )
     up.add_argument("--timeout", type=_seconds, default=120, metavar="SECONDS", help="to be up by (120)")
     up.set_defaults(run=up_command)
     down = commands.add_parser("down", help="stop the cluster and remove its files")
@@ -45,7 +48,9 @@ async def up_command(arguments: argparse.Namespace, out: Console, err: Console) 
     """Start the cluster unless it is up already; print what to export."""
     directory = state_directory(arguments.name)
     shape = NodeShape(gpus=arguments.gpus)
-    options = Options(arguments.nodes, shape, not arguments.without_manager, arguments.timeout)
+    options = Options(
+        arguments.nodes, shape, not arguments.without_manager, arguments.timeout, arguments.coscheduling
+    )
     async with file_lock(directory.parent / f"{arguments.name}.lock"):
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, progress=progress)

@@ -24,7 +24,7 @@ from pkg.ctrl.envtest.probe import Probe
 MANAGER: Final = "trainer-controller-manager"
 STAGES: Final = Path(__file__).parent / "stages.yaml"
 
-# The controllers that workloads, namespaces and simulated nodes need; the rest would only take memory.
+# The controllers that workloads, namespaces, claims and simulated nodes need; the rest would only take memory.
 _CONTROLLERS: Final = (
     "job-controller",
     "cronjob-controller",
@@ -39,7 +39,17 @@ _CONTROLLERS: Final = (
     "taint-eviction-controller",
     "resourcequota-controller",
     "ttl-after-finished-controller",
+    "persistentvolume-binder-controller",
 )
+
+_GANGS: Final = {
+    "schedulerName": "default-scheduler",
+    "plugins": {
+        "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
+        "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
+    },
+    "pluginConfig": [{"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": 10}}],
+}
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,21 @@ class Parts:
         """Return kube-scheduler."""
         flags = self._kubernetes("kube-scheduler", self.ports.scheduler)
         return self._go("kube-scheduler", flags, self._tls(self.ports.scheduler, "readyz"))
+
+    def coscheduler(self) -> Component:
+        """Return the scheduler of scheduler-plugins, which binds the pods of a PodGroup together or not at all."""
+        name = "coscheduling-scheduler"
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(self.kubeconfig("kube-scheduler"))},
+            "profiles": [_GANGS],
+        }
+        flags = self._kubernetes("kube-scheduler", self.ports.scheduler)
+        del flags["kubeconfig"], flags["leader-elect"]
+        flags["config"] = self._write(name, config)
+        return self._go(name, flags, self._tls(self.ports.scheduler, "readyz"))
 
     def kwok(self) -> Component:
         """Return kwok, which plays the nodes."""

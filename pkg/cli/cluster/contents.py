@@ -20,6 +20,7 @@ JOBSET_NAMESPACE: Final = "jobset-system"
 JOBSET_ACCOUNT: Final = "jobset-controller-manager"
 TRAINER_NAMESPACE: Final = "kubeflow-system"
 TRAINER_ACCOUNT: Final = "kubeflow-trainer-controller-manager"
+VOLUMES: Final = 16
 _POD_HOOKS: Final = frozenset({"mpod.kb.io", "vpod.kb.io"})
 
 
@@ -52,9 +53,30 @@ def rights(jobset: Binary, kwok: Binary) -> list[Manifest]:
     ]
 
 
+def gang_rights() -> list[Manifest]:
+    """Return what the scheduler may do with PodGroups beside what every scheduler may."""
+    name = "coscheduling-scheduler"
+    rules = [
+        {
+            "apiGroups": ["scheduling.x-k8s.io"],
+            "resources": ["podgroups", "podgroups/status"],
+            "verbs": ["get", "list", "watch", "update", "patch"],
+        },
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
+    ]
+    api = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+    return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": "system:kube-scheduler"})]
+
+
+def crds_of(tool: Binary) -> list[Manifest]:
+    """Return the CRDs that a tool ships."""
+    return _of_kind(tool.manifests(), "CustomResourceDefinition")
+
+
 def crds(jobset: Binary) -> list[Manifest]:
     """Return JobSet's CRD and Trainer's."""
-    return [*_of_kind(jobset.manifests(), "CustomResourceDefinition"), *resources.crds()]
+    return [*crds_of(jobset), *resources.crds()]
 
 
 def jobset_webhooks(jobset: Binary, url: str, authority: bytes) -> list[Manifest]:
@@ -80,14 +102,33 @@ def trainer_webhooks(url: str, authority: bytes) -> list[Manifest]:
 
 
 def runtimes() -> list[Manifest]:
-    """Return the shipped runtimes, and the ConfigMap in which the Kubeflow SDK reads Trainer's version."""
+    """Return every shipped runtime, and the ConfigMap in which the Kubeflow SDK reads Trainer's version."""
     public = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "kubeflow-trainer-public", "namespace": TRAINER_NAMESPACE},
         "data": {"kubeflow_trainer_version": constants.API_RELEASE},
     }
-    return [public, *resources.manifests("runtimes")]
+    return [public, *resources.manifests("runtimes"), *resources.manifests("runtimes/data-cache")]
+
+
+def volumes() -> list[Manifest]:
+    """Return volumes for claims that name no storage class; simulated pods never mount them."""
+    spec = {
+        "capacity": {"storage": "1Ti"},
+        "accessModes": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "hostPath": {"path": "/nonexistent"},
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"volume-{number}"},
+            "spec": spec,
+        }
+        for number in range(VOLUMES)
+    ]
 
 
 def _of_kind(manifests: Iterable[Manifest], *kinds: str) -> list[Manifest]:

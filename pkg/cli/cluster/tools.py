@@ -13,6 +13,7 @@ from pkg.ctrl.envtest.binaries import ETCD, kube_tool
 _TOOLS: Final = Path(__file__).parent / "tools"
 _KWOK: Final = ToolGroup(_TOOLS / "kwok", "sigs.k8s.io/kwok")
 _JOBSET: Final = ToolGroup(_TOOLS / "jobset", "sigs.k8s.io/jobset")
+_SCHEDULER_PLUGINS: Final = ToolGroup(_TOOLS / "scheduler-plugins", "sigs.k8s.io/scheduler-plugins")
 
 KWOK: Final = Tool("kwok", _KWOK, "sigs.k8s.io/kwok/cmd/kwok", manifests=("kustomize/rbac/role.yaml",))
 JOBSET: Final = Tool(
@@ -26,12 +27,20 @@ JOBSET: Final = Tool(
     ),
 )
 
+KUBE_SCHEDULER: Final = kube_tool("kube-scheduler")
+COSCHEDULER: Final = Tool(
+    "coscheduling-scheduler",
+    _SCHEDULER_PLUGINS,
+    "sigs.k8s.io/scheduler-plugins/cmd/scheduler",
+    manifests=("manifests/coscheduling/crd.yaml",),
+)
+
 ALL: Final = (
     ETCD,
     kube_tool("kube-apiserver"),
     kube_tool("kube-controller-manager"),
-    kube_tool("kube-scheduler"),
+    KUBE_SCHEDULER,
     JOBSET,
     KWOK,
 )
-"""Every tool, the ones that need the oldest Go first."""
+"""Every tool of the usual cluster, the ones that need the oldest Go first."""

@@ -1,22 +1,43 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Serving the webhooks once there is a certificate to serve them with."""
+"""Serving the webhooks with certificates that look after themselves."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
-from pkg.ctrl import healthz, log
+from pkg import ctrl
+from pkg.apis.config.v1alpha1 import CertManagement
+from pkg.ctrl import healthz
 
-_PERIOD: Final = 1.0
+if TYPE_CHECKING:
+    from pkg.util import cert
+
+WEBHOOK_CONFIGURATION: Final = "validator.trainer.kubeflow.org"
 
 
-class AwaitedWebhooks:
-    """A runnable that calls ``register`` when the certificate's files are there; until then it is not ready.
+class Owner(Protocol):
+    """Keeps certificates; :class:`pkg.util.cert.Certificates` does."""
+
+    async def start(self) -> None:
+        """Keep them in order until cancelled."""
+        ...
+
+    async def served(self) -> None:
+        """Return once there is one."""
+        ...
+
+    def check(self) -> None:
+        """Fail while there is none of use."""
+        ...
+
+
+class ManagedWebhooks:
+    """A runnable that calls ``register`` once there is a certificate; until then it is not ready.
 
     Controllers do not wait for it: only admission needs a certificate. ``started`` is the check that counts
     from then on.
@@ -24,8 +45,10 @@ class AwaitedWebhooks:
 
     name = "webhook certificates"
 
-    def __init__(self, cert_dir: str, register: Callable[[], None], started: Callable[[], object]) -> None:
-        self._files = (Path(cert_dir) / "tls.crt", Path(cert_dir) / "tls.key")
+    def __init__(
+        self, certificates: Owner, register: Callable[[], None], started: Callable[[], object]
+    ) -> None:
+        self._certificates = certificates
         self._register = register
         self._started = started
         self._registered = False
@@ -35,19 +58,36 @@ class AwaitedWebhooks:
         return False
 
     async def start(self) -> None:
-        """Wait for the files, then register."""
-        if not self._there():
-            log.logger_from("setup").info("Waiting for the webhooks' certificate", file=str(self._files[0]))
-        while not self._there():  # noqa: ASYNC110 - a mounted Secret wakes nobody
-            await anyio.sleep(_PERIOD)
-        self._register()
-        self._registered = True
+        """Keep the certificates in order; once there is one, register."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._certificates.start)
+            await self._certificates.served()
+            self._register()
+            self._registered = True
 
     def check(self) -> None:
-        """Fail until webhooks are answered."""
+        """Fail until webhooks are answered, and when they cannot be any more."""
+        self._certificates.check()
         if not self._registered:
-            raise healthz.NotHealthyError("certificates are not ready")
+            raise healthz.NotHealthyError("webhooks are not served yet")
         self._started()
 
-    def _there(self) -> bool:
-        return all(file.exists() for file in self._files)
+
+def certificates_for(mgr: ctrl.Manager, management: CertManagement) -> cert.Certificates:
+    """Return the owner of the certificates that the Configuration describes."""
+    from pkg.util import cert  # slow to load, and not needed where others make the certificates
+
+    options = cert.Options(
+        namespace=cert.operator_namespace(),
+        secret=management.webhook_secret_name or "",
+        service=management.webhook_service_name or "",
+        configuration=WEBHOOK_CONFIGURATION,
+    )
+    connect = functools.partial(
+        cert.connect,
+        mgr.config,
+        namespace=options.namespace,
+        secret=options.secret,
+        configuration=options.configuration,
+    )
+    return cert.Certificates(options, connect, mgr.event_recorder_for(cert.EVENT_SOURCE))

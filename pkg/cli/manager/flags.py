@@ -15,7 +15,8 @@ from .goflags import Flag
 
 PROGRAM: Final = "trainer-controller-manager"
 
-CONTROLLERS: Final = ("trainjob", "trainingruntime", "clustertrainingruntime", "podgrouper")
+POD_GROUPER: Final = "podgrouper"
+CONTROLLERS: Final = ("trainjob", "trainingruntime", "clustertrainingruntime", POD_GROUPER)
 """The names that ``--controllers`` knows."""
 
 _TIME_ENCODING: Final = log_options.TimeEncoding.RFC3339NANO

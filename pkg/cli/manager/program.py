@@ -9,6 +9,7 @@ everything else.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from typing import Final
 
 import anyio
 
-from pkg import config, controller, ctrl, metrics, podgrouper, webhooks
+from pkg import config, controller, ctrl, metrics, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.machinery.errors import StatusError, UnauthorizedError
 from pkg.ctrl import healthz, log, rest
@@ -26,7 +27,7 @@ from pkg.ctrl.manager import ManagerError, UnreachableError
 from pkg.runtime import core
 
 from . import flags, goflags
-from .certificates import AwaitedWebhooks
+from .certificates import ManagedWebhooks, certificates_for
 from .flags import Flags
 
 DISTRIBUTION: Final = "trainer-controller-manager"
@@ -38,7 +39,6 @@ _RETRY: Final = 1.0
 
 _EXPECTED: Final = (
     config.ConfigurationError,
-    podgrouper.GrouperLoadError,
     rest.RestError,
     StatusError,
     ManagerError,
@@ -86,6 +86,9 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
     log.logger_from("setup").info("Starting", version=_version(), configFile=parsed.config)
     mgr = ctrl.Manager(connection, options(parsed, cfg))
     await setup(mgr, parsed, cfg)
+    # What is loaded stays: a collection that looks at it again and again holds up everything for 30 ms.
+    gc.collect()
+    gc.freeze()
     async with ctrl.setup_signal_handler() as stop:
         await mgr.start(stop)
 
@@ -116,8 +119,8 @@ async def reach(connection: rest.Config, *, timeout: float = _REACH) -> None:
 
 def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
     """Tell whether the pod grouper runs: the Configuration or the command line names it, and none excludes it."""
-    named = cfg.pod_grouper.enable or podgrouper.NAME in parsed.controllers
-    return bool(named) and parsed.enabled(podgrouper.NAME)
+    named = cfg.pod_grouper.enable or flags.POD_GROUPER in parsed.controllers
+    return bool(named) and parsed.enabled(flags.POD_GROUPER)
 
 
 def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
@@ -125,6 +128,8 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
     made = config.manager_options(cfg)
     if not groups_pods(parsed, cfg):
         return made
+    from pkg import podgrouper  # fifty modules, for those only who group pods
+
     held = podgrouper.cache_options(podgrouper.settings(cfg))
     return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))
 
@@ -135,22 +140,31 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     Where the pod grouper is all that shall run, nothing else is: no webhook, and no kind of Trainer's watched.
     """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
+    mgr.add_healthz_check("healthz", healthz.ping)
     if groups_pods(parsed, cfg):
-        await podgrouper.setup(mgr, podgrouper.settings(cfg))
-    if parsed.controllers == (podgrouper.NAME,):
-        mgr.add_healthz_check("healthz", healthz.ping)
+        from pkg import podgrouper
+
+        try:
+            await podgrouper.setup(mgr, podgrouper.settings(cfg))
+        except podgrouper.GrouperLoadError as error:
+            raise ManagerError(str(error)) from error
+    if parsed.controllers == (flags.POD_GROUPER,):
         return
     runtimes = await core.new(mgr.client, mgr.field_indexer)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
-    mgr.add_healthz_check("healthz", healthz.ping)
     if cfg.cert_management.enable:
+        certificates = certificates_for(mgr, cfg.cert_management)
+
+        def register() -> None:
+            mgr.webhook_server.use(certificates)
+            webhooks.setup(mgr, runtimes)
 
         def started() -> None:  # asking for the server any earlier would start it
             mgr.webhook_server.started_checker()()
 
-        awaited = AwaitedWebhooks(config.cert_dir(cfg), lambda: webhooks.setup(mgr, runtimes), started)
-        mgr.add(awaited)
-        mgr.add_readyz_check("readyz", awaited.check)
+        managed = ManagedWebhooks(certificates, register, started)
+        mgr.add(managed)
+        mgr.add_readyz_check("readyz", managed.check)
     else:
         webhooks.setup(mgr, runtimes)
         mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())

@@ -35,6 +35,10 @@ class Backoff:
         self._next = first
         self._until = float("-inf")
 
+    def reset(self) -> None:
+        """Start over with the next failure."""
+        self._next = self._first
+
     def next(self, now: float) -> float:
         """Return the seconds to wait after a failure at ``now``."""
         if now - self._until > self._reset_after:

@@ -133,7 +133,11 @@ class Cache:
         entry = engine.store.get(key, anyio.current_time())
         if entry is None:
             raise _not_found(kind, key)
-        return entry.decode(kind)
+        try:
+            return entry.decode(kind)
+        except errors.UndecodableObjectError:
+            engine.count_skipped()
+            raise
 
     async def list(
         self,

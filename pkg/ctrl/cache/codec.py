@@ -17,7 +17,7 @@ import pydantic
 
 from pkg.apis.machinery import errors as api
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.object import Object, ObjectMeta
 
 from . import errors
 
@@ -59,6 +59,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(step) for step in first["loc"])
             raise errors.UndecodableObjectError(kind.gvk, self.key, f"{where}: {first['msg']}") from error
+
+    def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
+        """Return the metadata alone; the error of :meth:`decode` when it has another shape."""
+        try:
+            return ObjectMeta.from_json(bytes(_decode_parts(self.data)["metadata"]))
+        except pydantic.ValidationError:
+            return self.decode(kind).metadata
 
 
 class Line(msgspec.Struct):
@@ -127,6 +134,7 @@ _decode_marked = msgspec.json.Decoder(_Marked).decode
 _encoder = msgspec.json.Encoder()
 _encode = _encoder.encode
 _scratch = bytearray()
+_LARGE: Final = 1 << 18
 _no_labels: Final[dict[str, str]] = {}
 
 
@@ -188,7 +196,10 @@ def entry_of(raw: msgspec.Raw | bytes, transform: Transform | None = None) -> En
 def _compact(value: Any) -> bytes:
     # A fresh buffer is longer than its text, and what it gives back leaves holes: an eighth of a large cache.
     _encoder.encode_into(value, _scratch)
-    return bytes(_scratch)
+    text = bytes(_scratch)
+    if len(text) > _LARGE:
+        _scratch.clear()  # the next one is smaller, as a rule
+    return text
 
 
 def as_metadata(obj: Object) -> bytes:

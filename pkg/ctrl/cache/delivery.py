@@ -1,22 +1,26 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Handing events to handlers: each object decoded once per class and event, and only when somebody listens."""
+"""Handing events to handlers: each object decoded once per class and event, and only when somebody looks."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.object import Object, ObjectMeta
 
 from .codec import Entry
+from .errors import UndecodableObjectError
 
 T = TypeVar("T", bound=Object)
+_decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class EventHandlerFuncs(Generic[T]):
     """Functions that hear of changes. They return at once, and do not change the objects, which others see too."""
 
@@ -31,11 +35,12 @@ class EventHandlerFuncs(Generic[T]):
 class Lazy:
     """An entry that is decoded when asked for, once per class."""
 
-    __slots__ = ("_objects", "entry")
+    __slots__ = ("_metadata", "_objects", "entry")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
         self._objects: dict[type[Object], Object] = {}
+        self._metadata: ObjectMeta | None = None
 
     def as_(self, kind: type[T]) -> T:
         """Return the object; UndecodableObjectError when it has another shape."""
@@ -44,17 +49,84 @@ class Lazy:
             obj = self._objects[kind] = self.entry.decode(kind)
         return obj  # type: ignore[return-value]  # stored under its own class
 
+    def legible_as(self, kind: type[Object]) -> bool:
+        """Tell whether :meth:`as_` returns."""
+        try:
+            self.as_(kind)
+        except UndecodableObjectError:
+            return False
+        return True
+
+    def outline(self) -> Lazy:
+        """Return the same with the metadata alone, for an object of which nothing else can be read."""
+        metadata = _decode_parts(self.entry.data)["metadata"]
+        return Lazy(msgspec.structs.replace(self.entry, data=b'{"metadata":' + metadata + b"}"))
+
+    def metadata(self, kind: type[Object]) -> ObjectMeta:
+        """Return the metadata, whatever the shape of the rest; UndecodableObjectError when it is odd itself."""
+        for obj in self._objects.values():
+            return obj.metadata
+        if self._metadata is None:
+            self._metadata = self.entry.decode_metadata(kind)
+        return self._metadata
+
+
+class Told(Generic[T]):
+    """What a handler that looks by itself is told of an object: who it is, and the rest when asked for.
+
+    Most handlers need a name or an owner. Objects may be shared: read them, do not change them.
+    """
+
+    __slots__ = ("_kind", "_lazy")
+
+    def __init__(self, kind: type[T], lazy: Lazy) -> None:
+        self._kind = kind
+        self._lazy = lazy
+
+    @property
+    def key(self) -> NamespacedName:
+        """Namespace and name."""
+        return self._lazy.entry.key
+
+    @property
+    def resource_version(self) -> str:
+        """Its version."""
+        return self._lazy.entry.resource_version
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The metadata; the rest stays undecoded. UndecodableObjectError when it is odd."""
+        return self._lazy.metadata(self._kind)
+
+    @property
+    def object(self) -> T:
+        """The object; UndecodableObjectError when it has another shape."""
+        return self._lazy.as_(self._kind)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LookingHandlerFuncs(Generic[T]):
+    """As :class:`EventHandlerFuncs`, for functions that decide themselves what they look at."""
+
+    on_add: Callable[[Told[T], bool], None]
+    on_update: Callable[[Told[T], Told[T]], None]
+    on_delete: Callable[[Told[T], bool], None]
+
 
 class Registration:
     """A handler's place with an informer. What existed before is told in the background, one by one."""
 
     def __init__(
-        self, kind: type[Any], handler: EventHandlerFuncs[Any], remove: Callable[[Registration], None]
+        self,
+        kind: type[Any],
+        handler: EventHandlerFuncs[Any] | LookingHandlerFuncs[Any],
+        remove: Callable[[Registration], None],
     ) -> None:
         self.kind = kind
         self.handler = handler
         self.backlog: dict[NamespacedName, bool] = {}
         """Keys still to be told: True as an addition, False as a resync."""
+        self._looks = isinstance(handler, LookingHandlerFuncs)
         self._remove = remove
         self._informer_synced: Callable[[], bool] = lambda: False
 
@@ -78,16 +150,28 @@ class Registration:
         elif before is None:
             self.add(new, initial=initial)
         elif (on_update := self.handler.on_update) is not None:
-            on_update(before.as_(self.kind), new.as_(self.kind))
+            try:
+                on_update(self._told(before), self._told(new))
+            except UndecodableObjectError:
+                if before.legible_as(self.kind):
+                    raise
+                # What could not be read was told to nobody: once mended, it is new.
+                self.add(new, initial=initial)
 
     def on_gone(self, last: Lazy, unknown: bool) -> None:
-        """Tell that an object is gone, unless it was never told of."""
+        """Tell that an object is gone, by its metadata if nothing else can be read, unless it waits to be told of."""
         if self.backlog and self.backlog.pop(last.entry.key, False):
             return
         if (on_delete := self.handler.on_delete) is not None:
-            on_delete(last.as_(self.kind), unknown)
+            try:
+                on_delete(self._told(last), unknown)
+            except UndecodableObjectError:
+                on_delete(self._told(last.outline()), unknown)
 
     def add(self, new: Lazy, *, initial: bool) -> None:
         """Tell of an object for the first time."""
         if (on_add := self.handler.on_add) is not None:
-            on_add(new.as_(self.kind), initial)
+            on_add(self._told(new), initial)
+
+    def _told(self, lazy: Lazy) -> Any:
+        return Told(self.kind, lazy) if self._looks else lazy.as_(self.kind)

@@ -51,6 +51,7 @@ class UndecodableObjectError(CacheError):
 
     def __init__(self, gvk: GVK, key: NamespacedName, reason: str) -> None:
         super().__init__(f"{gvk.group_kind} {key}: {reason}")
+        self.gvk = gvk
         self.key = key
 
 

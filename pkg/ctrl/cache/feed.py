@@ -6,11 +6,14 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import anyio.lowlevel
+
 from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
 from pkg.ctrl import log, rest
 
 from . import codec, errors
+from .reflector import STEP
 from .store import Store
 
 _log = log.logger_from("cache")
@@ -25,8 +28,8 @@ class Listener(Protocol):
     def put(self, entry: codec.Entry, *, initial: bool) -> None:
         """Store an object and tell."""
 
-    def remove(self, key: NamespacedName, final: codec.Entry | None) -> None:
-        """Drop an object and tell; without its final state where that was missed."""
+    def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
+        """Drop an object that was gone at ``version`` and tell; without its final state where that was missed."""
 
     def skip(self, error: errors.CacheError) -> None:
         """Count and report what cannot be read."""
@@ -44,26 +47,31 @@ class Feed:
         self.last_error: Exception | None = None
         self._engine = engine
         self._namespace = namespace
-        self._absent: dict[NamespacedName, None] = {}
+        self._found: set[NamespacedName] | None = None
 
     def begin(self) -> None:
         """What is not told from here to :meth:`finish` is gone."""
-        self._absent = dict.fromkeys(self._engine.store.keys_told(self._namespace))
+        self._found = set()
 
     def apply(self, entry: codec.Entry) -> None:
         """Store an object."""
-        self._absent.pop(entry.key, None)
+        if self._found is not None:
+            self._found.add(entry.key)
         self._engine.put(entry, initial=not self.synced)
 
     def seen(self, key: NamespacedName) -> None:
         """Keep what we have of an object that exists."""
-        self._absent.pop(key, None)
+        if self._found is not None:
+            self._found.add(key)
 
-    def finish(self, resource_version: str) -> None:
+    async def finish(self, resource_version: str) -> None:
         """Drop what was not told of: its end was missed."""
-        for key in self._absent:
-            self._engine.remove(key, None)
-        self._absent = {}
+        found, self._found = self._found or set(), None
+        for number, key in enumerate(self._engine.store.keys_told(self._namespace), 1):
+            if key not in found:
+                self._engine.remove(key, resource_version)
+            if number % STEP == 0:
+                await anyio.lowlevel.checkpoint()
         self._engine.store.settle(resource_version, self._namespace)
         recovered, self.problem, self.last_error = self.problem is not None, None, None
         self.synced = True
@@ -73,8 +81,7 @@ class Feed:
 
     def delete(self, entry: codec.Entry) -> None:
         """Drop an object."""
-        self._absent.pop(entry.key, None)
-        self._engine.remove(entry.key, entry)
+        self._engine.remove(entry.key, entry.resource_version, entry)
 
     def reached(self, resource_version: str) -> None:
         """Writes up to here have been told of."""

@@ -16,7 +16,7 @@ from pkg.apis.machinery.object import Object, PartialObjectMetadata
 from pkg.ctrl import log, metrics, rest
 
 from . import codec, errors
-from .delivery import EventHandlerFuncs, Lazy, Registration
+from .delivery import EventHandlerFuncs, Lazy, LookingHandlerFuncs, Registration
 from .feed import Feed
 from .options import ByObject, Options
 from .reflector import STEP, Reflector, Target
@@ -113,7 +113,7 @@ class Engine:
             return
         if told is not None and told.uid != entry.uid:
             # Deleted and made anew while we did not look: nobody may mistake it for the old one.
-            self.remove(entry.key, None)
+            self.remove(entry.key, entry.resource_version)
         new = Lazy(entry)
         before = self.store.put(entry, self._index(new))
         if self._registrations:
@@ -121,9 +121,9 @@ class Engine:
             for registration in tuple(self._registrations):
                 self._guard(registration.on_put, new, old, initial)
 
-    def remove(self, key: NamespacedName, final: codec.Entry | None) -> None:
-        """Drop an object and tell the handlers; without its final state, with the last one known."""
-        before = self.store.remove(key, final.resource_version if final is not None else "")
+    def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
+        """Drop an object that was gone at ``version``, and tell the handlers its ``final`` state or the last known."""
+        before = self.store.remove(key, version)
         if before is None:
             return
         last = Lazy(final or before)
@@ -132,9 +132,13 @@ class Engine:
 
     def skip(self, error: errors.CacheError) -> None:
         """Count and report an object that cannot be read; the others go on."""
+        self.count_skipped()
+        _log.warning("Object skipped", kind=str(self.gvk.group_kind), reason=str(error))
+
+    def count_skipped(self) -> None:
+        """Count an object that cannot be read; who reads it reports it."""
         self.skipped += 1
         metrics.CACHE_SKIPPED_OBJECTS.labels(*self.gvk).inc()
-        _log.warning("Object skipped", kind=str(self.gvk.group_kind), reason=str(error))
 
     def _guard(self, tell: Callable[[Unpack[Args]], None], *args: *Args) -> None:
         try:
@@ -189,7 +193,7 @@ class Engine:
 
     # Handlers.
 
-    def register(self, kind: type[T], handler: EventHandlerFuncs[T]) -> Registration:
+    def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LookingHandlerFuncs[T]) -> Registration:
         """Tell ``handler`` of what exists and of every change."""
         registration = Registration(kind, handler, self._unregister)
         registration.bind(lambda: self.has_synced)
@@ -256,7 +260,7 @@ class Informer(Generic[T]):
         """How many objects could not be read."""
         return self.engine.skipped
 
-    def add_event_handler(self, handler: EventHandlerFuncs[T]) -> Registration:
+    def add_event_handler(self, handler: EventHandlerFuncs[T] | LookingHandlerFuncs[T]) -> Registration:
         """Tell ``handler`` of every object there is, then of changes, in order."""
         return self.engine.register(self.kind, handler)
 

@@ -57,7 +57,7 @@ SHORT_WATCH: Final = 1.0
 
 
 class Sink(Protocol):
-    """Hears what a reflector learns. Calls return at once."""
+    """Hears what a reflector learns. Calls return at once, but for the last of many."""
 
     def begin(self) -> None:
         """Everything there is will follow."""
@@ -68,8 +68,8 @@ class Sink(Protocol):
     def seen(self, key: NamespacedName) -> None:
         """An object exists whose content is illegible."""
 
-    def finish(self, resource_version: str) -> None:
-        """Everything there is has been told."""
+    async def finish(self, resource_version: str) -> None:
+        """Everything there is has been told, as it was at that version."""
 
     def delete(self, entry: codec.Entry) -> None:
         """An object is gone; this was its last state."""
@@ -125,6 +125,7 @@ class Reflector:
         self._denied_backoff = Backoff(first=1.0, longest=10.0, jitter=0.2, random=random)
         # A server that is away is no busier for being looked for, and is to be found soon after it is back.
         self._away_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
+        self._waited = 0.0
         self._known = ""
         self._bookmarks = False
         self._quiet = 0
@@ -140,6 +141,7 @@ class Reflector:
         state = self.state
         if isinstance(state, Waiting):
             await anyio.sleep(state.seconds)
+            self._waited = state.seconds
             self.state = state.then
             return
         try:
@@ -158,7 +160,7 @@ class Reflector:
         if then is None:
             # Silence may be the network's: it is listed this time only.
             self._stream_lists = isinstance(error, Silence)
-            return Listing(self._known or "0", paged=not self._known)
+            return Listing(self._known, paged=not self._known)
         denied = is_denied(error)
         self._sink.failed(error, denied=denied)
         delay = self._pause(error, denied=denied)
@@ -179,9 +181,9 @@ class Reflector:
     def _anew(self, wish: Streaming) -> Streaming | Listing:
         if self._stream_lists:
             return wish
-        version = wish.resource_version
-        # A server pages only what it reads from etcd itself: with a resourceVersion it answers from memory.
-        return Listing(version or ("0" if not self._known else ""), paged=not version)
+        # Never "0", which a server that is behind answers with the past: who starts would do again what was done.
+        # Pages come only without a resourceVersion.
+        return Listing(wish.resource_version, paged=not wish.resource_version)
 
     async def _stream(self, state: Streaming) -> State:
         """Take in everything there is as it streams; the same connection then goes on with changes."""
@@ -189,13 +191,13 @@ class Reflector:
         complete = False
         try:
             self._sink.begin()
-            complete = await self._consume(lines, lambda: self._target.streaming_timeout, initial=True)
+            if await self._consume(lines, lambda: self._target.streaming_timeout, initial=True):
+                await self._sink.finish(self._known)
+                complete = True
+                return Watching(self._known, lines=lines)
         finally:
             if not complete:
                 await lines.close()
-        if complete:
-            self._sink.finish(self._known)
-            return Watching(self._known, lines=lines)
         # Ended early: what was told stands; what was not told yet comes with the next try.
         return Waiting(self._backoff.next(anyio.current_time()), state)
 
@@ -223,7 +225,7 @@ class Reflector:
         if page.metadata.continue_:
             return dataclasses.replace(state, continue_token=page.metadata.continue_)
         self._known = page.metadata.resource_version
-        self._sink.finish(self._known)
+        await self._sink.finish(self._known)
         return Watching(self._known)
 
     async def _watch(self, state: Watching) -> State:
@@ -238,8 +240,13 @@ class Reflector:
             self._quiet += 1
             return Watching(self._known)
         except FAILURES as error:
-            lasted = anyio.current_time() - opened >= SHORT_WATCH
-            return self._fail(Watching(self._known, 0 if lasted else state.failures), error)
+            lasted = anyio.current_time() - opened
+            if lasted >= self._waited:
+                # It made good for the wait before it. Where watches break time and again but work in between,
+                # waits that only grow would leave us blind most of the time.
+                for backoff in (self._backoff, self._denied_backoff, self._away_backoff):
+                    backoff.reset()
+            return self._fail(Watching(self._known, 0 if lasted >= SHORT_WATCH else state.failures), error)
         finally:
             await lines.close()
         again = Watching(self._known)

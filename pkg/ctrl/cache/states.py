@@ -45,7 +45,7 @@ class Streaming:
 class Listing:
     """Read a page of everything there is."""
 
-    resource_version: str = "0"
+    resource_version: str = ""
     continue_token: str = ""
     paged: bool = True
 

@@ -8,7 +8,7 @@ that whoever wrote an object never reads an older one. Nothing here waits or dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -96,8 +96,8 @@ class Store:
             del self._writes[key]
         return before
 
-    def remove(self, key: NamespacedName, version: str = "") -> Entry | None:
-        """Drop an object that the watch told is gone, at ``version``; return it."""
+    def remove(self, key: NamespacedName, version: str) -> Entry | None:
+        """Drop an object that the watch told is gone, at ``version``; return it. What we wrote later stays."""
         within = self._objects.get(key.namespace, {})
         before = within.pop(key.name, None)
         if not within:
@@ -105,7 +105,7 @@ class Store:
         for index in self._indices.values():
             index.put(key, ())
         write = self._writes.get(key)
-        if write is not None and (write.entry is None or not version or not older(version, write.version)):
+        if write is not None and (write.entry is None or not older(version, write.version)):
             del self._writes[key]
         return before
 
@@ -125,11 +125,11 @@ class Store:
         """Return what the watch told last, writes aside."""
         return self._objects.get(key.namespace, {}).get(key.name)
 
-    def keys_told(self, namespace: str = "") -> list[NamespacedName]:
-        """Return the keys that the watch told of, in one namespace or all."""
-        if namespace:
-            return [NamespacedName(namespace, name) for name in self._objects.get(namespace, ())]
-        return [NamespacedName(space, name) for space, within in self._objects.items() for name in within]
+    def keys_told(self, namespace: str = "") -> Iterator[NamespacedName]:
+        """Yield the keys that the watch told of, in one namespace or all; they may be removed meanwhile."""
+        for space in [namespace] if namespace else list(self._objects):
+            for name in list(self._objects.get(space, ())):
+                yield NamespacedName(space, name)
 
     # What we wrote ourselves.
 

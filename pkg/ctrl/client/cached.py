@@ -184,6 +184,14 @@ class CachedSubResource:
         self._cache = cache
         self._returns_object = returns_object
 
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Return the subresource of ``obj``; the cache has none."""
+        return await self._live.get(obj, into)
+
+    async def create(self, obj: Object, body: T) -> T:
+        """Post ``body`` to the subresource of ``obj``; the cache hears of what follows by its watch."""
+        return await self._live.create(obj, body)
+
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Replace the subresource."""
         stored = await self._live.update(obj, field_owner=field_owner, dry_run=dry_run)

@@ -111,7 +111,7 @@ class FakeClient:
         return FakeSubResource(self, "status")
 
     def subresource(self, name: str) -> FakeSubResource:
-        """Return the writer of one subresource; only ``status`` can be written here."""
+        """Return one subresource: ``status``, or ``eviction`` of a Pod, which deletes it; intercept the others."""
         return FakeSubResource(self, name)
 
     def add(self, obj: Object) -> None:
@@ -337,9 +337,7 @@ class FakeClient:
     def _writable(self, kind: type[Object], subresource: str) -> Table:
         table = self._table(kind)
         if subresource and (subresource != "status" or not table.status):
-            raise errors.NotFoundError(
-                "the server could not find the requested resource", code=404, reason="NotFound"
-            )
+            raise _no_such_resource()
         return table
 
     def _log(
@@ -354,12 +352,33 @@ class FakeClient:
         self.calls.append(Call(verb, kind.gvk, key, copy.deepcopy(body), subresource, options or {}))
 
 
+def _no_such_resource() -> errors.NotFoundError:
+    return errors.NotFoundError(
+        "the server could not find the requested resource", code=404, reason="NotFound"
+    )
+
+
 class FakeSubResource:
     """Writes one subresource of a FakeClient's objects."""
 
     def __init__(self, client: FakeClient, name: str) -> None:
         self._client = client
         self._name = name
+
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Return the subresource of ``obj``: of ``status``, the whole object."""
+        self._client._log("get", type(obj), obj.key, subresource=self._name)
+        return _object(into, self._client._writable(type(obj), self._name).find(obj.key).document)
+
+    async def create(self, obj: Object, body: T) -> T:
+        """Post ``body`` to the subresource of ``obj``."""
+        document = body.to_dict()
+        self._client._log("create", type(obj), obj.key, document, self._name)
+        if (type(obj).gvk.kind, self._name) != ("Pod", "eviction"):
+            raise _no_such_resource()
+        preconditions = (document.get("deleteOptions") or {}).get("preconditions") or {}
+        self._client.memory.delete(self._client._table(type(obj)), obj.key, preconditions, dry_run=False)
+        return body
 
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Replace the subresource."""

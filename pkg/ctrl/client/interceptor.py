@@ -37,6 +37,8 @@ class Funcs:
     apply: Func | None = None
     delete: Func | None = None
     delete_all_of: Func | None = None
+    subresource_get: Func | None = None
+    subresource_create: Func | None = None
     subresource_update: Func | None = None
     subresource_patch: Func | None = None
     subresource_apply: Func | None = None
@@ -126,6 +128,20 @@ class InterceptedSubResource:
         self._name = name
         self._funcs = funcs
         self._writer = client.subresource(name)
+
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Read the subresource."""
+        func = self._funcs.subresource_get
+        found: T = await (func(self._client, self._name, obj, into) if func else self._writer.get(obj, into))
+        return found
+
+    async def create(self, obj: Object, body: T) -> T:
+        """Post to the subresource."""
+        func = self._funcs.subresource_create
+        answer: T = await (
+            func(self._client, self._name, obj, body) if func else self._writer.create(obj, body)
+        )
+        return answer
 
     async def update(self, obj: T, **options: Any) -> T:
         """Replace the subresource."""

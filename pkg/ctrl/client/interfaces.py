@@ -119,7 +119,15 @@ class Writer(Protocol):
 
 
 class SubResourceClient(Protocol):
-    """Writes one subresource (``status``, ``scale`` …) and nothing else of an object."""
+    """Reads and writes one subresource (``status``, ``scale`` …) and nothing else of an object."""
+
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Return the subresource of ``obj``, always from the server, as an object of ``into`` (e.g. a Scale)."""
+        ...
+
+    async def create(self, obj: Object, body: T) -> T:
+        """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction); return the answer."""
+        ...
 
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Replace the subresource."""

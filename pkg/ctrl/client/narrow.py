@@ -147,6 +147,14 @@ class NamespacedSubResource:
         self._writer = writer
         self._place = place
 
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Read the subresource."""
+        return await self._writer.get(self._place.object(obj), into)
+
+    async def create(self, obj: Object, body: T) -> T:
+        """Post to the subresource."""
+        return await self._writer.create(self._place.object(obj), body)
+
     async def update(self, obj: T, **options: Any) -> T:
         """Replace the subresource."""
         return await self._writer.update(self._place.object(obj), **options)

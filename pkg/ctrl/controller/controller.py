@@ -22,7 +22,7 @@ from anyio.abc import TaskGroup
 from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.ctrl import log, metrics, rest, source, workqueue
-from pkg.ctrl.cache import CacheDegradedError
+from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
 from pkg.ctrl.reconcile import (
     ControllerError,
     PanicError,
@@ -101,6 +101,8 @@ class Controller:
         self._sources: list[source.Source] = []
         self._tasks: TaskGroup | None = None
         self._started = False
+        self._traces = True
+        self._changed = anyio.Event()
         self._ready = anyio.Event()
         self._stopping = anyio.Event()
 
@@ -114,17 +116,26 @@ class Controller:
             self._tasks.start_soon(self._run_source, src)
         else:
             self._sources.append(src)
+            self._changed.set()
 
     async def warm_up(self) -> None:
         """Have the kinds of the sources watched before the start, which may be long in coming: a follower's.
 
-        The queue stays empty and no metric moves: the sources begin to give at the start, out of warm caches.
+        Lasts until the start: sources that come meanwhile are warmed up, too. The queue stays empty and no metric
+        moves: the sources begin to give at the start, out of warm caches.
         """
         if not self.settings.enable_warmup:
             return
-        for src in tuple(self._sources):
-            if isinstance(src, source.SyncingSource):
-                await src.warm_up()
+        warm: set[source.Source] = set()
+        while not self._started:
+            cold = [src for src in self._sources if src not in warm]
+            for src in cold:
+                if isinstance(src, source.SyncingSource):
+                    await src.warm_up()
+            warm.update(cold)
+            if not cold:
+                self._changed = anyio.Event()
+                await self._changed.wait()
 
     async def ready(self) -> None:
         """Return once workers work."""
@@ -146,6 +157,9 @@ class Controller:
         if self._started:
             raise ControllerError(f"controller {self.name} was started before: was it added twice?")
         self._started = True
+        self._changed.set()
+        # Asked once: a line that is not written costs several microseconds, and here are two a reconcile.
+        self._traces = _log.enabled(log.TRACE)
         self._show_metrics()
         with log.into_context(**self._fields(None)):
             try:
@@ -215,7 +229,8 @@ class Controller:
         began = time.perf_counter()
         try:
             with log.into_context(**self._fields(request), reconcileID=ident):
-                _log.trace("Reconciling")
+                if self._traces:
+                    _log.trace("Reconciling")
                 try:
                     outcome: Result | Exception = await self._reconcile(request)
                 except Exception as error:
@@ -252,7 +267,7 @@ class Controller:
         if isinstance(outcome, Result) and outcome.priority is not None:
             priority = outcome.priority
         if isinstance(outcome, Exception):
-            if _is_terminal(outcome):
+            if _is_terminal(outcome) or self._is_illegible(outcome, request):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
                 self._retry(request, outcome, priority)
@@ -260,14 +275,25 @@ class Controller:
             self._count(ERROR)
             _log.error("Reconciler error", error=outcome)
         elif (after := outcome.requeue_after) is not None and after.total_seconds() > 0:
-            _log.trace("Reconcile done, requeueing", after=after)
+            if self._traces:
+                _log.trace("Reconcile done, requeueing", after=after)
             self._forget(request)
             self.queue.add(request, priority=priority, after=after.total_seconds())
             self._count(REQUEUE_AFTER)
         else:
-            _log.trace("Reconcile successful")
+            if self._traces:
+                _log.trace("Reconcile successful")
             self._forget(request)
             self._count(SUCCESS)
+
+    def _is_illegible(self, error: Exception, request: Request) -> bool:
+        """Whether the object itself cannot be decoded: it will be told of when it is written, and not change before."""
+        return any(
+            isinstance(each, UndecodableObjectError)
+            and each.key == request
+            and each.gvk == self.settings.kind
+            for each in _all_of(error)
+        )
 
     def _retry(self, request: Request, error: Exception, priority: int) -> None:
         """Queue a failed request again: later each time, or when a server that is the cause can be asked again."""
@@ -305,11 +331,14 @@ class Controller:
         metrics.ACTIVE_WORKERS.labels(self.name).set(0)
 
     def _fields(self, request: Request | None) -> dict[str, Any]:
-        fields: dict[str, Any] = {"controller": self.name}
+        """The keys of every line of this controller or, beside those, of every line about one request."""
+        fields: dict[str, Any] = {}
         gvk = self.settings.kind
-        if gvk is not None:
-            fields |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
-        if request is not None:
+        if request is None:
+            fields["controller"] = self.name
+            if gvk is not None:
+                fields |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
+        else:
             if gvk is not None:
                 fields[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
             fields |= {"namespace": request.namespace, "name": request.name}

@@ -20,4 +20,5 @@ from .process import Supervisor as Supervisor
 from .progress import PlainProgress as PlainProgress
 from .progress import Progress as Progress
 from .progress import SilentProgress as SilentProgress
+from .webhooks import WebhookServing as WebhookServing
 from .webhooks import point_at as point_at

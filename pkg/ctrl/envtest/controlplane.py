@@ -55,6 +55,11 @@ class ControlPlane:
         return f"https://{HOST}:{self._port}"
 
     @property
+    def etcd_url(self) -> str:
+        """Where etcd listens; it asks for no credentials."""
+        return f"http://{HOST}:{self._etcd}"
+
+    @property
     def authority_file(self) -> Path:
         """The certificate that servers and clients of this cluster are signed by."""
         return self.pki / "ca.crt"
@@ -95,6 +100,20 @@ class ControlPlane:
         self.supervisor.start(apiserver)
         await self.supervisor.wait_ready(apiserver, timeout=timeout)
 
+    async def start_another_api_server(self, name: str, *, etcd_url: str = "", timeout: float = 60) -> str:
+        """Start one more API server on the same etcd, or whatever stands before it at ``etcd_url``.
+
+        Returns its URL, once it is ready. Its certificates are the first one's.
+
+        Raises:
+            ComponentError: it failed.
+        """
+        (port,) = free_ports(1)
+        apiserver = self._apiserver_component(name, port, etcd_url or self.etcd_url)
+        self.supervisor.start(apiserver)
+        await self.supervisor.wait_ready(apiserver, timeout=timeout)
+        return f"https://{HOST}:{port}"
+
     def _blame_etcd(self) -> None:
         """Raise etcd's own error if it is the one that failed: the API server only suffers from it."""
         etcd = self.supervisor.processes["etcd"]
@@ -110,7 +129,7 @@ class ControlPlane:
         self.authority.client("admin", ["system:masters"]).write(self.pki, "admin")
 
     def _etcd_component(self) -> Component:
-        client, peer = f"http://{HOST}:{self._etcd}", f"http://{HOST}:{self._peer}"
+        client, peer = self.etcd_url, f"http://{HOST}:{self._peer}"
         flags = {
             "data-dir": self._data,
             "listen-client-urls": client,
@@ -122,12 +141,15 @@ class ControlPlane:
         }
         return Component("etcd", [*_command(self._binaries["etcd"], flags), "--unsafe-no-fsync"])
 
-    def _apiserver_component(self) -> Component:
+    def _apiserver_component(
+        self, name: str = "kube-apiserver", port: int = 0, etcd_url: str = ""
+    ) -> Component:
+        port = port or self._port
         flags = {
-            "etcd-servers": f"http://{HOST}:{self._etcd}",
+            "etcd-servers": etcd_url or self.etcd_url,
             "bind-address": HOST,
             "advertise-address": HOST,
-            "secure-port": self._port,
+            "secure-port": port,
             "tls-cert-file": self.pki / "server.crt",
             "tls-private-key-file": self.pki / "server.key",
             "client-ca-file": self.authority_file,
@@ -141,9 +163,9 @@ class ControlPlane:
         if not self._service_accounts:
             flags["disable-admission-plugins"] = "ServiceAccount"
         admin = (self.pki / "admin.crt", self.pki / "admin.key")
-        ready = Probe(f"{self.url}/readyz", self.authority_file, admin)
+        ready = Probe(f"https://{HOST}:{port}/readyz", self.authority_file, admin)
         argv = [*_command(self._binaries["kube-apiserver"], flags), *self._flags]
-        return Component("kube-apiserver", argv, ready)
+        return Component(name, argv, ready)
 
 
 def _command(binary: Binary, flags: Mapping[str, object]) -> list[str]:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import shutil
 import sys
@@ -14,9 +16,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from pkg.apis.authentication.v1 import TokenRequest, TokenRequestSpec
+from pkg.apis.core.v1 import ServiceAccount
+from pkg.apis.machinery.errors import AlreadyExistsError
+from pkg.apis.machinery.object import ObjectMeta
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import crds as crd_installer
-from pkg.ctrl.envtest import pidfile
+from pkg.ctrl.envtest import pidfile, webhooks
 from pkg.ctrl.envtest.binaries import ETCD, Binaries, kube_tool
 from pkg.ctrl.envtest.controlplane import ControlPlane
 from pkg.ctrl.envtest.errors import EnvtestError
@@ -24,7 +30,8 @@ from pkg.ctrl.envtest.files import private_directory
 from pkg.ctrl.envtest.manifests import Manifest, read_manifests
 from pkg.ctrl.envtest.process import Supervisor
 from pkg.ctrl.envtest.progress import PlainProgress, Progress
-from pkg.ctrl.rest import Config, RESTMapper, Transport, load_config
+from pkg.ctrl.envtest.webhooks import WebhookServing
+from pkg.ctrl.rest import Config, RESTMapper, StaticToken, Transport, load_config
 
 EXISTING_VARIABLE: Final = "USE_EXISTING_CLUSTER"
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108 a directory of our own, mode 0700, is made in it
@@ -45,13 +52,14 @@ class Environment:
     what an environment that was killed left on disk is removed by the next.
 
     With ``USE_EXISTING_CLUSTER=true`` nothing is started; the cluster of the current kubeconfig is used, and only
-    the CRDs are installed.
+    the CRDs and webhooks are installed.
     """
 
     def __init__(
         self,
         *,
         crds: Sequence[Path | Manifest] = (),
+        webhooks: Sequence[Path | Manifest] = (),
         api_server_flags: Sequence[str] = (),
         binaries: Binaries | None = None,
         progress: Progress | None = None,
@@ -61,6 +69,9 @@ class Environment:
         self._progress = progress or PlainProgress(sys.stderr)
         self._binaries = binaries or Binaries(progress=self._progress, environ=self._environ)
         self._crds = crds
+        self._webhooks = webhooks
+        self._serving: WebhookServing | None = None
+        self._serving_directory: tempfile.TemporaryDirectory[str] | None = None
         self._flags = api_server_flags
         self._config: Config | None = None
         self._control_plane: ControlPlane | None = None
@@ -104,6 +115,54 @@ class Environment:
         """Return how ``user`` reaches the API server; see `kubeconfig_for`."""
         return await Config.from_kubeconfig_dict(self.kubeconfig_for(user, groups))
 
+    async def add_service_account(
+        self, namespace: str, name: str, *, expiration_seconds: int | None = None
+    ) -> Config:
+        """Return how the pods of a service account, made here if need be, reach the API server: by a token."""
+        account = ServiceAccount(metadata=ObjectMeta(namespace=namespace, name=name))
+        wanted = TokenRequest(spec=TokenRequestSpec(expiration_seconds=expiration_seconds))
+        async with Transport(self.config) as transport:
+            client = LiveClient(transport, RESTMapper(transport))
+            with contextlib.suppress(AlreadyExistsError):
+                await client.create(account)
+            issued = await client.subresource("token").create(account, wanted)
+        ours = self.config.tls
+        tls = dataclasses.replace(ours, cert=None, key=None) if ours is not None else None
+        credentials = StaticToken(issued.status.token or "")
+        return dataclasses.replace(self.config, tls=tls, credentials=credentials, namespace=namespace)
+
+    @property
+    def webhook_serving(self) -> WebhookServing:
+        """Where the API server calls the webhooks that are installed here: give it to your manager.
+
+        One port and one certificate for all of them; nobody listens there before your manager does.
+        """
+        if self._serving is None:
+            self._serving_directory = tempfile.TemporaryDirectory(prefix="ctrl-envtest-webhooks-")
+            self._serving = webhooks.prepare_serving(Path(self._serving_directory.name))
+        return self._serving
+
+    async def install_webhooks(
+        self, *sources: Path | Manifest, prefix: str = "", namespaces: Sequence[str] = ()
+    ) -> WebhookServing:
+        """Install the webhook configurations in files, folders or objects, pointed at :attr:`webhook_serving`.
+
+        The API server asks them a moment later. ``prefix`` goes before their names; ``namespaces`` are the only
+        ones about whose objects they are asked.
+
+        Raises:
+            ValueError: there is none among the sources.
+        """
+        manifests = [each for each in read_manifests(*sources) if each["kind"] in webhooks.KINDS]
+        if not manifests:
+            raise ValueError("no webhook configuration is among what shall be installed")
+        if namespaces:
+            manifests = [webhooks.select_namespaces(each, namespaces) for each in manifests]
+        async with Transport(self.config) as transport:
+            client = LiveClient(transport, RESTMapper(transport))
+            await webhooks.install_webhooks(client, manifests, self.webhook_serving, prefix=prefix)
+        return self.webhook_serving
+
     async def start(self, *, timeout: float = 60) -> Self:
         """Start the control plane and install the CRDs; return when both are ready.
 
@@ -128,6 +187,8 @@ class Environment:
             self._config = await Config.from_kubeconfig_dict(self.kubeconfig_for("admin", ["system:masters"]))
         try:
             await self.install_crds(*self._crds)
+            if self._webhooks:
+                await self.install_webhooks(*self._webhooks)
         except BaseException:
             self.kill(keep_logs=True)
             raise
@@ -154,6 +215,9 @@ class Environment:
             self._supervisor.kill()
         for directory in self._directories[1 if keep_logs else 0 :]:
             shutil.rmtree(directory, ignore_errors=True)
+        if self._serving_directory is not None:
+            self._serving_directory.cleanup()
+        self._serving = self._serving_directory = None
         self._supervisor = self._control_plane = self._config = None
         self._directories = []
 

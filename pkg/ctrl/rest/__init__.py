@@ -7,6 +7,7 @@ Nothing here knows what an object means; that begins in ``pkg.ctrl.client``.
 
 from . import request as request
 from .config import Config as Config
+from .config import Impersonation as Impersonation
 from .config import in_cluster_config as in_cluster_config
 from .config import load_config as load_config
 from .credentials import Anonymous as Anonymous

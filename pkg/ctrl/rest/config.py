@@ -16,12 +16,15 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from . import kubeconfig, kubeconfig_import
 from .credentials import Anonymous, Credentials, TokenFile
 from .errors import ConfigError
 from .tls import TLSConfig
 
+_HEADER_NAME: Final = "!#$&'*+-.^_`|~"
+"""What RFC 9110 allows in a header's name, letters and digits aside; of these, ``%`` escapes the others here."""
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -33,6 +36,26 @@ def default_user_agent() -> str:
     except PackageNotFoundError:
         ours = "unknown"
     return f"{program}/{ours} ({platform.system().lower()}/{platform.machine().lower()})"
+
+
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    """On whose behalf requests are made; the server asks whether we may (the verb ``impersonate``)."""
+
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Return the headers that say so; a name may occur more than once."""
+        found = [("Impersonate-User", self.user)]
+        found += [("Impersonate-Uid", self.uid)] if self.uid else []
+        found += [("Impersonate-Group", group) for group in self.groups]
+        for key, values in self.extra.items():
+            name = f"Impersonate-Extra-{quote(key, safe=_HEADER_NAME)}"
+            found += [(name, value) for value in values]
+        return found
 
 
 @dataclass(slots=True)
@@ -52,6 +75,8 @@ class Config:
     """The namespace of the context, or of the pod."""
     proxy: str = ""
     """URL of a proxy; none is taken from the environment."""
+    impersonate: Impersonation | None = None
+    """On whose behalf, beside :attr:`credentials`, which say who we are."""
 
     @classmethod
     async def from_kubeconfig_dict(cls, data: Mapping[str, Any], *, context: str | None = None) -> Config:
@@ -121,4 +146,5 @@ async def _from_kubeconfig(access: kubeconfig.Access) -> Config:
         credentials=credentials,
         namespace=access.namespace,
         proxy=access.proxy,
+        impersonate=Impersonation(**who) if (who := access.impersonated()) else None,
     )

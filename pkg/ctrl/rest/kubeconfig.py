@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import dataclasses
 import logging
 import os
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ import yaml
 from . import kubeconfig_import
 from .credentials import Anonymous, Basic, Credentials, StaticToken, TokenFile
 from .errors import ConfigError
-from .tls import TLSConfig
+from .tls import IssuedPair, TLSConfig
 
 _EXPIRY_MARGIN: Final = timedelta(seconds=10)
 
@@ -48,6 +49,7 @@ class Access:
         self._loader = loader
         self._cluster = cluster
         self._user = user
+        self._issued: IssuedPair | None = None
 
     @property
     def host(self) -> str:
@@ -76,13 +78,30 @@ class Access:
             server_name=self._cluster.text("tls-server-name"),
             verify=not self._cluster.values.get("insecure-skip-tls-verify", False),
         )
-        if issued := _issued_certificate(self._loader):
-            config = TLSConfig(config.ca, *issued, config.server_name, config.verify)
+        if (issued := self._issued) is not None:
+            config = dataclasses.replace(config, cert=issued.cert, key=issued.key, issued=issued)
         try:
             config.ssl_context()
         except ConfigError as error:
             raise ConfigError(f"kubeconfig {self.source}: {error}") from error
         return config
+
+    def impersonated(self) -> dict[str, Any]:
+        """Return the fields of an ``Impersonation``, or nothing.
+
+        Raises:
+            ConfigError: something is told of nobody, or is of another type.
+        """
+        user = self._user
+        name, uid = user.text("as"), user.text("as-uid")
+        groups = user.texts("as-groups", user.values.get("as-groups"))
+        given = user.values.get("as-user-extra") or {}
+        if not isinstance(given, Mapping):
+            raise user.error("as-user-extra", "is no map")
+        extra = {str(key): user.texts("as-user-extra", values) for key, values in given.items()}
+        if not name and (uid or groups or extra):
+            raise user.error("as", "is missing: whom do as-uid, as-groups and as-user-extra describe?")
+        return {"user": name, "uid": uid, "groups": groups, "extra": extra} if name else {}
 
     async def credentials(self) -> Credentials:
         """Return what proves the user's identity, trying it once.
@@ -91,15 +110,14 @@ class Access:
             ConfigError: a plugin failed, a file is missing.
         """
         user = self._user
-        if unsupported := sorted(user.values.keys() & {"as", "as-uid", "as-groups", "as-user-extra"}):
-            raise ConfigError(
-                f"kubeconfig {self.source}: {user.label}: impersonation ({', '.join(unsupported)}) is not supported"
-            )
         credentials: Credentials
         if "exec" in user.values or "auth-provider" in user.values:
-            credentials = PluginCredentials(
+            plugin = PluginCredentials(
                 f"kubeconfig {self.source}: {user.label}", self._loader, user.values.get("exec")
             )
+            await plugin.headers()
+            self._issued = plugin.issued
+            return plugin
         elif path := user.path("tokenFile"):
             credentials = TokenFile(path)
         elif token := user.text("token"):
@@ -123,20 +141,25 @@ class PluginCredentials(Credentials):
         self._loader = loader
         self._command = command
         self._headers: dict[str, str] | None = None
+        self.issued: IssuedPair | None = None
+        """The client certificate it issued instead of a token; renewed as one is."""
+        self._runs_out: datetime | None = None
 
     async def headers(self) -> dict[str, str]:
         expiry: datetime | None = getattr(self._loader, "exec_plugin_expiry", None)
+        if self.issued is not None:
+            expiry = self._runs_out
         expired = expiry is not None and expiry - _EXPIRY_MARGIN <= datetime.now(UTC)
         if self._headers is None or expired or self._loader.provider is not None:
             await self._load()
         return self._headers or {}
 
     async def refresh(self) -> bool:
-        before = self._headers
+        before = self._headers, self.issued and self.issued.cert
         # The library keeps a plugin's token until five minutes before this moment.
         self._loader.exec_plugin_expiry = datetime.fromtimestamp(0, UTC)
         await self._load()
-        return self._headers != before
+        return (self._headers, self.issued and self.issued.cert) != before
 
     async def _load(self) -> None:
         try:
@@ -151,9 +174,22 @@ class PluginCredentials(Credentials):
             # The library lets whatever its plugins and its own JSON reading raise come through.
             raise ConfigError(f"{self._label}: {one_line(error)}") from error
         token = getattr(self._loader, "token", "")
-        if self._command is not None and not token and _issued_certificate(self._loader) is None:
+        pair = _issued_certificate(self._loader) if self._command is not None and not token else None
+        if pair is not None:
+            self._take(*pair)
+        elif self._command is not None and not token:
             raise ConfigError(f"{self._label}: {self._program()}it gave neither a token nor a certificate")
         self._headers = {"Authorization": token} if token else {}
+
+    def _take(self, cert: bytes, key: bytes) -> None:
+        if self.issued is None:
+            self.issued = IssuedPair(cert, key)
+        else:
+            self.issued.renew(cert, key)
+        try:
+            self._runs_out = self.issued.expiry()
+        except ValueError as error:
+            raise ConfigError(f"{self._label}: {self._program()}its certificate is none: {error}") from error
 
     def _program(self) -> str:
         command = self._command.get("command") if isinstance(self._command, Mapping) else None
@@ -174,8 +210,15 @@ class _Entry:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise self._error(key, "is no text")
+            raise self.error(key, "is no text")
         return value
+
+    def texts(self, key: str, values: Any) -> tuple[str, ...]:
+        if values is None:
+            return ()
+        if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+            raise self.error(key, "is no list of texts")
+        return tuple(values)
 
     def path(self, key: str) -> Path | None:
         value = self.text(key)
@@ -187,13 +230,13 @@ class _Entry:
             try:
                 return base64.b64decode(data, validate=True)
             except (binascii.Error, ValueError) as error:
-                raise self._error(f"{key}-data", "is not base64") from error
+                raise self.error(f"{key}-data", "is not base64") from error
         path = self.path(key)
         if path is not None and not path.is_file():
-            raise self._error(key, f"{path} does not exist")
+            raise self.error(key, f"{path} does not exist")
         return path
 
-    def _error(self, key: str, problem: str) -> ConfigError:
+    def error(self, key: str, problem: str) -> ConfigError:
         return ConfigError(f"kubeconfig {self._source}: {self.label}: {key} {problem}")
 
 

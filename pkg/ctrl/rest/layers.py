@@ -99,16 +99,20 @@ class RetryAfter:
 
     async def send(self, request: Request) -> Response:
         """Send until the server does not ask to wait."""
-        for _ in range(self._max_retries):
+        retries = 0
+        while True:
             response = await self._inner.send(request)
             if request.stream or (response.status != 429 and response.status < 500):
                 return response
             delay = errors.parse_retry_after(response.headers.get("Retry-After"))
             if delay is None:
                 return response
-            await response.close()
             await anyio.sleep(delay)
-        return await self._inner.send(request)
+            if retries == self._max_retries:
+                # Passed on when its time is over: whoever asks next does so no sooner than the server said.
+                return response
+            retries += 1
+            await response.close()
 
 
 class Warn:

@@ -7,10 +7,30 @@ from __future__ import annotations
 import ssl
 import tempfile
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from .errors import ConfigError
+
+
+class IssuedPair:
+    """A client certificate and its key that somebody issues anew from time to time, in PEM."""
+
+    def __init__(self, cert: bytes, key: bytes) -> None:
+        self.cert = cert
+        self.key = key
+
+    def renew(self, cert: bytes, key: bytes) -> None:
+        """Take a new pair; connections made from now on show it."""
+        self.cert, self.key = cert, key
+
+    def expiry(self) -> datetime:
+        """Return when the certificate runs out; ValueError when it is none."""
+        # Imported here: the library takes 60 ms and only who is issued certificates needs it.
+        from cryptography import x509
+
+        return x509.load_pem_x509_certificate(self.cert).not_valid_after_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +44,8 @@ class TLSConfig:
     server_name: str = ""
     """The name to ask for and to check, when it is not the host's."""
     verify: bool = True
+    issued: IssuedPair | None = None
+    """Shown instead of ``cert`` and ``key``."""
 
     def ssl_context(self) -> ssl.SSLContext:
         """Build the context; files are read now.
@@ -41,13 +63,15 @@ class TLSConfig:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
             part = "client certificate"
-            if self.cert is not None and self.key is not None:
+            if self.issued is not None:
+                _load_chain(context, self.issued.cert, self.issued.key)
+            elif self.cert is not None and self.key is not None:
                 _load_chain(context, _pem(self.cert), _pem(self.key))
         except (ssl.SSLError, OSError, ValueError) as error:
             raise ConfigError(f"{part}: {_reason(error)}") from error
         return context
 
-    def stamp(self) -> tuple[tuple[int, int] | None, ...]:
+    def stamp(self) -> tuple[object, ...]:
         """Return a value that changes when one of the files is rewritten."""
         return tuple(_stat(part) for part in (self.ca, self.cert, self.key) if isinstance(part, Path))
 

@@ -7,6 +7,7 @@ HTTP library exceptions end here; what comes out is a Response or a TransportErr
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import ssl
@@ -27,6 +28,7 @@ _CONNECT_TIMEOUT: Final = 30.0
 _IDLE: Final = 60.0
 """Seconds an idle connection is kept; API servers keep theirs for 90."""
 _MAX_CONNECTIONS: Final = 256
+_LARGE_BODY: Final = 1 << 18
 _DEAD: Final = 30
 """Seconds after which the kernel gives up a connection whose other end answers nothing, not even probes."""
 _SOCKET_OPTIONS: Final = (
@@ -93,11 +95,12 @@ class _Wire:
         self._retired: list[_Pool] = []
         self._ssl: ssl.SSLContext | bool = True
         self._ssl_stamp: object = None
+        self._shown = b""
         self._ssl_checked = float("-inf")
 
     def open(self) -> None:
         self._context()
-        self._pool = _Pool(self._config.user_agent)
+        self._pool = _Pool(self._config)
 
     async def close(self) -> None:
         pool, self._pool = self._pool, None
@@ -129,7 +132,7 @@ class _Wire:
     async def _retire(self, pool: _Pool) -> None:
         """Use the connections of ``pool`` no more: where one hangs the others may, and each would cost a call."""
         if self._pool is pool:
-            self._pool = _Pool(self._config.user_agent)
+            self._pool = _Pool(self._config)
             self._retired.append(pool)
         for idle in [each for each in self._retired if not each.busy]:
             self._retired.remove(idle)
@@ -140,7 +143,7 @@ class _Wire:
         raw = await pool.session.request(
             request.method,
             URL(self._base + request.target, encoded=True),
-            data=request.body,
+            data=_sendable(request.body),
             headers=dict(request.headers),
             ssl=self._context(),
             server_hostname=(tls.server_name or None) if tls else None,
@@ -168,9 +171,10 @@ class _Wire:
         if tls is None:
             return True
         now = anyio.current_time()
-        if now - self._ssl_checked >= self._tls_check_period:
-            self._ssl_checked = now
-            stamp = tls.stamp()
+        shown = tls.issued.cert if tls.issued is not None else b""
+        if now - self._ssl_checked >= self._tls_check_period or shown != self._shown:
+            self._ssl_checked, self._shown = now, shown
+            stamp = (*tls.stamp(), shown)
             if self._ssl is True or stamp != self._ssl_stamp:
                 try:
                     self._ssl, self._ssl_stamp = tls.ssl_context(), stamp
@@ -184,14 +188,15 @@ class _Wire:
 class _Pool:
     """A session with its connections, and who uses them."""
 
-    def __init__(self, user_agent: str) -> None:
+    def __init__(self, config: Config) -> None:
+        as_whom = config.impersonate.headers() if config.impersonate is not None else []
         self.calls = 0
         self.streams: set[_Stream] = set()
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=_MAX_CONNECTIONS, keepalive_timeout=_IDLE, socket_factory=watchful_socket
             ),
-            headers={"User-Agent": user_agent, "Accept-Encoding": "identity"},
+            headers=[("User-Agent", config.user_agent), ("Accept-Encoding", "identity"), *as_whom],
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=True,
@@ -244,8 +249,10 @@ class _Stream(Response):
             first, *others = chunk.split(b"\n")
             pending.append(first)
             for following in others:
-                yield b"".join(pending)
-                pending = [following]
+                # A line may be large: nothing here holds on to it or its pieces while it is read.
+                pending = [b"".join(pending)]
+                yield pending.pop()
+                pending.append(following)
         if rest := b"".join(pending):
             yield rest
 
@@ -289,6 +296,11 @@ async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerTy
         return await handler(request)
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         raise _BrokenError(_reason(error)) from error
+
+
+def _sendable(body: bytes | None) -> bytes | io.BytesIO | None:
+    """The body as aiohttp likes it: a large one goes out piece by piece, and others get their turn in between."""
+    return io.BytesIO(body) if body is not None and len(body) > _LARGE_BODY else body
 
 
 def _headers(raw: aiohttp.ClientResponse) -> Mapping[str, str]:

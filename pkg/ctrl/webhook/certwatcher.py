@@ -18,7 +18,8 @@ from pkg.ctrl import log, metrics
 if TYPE_CHECKING:
     from cryptography.x509 import GeneralName
 
-_PERIOD: Final = 10.0
+PERIOD: Final = 10.0
+"""Seconds between looks at the files."""
 _SELF_SIGNED_DAYS: Final = 365
 
 _log = log.logger_from("controller-runtime.certwatcher")
@@ -46,7 +47,7 @@ class CertWatcher:
 
     name = "certificate watcher"
 
-    def __init__(self, cert: Path, key: Path, *, period: float = _PERIOD) -> None:
+    def __init__(self, cert: Path, key: Path, *, period: float = PERIOD) -> None:
         self._cert = cert
         self._key = key
         self._period = period

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ssl
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ import anyio
 from pkg.ctrl import healthz, httpserver, log
 
 from . import admission, review
-from .certwatcher import CertWatcher
+from .certwatcher import PERIOD, CertWatcher
 
 DEFAULT_PORT: Final = 9443
 
@@ -26,16 +27,29 @@ def default_cert_dir() -> Path:
 
 
 class Server:
-    """A runnable that serves webhooks, also on managers that do not lead."""
+    """A runnable that serves webhooks, also on managers that do not lead.
+
+    It looks for other certificates every ``cert_period`` seconds.
+    """
 
     name = "webhook server"
 
-    def __init__(self, host: str = "", port: int = DEFAULT_PORT, cert_dir: str | Path = "") -> None:
+    def __init__(
+        self,
+        host: str = "",
+        port: int = DEFAULT_PORT,
+        cert_dir: str | Path = "",
+        *,
+        cert_period: float = PERIOD,
+    ) -> None:
         cert_dir = Path(cert_dir) if cert_dir else default_cert_dir()
-        self._certs = CertWatcher(cert_dir / "tls.crt", cert_dir / "tls.key")
+        self._watcher: CertWatcher | None = CertWatcher(
+            cert_dir / "tls.crt", cert_dir / "tls.key", period=cert_period
+        )
+        self._tls: httpserver.TLSProvider = self._watcher
         self._routes: dict[str, httpserver.Handler] = {}
         self._server = httpserver.Server(
-            httpserver.Address(host, port), self._routes, tls=self._certs, max_body=review.MAX_BODY
+            httpserver.Address(host, port), self._routes, tls=self, max_body=review.MAX_BODY
         )
         self._serving = False
 
@@ -43,6 +57,18 @@ class Server:
     def port(self) -> int:
         """The port that is listened on."""
         return self._server.port
+
+    def use(self, certificates: httpserver.TLSProvider) -> None:
+        """Serve with ``certificates`` instead of a directory's; before the start. Their owner renews them."""
+        self._watcher, self._tls = None, certificates
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context that connections begin with.
+
+        Raises:
+            CertificateError: there are no certificates.
+        """
+        return self._tls.context()
 
     @property
     def paths(self) -> list[str]:
@@ -88,13 +114,14 @@ class Server:
             CertificateError: there are no certificates.
             ServerError: the address cannot be had.
         """
-        self._certs.context()
+        self.context()
         self._server.listen()
         _log.info("Serving webhook server", port=self.port)
         self._serving = True
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._certs.start)
+                if self._watcher is not None:
+                    tasks.start_soon(self._watcher.start)
                 await self._server.start()
         finally:
             self._serving = False

@@ -22,6 +22,7 @@ from pkg.runtime import interface, runtime
 from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import registry as plugins
+from pkg.util import offload
 
 from .overrides import with_overrides
 
@@ -78,7 +79,9 @@ class TrainingRuntime(interface.Runtime):
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
     ) -> list[Object]:
         """Return what a TrainJob becomes under a runtime's spec; neither is changed."""
-        info = self.runtime_info(train_job, spec.template, spec.ml_policy, spec.pod_group_policy)
+        info = await offload.run(
+            train_job, self.runtime_info, train_job, spec.template, spec.ml_policy, spec.pod_group_policy
+        )
         return await self.framework.run_component_builder_plugins(info, train_job)
 
     def runtime_info(
@@ -125,7 +128,9 @@ class TrainingRuntime(interface.Runtime):
     ) -> tuple[list[str], field.ErrorList]:
         """Return the plugins' verdict; overrides that do not fit the template are an error of their own."""
         try:
-            info = new_runtime_info(new, spec.template, spec.ml_policy, spec.pod_group_policy)
+            info = await offload.run(
+                new, new_runtime_info, new, spec.template, spec.ml_policy, spec.pod_group_policy
+            )
         except StrategicMergeError as error:
             path = field.Path("spec", "podTemplateOverrides")
             return [], field.ErrorList([field.invalid(path, new.spec.pod_template_overrides, str(error))])

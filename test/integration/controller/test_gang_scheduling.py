@@ -3,8 +3,10 @@
 """PodGroups on a real API server: before their CRD is there, after it came, and what changes them later."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 
 from pkg.apis.core.v1 import Event, LimitRange
@@ -16,8 +18,10 @@ from pkg.apis.node.v1 import RuntimeClass
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingPodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
-from pkg.ctrl.client import LiveClient
+from pkg.ctrl import cache, metrics
+from pkg.ctrl.client import MERGE, LiveClient, raw_patch
 from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.rest import Request
 
 pytestmark = pytest.mark.integration
 
@@ -164,7 +168,7 @@ async def test_a_suspended_jobs_pod_group_follows_its_runtime_when_limits_or_run
     kind = POLICIES[policy]
     handler = f"class-{namespace}"[:63].rstrip("-")
     await live_client.create(runtime(namespace, policy, runtimeClassName=handler))
-    async with run_manager():
+    async with run_manager() as mgr:
         await live_client.create(train_job(namespace, policy, suspend=True))
         await eventually(lambda: live_client.get(kind, (namespace, policy)), reason="the PodGroup is made")
 
@@ -173,6 +177,13 @@ async def test_a_suspended_jobs_pod_group_follows_its_runtime_when_limits_or_run
             assert found.spec.ml_policy is not None
             found.spec.ml_policy.num_nodes = nodes
             await live_client.update(found)
+
+            # What wakes the job comes by another watch, which may be faster.
+            async def known() -> bool:
+                policy_known = (await mgr.client.get(TrainingRuntime, (namespace, policy))).spec.ml_policy
+                return policy_known is not None and policy_known.num_nodes == nodes
+
+            await eventually(known, reason="the manager knows the runtime's new size")
 
         async def sized(nodes: int) -> bool:
             group = await live_client.get(kind, (namespace, policy))
@@ -193,3 +204,74 @@ async def test_a_suspended_jobs_pod_group_follows_its_runtime_when_limits_or_run
         await live_client.create(runtime_class)
         await eventually(lambda: sized(4), reason="a new RuntimeClass wakes the suspended job")
         await live_client.delete(runtime_class)
+
+
+@pytest.mark.parametrize("suspend", [False, True], ids=["running", "suspended"])
+async def test_a_pod_group_is_back_at_once_when_it_was_edited_or_deleted(
+    run_manager: RunManager,
+    live_client: LiveClient,
+    namespace: str,
+    policy: str,
+    serve_pod_groups: Any,
+    suspend: bool,
+    figure: Any,
+) -> None:
+    await serve_pod_groups()
+    kind = POLICIES[policy]
+    await live_client.create(runtime(namespace, policy))
+
+    async def members() -> Any:
+        return (await live_client.get(kind, (namespace, policy))).to_dict()["spec"].get("minMember")
+
+    async with run_manager():
+        await live_client.create(train_job(namespace, policy, suspend=suspend))
+        await eventually(lambda: live_client.get(JobSet, (namespace, policy)), reason="the JobSet is made")
+        group = await live_client.get(kind, (namespace, policy))
+        for edit in (b'{"spec":{"minMember":1}}', b'{"spec":{"minMember":null}}'):
+            await live_client.patch(group, raw_patch(MERGE, edit))
+            began = anyio.current_time()
+
+            async def healed() -> bool:
+                return bool(await members() == 2)
+
+            await eventually(healed, interval=0.01, reason="the PodGroup is as it was")
+            figure(f"{policy} PodGroup as it was after an edit", anyio.current_time() - began, at_most=1)
+        if not suspend:
+            # No change of its runtime reaches a gang that runs.
+            found = await live_client.get(TrainingRuntime, (namespace, policy))
+            await live_client.patch(found, raw_patch(MERGE, b'{"spec":{"mlPolicy":{"numNodes":3}}}'))
+            await live_client.patch(group, raw_patch(MERGE, b'{"spec":{"minMember":1}}'))
+            await eventually(healed, reason="the PodGroup is as it was")
+        group = await live_client.get(kind, (namespace, policy))
+        await live_client.delete(group)
+        began = anyio.current_time()
+
+        async def another() -> bool:
+            return (await live_client.get(kind, (namespace, policy))).metadata.uid != group.metadata.uid
+
+        await eventually(another, interval=0.01, reason="the PodGroup is made again")
+        figure(f"{policy} PodGroup back after its deletion", anyio.current_time() - began, at_most=1)
+
+
+async def test_gangs_at_rest_cost_nothing_however_often_they_are_looked_at(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, policy: str, serve_pod_groups: Any
+) -> None:
+    await serve_pod_groups()
+    await live_client.create(runtime(namespace, policy))
+    jobs = [train_job(namespace, policy, suspend=suspend) for suspend in (False, True)]
+    jobs[1].metadata.name = "suspended"
+    sent: list[Request] = []
+
+    def looked_at() -> float:
+        labels = {"controller": "trainjob_controller", "result": "success"}
+        return metrics.REGISTRY.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
+
+    async with run_manager(sent=sent, cache=cache.Options(resync_period=0.3)):
+        for job in jobs:
+            await live_client.create(job)
+            await eventually(partial(live_client.get, JobSet, job.key), reason="the JobSet is made")
+        await anyio.sleep(0.5)
+        sent.clear()
+        before = looked_at()
+        await eventually(lambda: looked_at() - before >= 10, timeout=30, reason="resyncs have come by")
+    assert [f"{each.method} {each.path}" for each in sent if each.method != "GET"] == []

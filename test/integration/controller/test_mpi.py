@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MPI on a real API server: keys and host file, what heals, what stays, and what is watched when."""
 
+import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 from pkg.apis.core.v1 import ConfigMap, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.ctrl import Manager
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import Environment, consistently, eventually
+from pkg.ctrl.rest import Request
 
 pytestmark = pytest.mark.integration
 
@@ -49,11 +50,19 @@ def train_job(namespace: str, runtime: str, **spec: Any) -> TrainJob:
     )
 
 
-def watched(mgr: Manager) -> set[tuple[str, bool]]:
-    """Return which of the two kinds the cache holds, and whether their metadata alone."""
-    return {
-        (kind.kind, metadata) for kind, metadata in mgr.cache._engines if kind in (ConfigMap.gvk, Secret.gvk)
-    }
+def asked_of(sent: list[Request], *plurals: str) -> dict[str, set[str]]:
+    """Return, by plural, in what forms the manager asked for objects of these kinds: a word of the Accept header."""
+    found: dict[str, set[str]] = {plural: set() for plural in plurals}
+    for request in sent:
+        parts = request.path.split("/")
+        for plural in plurals:
+            if request.method == "GET" and plural in parts:
+                accept = next(
+                    (value for key, value in request.headers.items() if key.lower() == "accept"), ""
+                )
+                kinds = re.findall(r"as=(\w+)", accept)
+                found[plural] |= {kind.removesuffix("List") for kind in kinds} or {"whole"}
+    return {plural: forms for plural, forms in found.items() if forms}
 
 
 async def test_keys_and_host_file_are_made_before_the_job_set_heal_and_outlive_the_manager(
@@ -100,12 +109,19 @@ async def test_secrets_and_config_maps_are_watched_once_somebody_needs_them(
     run_manager: RunManager, live_client: LiveClient, namespace: str
 ) -> None:
     await live_client.create(runtime(namespace, "plain", numNodes=1))
-    await live_client.create(runtime(namespace, "mpi", mpi={}))
-    async with run_manager() as mgr:
+    await live_client.create(
+        runtime(namespace, "mpi", mpi={})
+    )  # that a runtime is there asks for nothing yet
+    sent: list[Request] = []
+    async with run_manager(sent=sent):
         await live_client.create(train_job(namespace, "plain"))
         await eventually(lambda: live_client.get(JobSet, (namespace, "plain")), reason="a plain job runs")
-        assert watched(mgr) == set()
+        assert asked_of(sent, "jobsets") == {"jobsets": {"whole"}}
+        assert asked_of(sent, "secrets", "configmaps") == {}
 
         await live_client.create(train_job(namespace, "mpi"))
         await eventually(lambda: live_client.get(JobSet, (namespace, "mpi")), reason="so does one with MPI")
-        assert watched(mgr) == {("ConfigMap", True), ("Secret", True)}
+        metadata = {"PartialObjectMetadata"}
+        assert asked_of(sent, "secrets", "configmaps") == {"secrets": metadata, "configmaps": metadata}
+    watches = [request.path for request in sent if dict(request.query).get("watch")]
+    assert {"/api/v1/secrets", "/api/v1/configmaps"} <= set(watches)

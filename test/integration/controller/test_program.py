@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pkg.apis.core.v1 import Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli.cluster import contents
@@ -122,20 +123,24 @@ def test_a_certificate_that_was_promised_and_is_not_there_is_named(
     assert f"{tmp_path / 'none' / 'tls.crt'}: No such file or directory" in lines[-1]
 
 
-async def test_with_managed_certificates_controllers_run_and_readiness_waits_for_them(
+async def test_controllers_do_not_wait_for_certificates_that_cannot_be_had_and_readiness_does(
     tmp_path: Path,
     trainer_control_plane: Environment,
     start_manager: Any,
     namespace: str,
     live_client: LiveClient,
 ) -> None:
+    """A Secret that is immutable and empty cannot be filled, until somebody deletes it."""
+    del trainer_control_plane
     health, webhook = free_ports(2)
-    certs = tmp_path / "certs"
-    certs.mkdir()
+    secret = Secret.from_dict(
+        {"metadata": {"name": namespace, "namespace": contents.TRAINER_NAMESPACE}, "immutable": True}
+    )
+    await live_client.create(secret)
     file = tmp_path / "mine.yaml"
     file.write_text(
         HEAD + f"metrics: {{bindAddress: '0'}}\nhealth: {{healthProbeBindAddress: '127.0.0.1:{health}'}}\n"
-        f"webhook: {{host: 127.0.0.1, port: {webhook}, certDir: {certs}}}\n"
+        f"webhook: {{host: 127.0.0.1, port: {webhook}}}\ncertManagement: {{webhookSecretName: {namespace}}}\n"
     )
     start_manager(f"--config={file}")
     runtime, job = plain_runtime(), plain_job()
@@ -152,8 +157,8 @@ async def test_with_managed_certificates_controllers_run_and_readiness_waits_for
             body = await response.read()
             return response.status == status and (status == 200 or b"certificates are not ready" in body)
 
-        assert await answers(500)
-        trainer_control_plane.control_plane.authority.server("webhooks", ["127.0.0.1"]).write(certs)
+        await eventually(lambda: answers(500), reason="readiness waits for the certificates")
+        await live_client.delete(secret)
         await eventually(lambda: answers(200), timeout=20, reason="the webhooks are served")
 
 

@@ -10,13 +10,14 @@ import pytest
 
 from pkg.apis.core.v1 import ConfigMap, Event
 from pkg.apis.machinery.errors import ForbiddenError, NotFoundError
-from pkg.apis.machinery.object import Unstructured
-from pkg.ctrl import webhook
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import unstructured
 from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import eventually, point_at, read_manifests
-from pkg.ctrl.envtest.ports import free_ports
+from pkg.ctrl.envtest import Environment, eventually
 
 pytestmark = pytest.mark.integration
+HOOK_NAME = "expiring-configmaps"
+HOOKS = unstructured(GVK("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"))
 MANIFEST = Path(__file__).parents[3] / "examples/config/expiring_configmaps_webhook.yaml"
 
 
@@ -26,19 +27,11 @@ def config_map(namespace: str, name: str, ttl: str) -> ConfigMap:
 
 
 async def test_a_config_map_expires_and_a_bad_ttl_is_refused(
-    live_client: LiveClient, namespace: str, tmp_path: Path, start_example: Callable[..., Any]
+    control_plane: Environment, live_client: LiveClient, namespace: str, start_example: Callable[..., Any]
 ) -> None:
-    certificate, key = webhook.SelfSigned("localhost", "127.0.0.1").pair()
-    (tmp_path / "tls.crt").write_bytes(certificate)
-    (tmp_path / "tls.key").write_bytes(key)
-    (port,) = free_ports(1)
-    (manifest,) = read_manifests(MANIFEST)
-    hooks = point_at(manifest, f"https://127.0.0.1:{port}", certificate, name=namespace)
     # Other tests run against the same API server: they are left in peace.
-    hooks["webhooks"][0]["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
-    start_example("expiring_configmaps", f"--port={port}", f"--cert-dir={tmp_path}")
-    hooks_object = Unstructured.wrap(hooks)
-    await live_client.create(hooks_object)
+    serving = await control_plane.install_webhooks(MANIFEST, prefix=f"{namespace}-", namespaces=[namespace])
+    start_example("expiring_configmaps", f"--port={serving.port}", f"--cert-dir={serving.cert_dir}")
     tries = 0
 
     async def refusal() -> ForbiddenError | None:
@@ -71,7 +64,7 @@ async def test_a_config_map_expires_and_a_bad_ttl_is_refused(
         assert event.involved_object is not None
         assert event.involved_object.name == "brief"
     finally:
-        await live_client.delete(hooks_object)
+        await live_client.delete(HOOKS.from_dict({"metadata": {"name": f"{namespace}-{HOOK_NAME}"}}))
 
 
 async def gone(client: LiveClient, namespace: str, name: str) -> bool:

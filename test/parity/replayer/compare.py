@@ -118,12 +118,14 @@ def _keep_references(node: Any, references: Document) -> None:
 
 
 def _allow_namesakes(want: Document, got: Document) -> None:
+    answered = got.get("requests")
     for plugin, wanted in (want.get("requests") or {}).items():
+        woken = answered.get(plugin) if isinstance(answered, dict) else None
         names = {request.partition("/")[2] for request in wanted}
         extra = [
             request
-            for request in (got.get("requests") or {}).get(plugin, ())
-            if request not in wanted and request.partition("/")[2] in names
+            for request in (woken if isinstance(woken, list) else ())
+            if request not in wanted and str(request).partition("/")[2] in names
         ]
         want["requests"][plugin] = sorted([*wanted, *extra])
 

@@ -24,6 +24,9 @@ class _Notes:
         self.watched.append((kind, handler, predicates))
         return self
 
+    def watches_raw_source(self, _source: Any) -> _Notes:
+        return self
+
 
 class _Queue:
     """A work queue, as far as handlers use it."""

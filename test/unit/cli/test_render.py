@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -74,10 +75,21 @@ async def assert_account_is_true(given: offline.Offline, subject: offline.Subjec
     objects = await offline.objects(given, subject.train_job)
 
     assert explanation.refusal is None
+    assert_it_can_be_printed(explanation)
     assert replay(recorder.template_state, changes) == recorder.state
     assert result(recorder.state) == result({str(n): render.document(obj) for n, obj in enumerate(objects)})
     for step in recorder.steps:
         assert not (step.aside and step.changes), f"{step.author} says it stood aside, and changed something"
+
+
+def assert_it_can_be_printed(explanation: explain.Explanation) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    explain.print_text(explanation, console)
+    text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
+    authors = [step.author for step in explanation.recorder.steps if step.aside is not None]
+    assert all(text.count(f"  {author}  stood aside: ") == 1 for author in authors)
+    data = explain.as_data(explanation)
+    assert json.loads(json.dumps(data)) == data
 
 
 @pytest.mark.parametrize("case", recorded_cases())
@@ -314,6 +326,30 @@ def test_bad_input_is_one_line_and_code_2(
     err = capsys.readouterr().err
     assert complaint in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            {"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}},
+            "spec.managedBy names kueue.x-k8s.io/multikueue",
+        ),
+        ({"metadata": {"deletionTimestamp": "2025-01-01T00:00:00Z"}}, "it is being deleted"),
+        ({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}, "it is Complete"),
+    ],
+)
+async def test_a_train_job_that_the_manager_leaves_alone_is_rendered_with_a_warning(
+    changes: dict[str, Any], why: str
+) -> None:
+    wanted = job()
+    for part, fields in changes.items():
+        wanted[part] = {**wanted.get(part, {}), **fields}
+    for condition in wanted.get("status", {}).get("conditions", ()):
+        condition.update(lastTransitionTime="2025-01-01T00:00:00Z", reason="Done", message="")
+    given = await offline.prepare(given_documents(wanted))
+    assert given.warnings == [f"TrainJob team-a/job: {why}; the manager leaves it alone"]
+    assert await offline.objects(given, given.subjects[0].train_job)
 
 
 def test_fields_that_a_server_drops_are_named_and_have_no_effect(

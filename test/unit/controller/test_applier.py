@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from pkg.apis.core.v1 import ConfigMap, Secret
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import metadata_only
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -80,7 +81,18 @@ async def test_what_is_forgotten_is_looked_at_again() -> None:
     applier = Applier(client)
     await applier.apply(OWNER, config_map(hostfile="a"))
     applier.forget(OWNER)
-    assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.CHANGED
+    assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.UNCHANGED
+    applier.forget(OWNER)
+    assert await applier.apply(OWNER, config_map(hostfile="b")) is Outcome.CHANGED
+
+
+async def test_the_content_that_is_not_cached_is_read_once_and_not_from_the_cache() -> None:
+    client, reader = FakeClient(), FakeClient(config_map(hostfile="a"))
+    await client.create(config_map())  # what a cache of metadata would know
+    applier = Applier(client, reader)
+    for _ in range(2):
+        assert await applier.apply(OWNER, config_map(hostfile="a")) is Outcome.UNCHANGED
+    assert [(call.verb, call.kind) for call in reader.calls] == [("get", ConfigMap.gvk)]
 
 
 async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> None:
@@ -98,3 +110,51 @@ async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> No
     uid = (await client.get(PodGroup, OWNER)).metadata.uid
     await applier.apply(OWNER, pod_group(minMember=4))
     assert sent[0]["metadata"]["uid"] == uid
+
+
+async def test_what_is_built_once_is_mended_and_not_changed_by_what_is_built_elsewhere() -> None:
+    client = FakeClient()
+    applier = Applier(client)
+    await applier.apply(OWNER, pod_group(minMember=3))
+    await applier.apply(OWNER, config_map(hostfile="a"))
+    live = await client.get(PodGroup, OWNER)
+    live.spec.min_member = 1
+    await client.update(live, field_owner="somebody")
+    assert await applier.mend(OWNER, {(PodGroup.gvk, OWNER)}) == []
+    assert await applier.mend(OWNER, ()) == [PodGroup.gvk]
+    assert (await client.get(PodGroup, OWNER)).spec.min_member == 3
+    before = len(client.calls)
+    assert await applier.mend(OWNER, ()) == []
+    assert not [call for call in client.calls[before:] if call.is_write]
+
+
+async def test_what_is_gone_is_made_by_those_who_build_it_alone() -> None:
+    client = FakeClient()
+    applier = Applier(client)
+    await applier.apply(OWNER, pod_group(minMember=3))
+    await client.delete(await client.get(PodGroup, OWNER))
+    before = len(client.calls)
+    await applier.mend(OWNER, ())
+    assert not [call for call in client.calls[before:] if call.is_write]
+    await applier.apply(OWNER, pod_group(minMember=3))
+    assert (await client.get(PodGroup, OWNER)).spec.min_member == 3
+
+
+async def test_a_running_job_set_is_mended_in_what_may_change_and_keeps_its_pods() -> None:
+    client = FakeClient()
+    applier = Applier(client)
+    metadata = {"name": "job", "namespace": "ns", "labels": {"team": "ours"}}
+    spec = {"suspend": False, "replicatedJobs": [{"name": "node", "replicas": 1}]}
+    await applier.apply(OWNER, JobSet.from_dict({"metadata": metadata, "spec": spec}))
+    live = await client.get(JobSet, OWNER)
+    live.metadata.labels = {"team": "theirs", "mine": "1"}
+    await client.update(live, field_owner="somebody")
+    await applier.mend(OWNER, ())
+    now = await client.get(JobSet, OWNER)
+    assert now.labels == {"team": "ours", "mine": "1"}
+    assert [job.name for job in now.spec.replicated_jobs or ()] == ["node"]
+    before = len(client.calls)
+    now.metadata.labels = {"team": "ours", "mine": "2"}
+    await client.update(now, field_owner="somebody")
+    await applier.mend(OWNER, ())
+    assert len([call for call in client.calls[before:] if call.is_write]) == 1

@@ -133,5 +133,5 @@ def test_of_other_kinds_everything_but_the_status_may_change() -> None:
         "status": {},
     }
     desired = {"metadata": {"name": "a"}, "data": {"k": "w"}}
-    assert rule.mutable(live, desired, live) == {"metadata": {"name": "a", "uid": "u"}, "data": {"k": "v"}}
+    assert rule.mutable(live, desired, live) == {"metadata": {}, "data": {"k": "v"}}
     assert rule.compose(live, desired) == {"metadata": {"name": "a", "uid": "u"}, "data": {"k": "w"}}

@@ -19,7 +19,14 @@ class StubManager(SimpleNamespace):
     """As much of a manager as builders use; what is registered is in ``controllers``."""
 
     def __init__(self) -> None:
-        super().__init__(client=FakeClient(), cache=None, controller_names=set(), controllers=[], sources=[])
+        super().__init__(
+            client=FakeClient(),
+            api_reader=FakeClient(),
+            cache=None,
+            controller_names=set(),
+            controllers=[],
+            sources=[],
+        )
         self.controller_options = SimpleNamespace(
             group_kind_concurrency={"TrainJob.trainer.kubeflow.org": 7},
             max_concurrent_reconciles=1,

@@ -36,6 +36,10 @@ def test_the_facade_has_these_names() -> None:
         _ = ctrl.Trainer
 
 
+def test_a_room_is_there_whatever_was_loaded_before() -> None:
+    assert "pkg.ctrl.cache" in loaded_by("from pkg import ctrl; ctrl.cache.Options()")
+
+
 def test_the_whole_of_it_needs_neither_trainer_nor_scheduler_code() -> None:
     loaded = loaded_by(f"from pkg import ctrl\nfor name in {NAMES}: getattr(ctrl, name)")
     ours = {name for name in loaded if name.startswith("pkg.") and not name.startswith("pkg.ctrl")}

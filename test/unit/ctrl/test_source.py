@@ -21,6 +21,10 @@ Settle = Callable[[], Awaitable[None]]
 MakePod = Callable[..., Pod]
 
 
+async def request_of(obj: Pod) -> Iterable[Request]:
+    return [Request.for_object(obj)]
+
+
 @asynccontextmanager
 async def running(*sources: source.Source) -> AsyncIterator[Queue]:
     queue: Queue = PriorityQueue()
@@ -158,6 +162,69 @@ async def test_metadata_is_all_that_a_metadata_source_gets(
             assert await drain(queue) == [("ns/a", LOW_PRIORITY)]
     assert seen == [metadata_only(Pod)]
     assert str(kind) == "kind source: Pod (metadata)"
+
+
+async def test_an_object_is_decoded_only_by_who_looks_at_it(
+    world: Any, make_pod: MakePod, settle: Settle
+) -> None:
+    decoded: list[str] = []
+
+    class Counted(Pod, version="v1", kind="Pod", plural="pods"):
+        def model_post_init(self, context: Any, /) -> None:
+            super().model_post_init(context)
+            decoded.append(self.name)
+
+    owned = {
+        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "u", "controller": True}]
+    }
+    whole = handler.enqueue_requests_from_map_func(request_of)
+    blind = [
+        (handler.EnqueueRequestForObject(), predicate.label_selector("x")),
+        (handler.EnqueueRequestForObject(), predicate.GenerationChanged()),
+        (handler.enqueue_request_for_owner(Pod, only_controller=True), predicate.LabelChanged()),
+    ]
+    async with world.cache() as informers:
+        sources = [source.Kind(informers, Counted, how, judge) for how, judge in blind]
+        async with running(*sources) as queue:
+            await settle()
+            for labels in ({"x": "1"}, {"x": "2"}):
+                world.put(make_pod("a", labels=labels, **owned))
+            await settle()
+            assert sorted(await drain(queue)) == [("ns/a", 0), ("ns/o", 0)]
+            assert decoded == []
+        async with running(source.Kind(informers, Counted, whole)) as queue:
+            await settle()
+            assert await drain(queue) == [("ns/a", LOW_PRIORITY)]
+            assert decoded == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        pytest.param(
+            handler.EnqueueRequestForObject(),
+            [("ns/even", LOW_PRIORITY), ("ns/odd", LOW_PRIORITY)],
+            id="blind",
+        ),
+        pytest.param(
+            handler.enqueue_requests_from_map_func(request_of), [("ns/even", LOW_PRIORITY)], id="looks"
+        ),
+    ],
+)
+async def test_an_object_of_another_shape_is_skipped_by_who_looks_at_it(
+    world: Any, make_pod: MakePod, settle: Settle, how: handler.EventHandler[Any], expected: list[Any]
+) -> None:
+    odd = make_pod("odd")
+    odd.metadata.__pydantic_extra__ = {"annotations": {"k": 1}}
+    world.put(odd)
+    world.put(make_pod("even"))
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, how)
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            await settle()
+            assert sorted(await drain(queue)) == expected
+        assert (await informers.get_informer(Pod)).skipped == 2 - len(expected)
 
 
 async def test_a_refused_kind_is_not_waited_for_and_comes_alive_when_it_is_served(

@@ -13,8 +13,8 @@ from pkg.apis.core.v1 import LimitRange
 from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.object import Object
 from pkg.apis.node.v1 import RuntimeClass
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.ctrl import event, handler, log
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, PodGroupPolicy, TrainingRuntime, TrainJob
+from pkg.ctrl import event, handler, log, source
 from pkg.ctrl.builder import Builder
 from pkg.ctrl.cache import Cache, CacheError
 from pkg.ctrl.client import Client, Reader
@@ -27,12 +27,19 @@ Needed = Callable[[], Awaitable[object]]
 """Returns once a TrainJob is gang-scheduled."""
 
 
-def watches(pod_group: type[Object], needed: Needed) -> list[ReconcilerBuilder]:
+Gangs = Callable[[PodGroupPolicy], bool]
+"""Says whether a runtime's TrainJobs are gang-scheduled by the plugin that asks."""
+
+
+def watches(pod_group: type[Object], needed: Needed, gangs: Gangs) -> list[ReconcilerBuilder]:
     """Return what makes the controller watch PodGroups, LimitRanges and RuntimeClasses, once they are needed."""
 
     def pod_groups(builder: Builder, _client: Client, _cache: Cache) -> Builder:
         owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
         return builder.watches(pod_group, owner, when=needed)
+
+    def arrival(builder: Builder, client: Client, cache: Cache) -> Builder:
+        return builder.watches_raw_source(source.Deferred(_Arrival(cache, client, pod_group, gangs), needed))
 
     def limit_ranges(builder: Builder, client: Client, _cache: Cache) -> Builder:
         async def concerned(limit_range: Object) -> Iterable[TrainJob]:
@@ -50,7 +57,7 @@ def watches(pod_group: type[Object], needed: Needed) -> list[ReconcilerBuilder]:
             RuntimeClass, _wake_suspended("runtimeClass", concerned), only_metadata=True, when=needed
         )
 
-    return [pod_groups, limit_ranges, runtime_classes]
+    return [pod_groups, arrival, limit_ranges, runtime_classes]
 
 
 async def train_jobs_of_runtime_class(client: Reader, name: str) -> list[TrainJob]:
@@ -72,6 +79,56 @@ async def train_jobs_of_runtime_class(client: Reader, name: str) -> list[TrainJo
         for runtime in dict.fromkeys(runtimes):
             found += await client.list(TrainJob, fields={key: runtime})
     return found
+
+
+async def gang_scheduled_train_jobs(client: Reader, gangs: Gangs) -> list[TrainJob]:
+    """Return the TrainJobs of runtimes whose policy ``gangs`` says yes to."""
+    found: list[TrainJob] = []
+    for runtime in await client.list(TrainingRuntime):
+        if _is_gang(runtime.spec.pod_group_policy, gangs):
+            fields = {index.TRAIN_JOB_RUNTIME_REF_KEY: runtime.name}
+            found += await client.list(TrainJob, namespace=runtime.namespace, fields=fields)
+    for shared in await client.list(ClusterTrainingRuntime):
+        if _is_gang(shared.spec.pod_group_policy, gangs):
+            found += await client.list(
+                TrainJob, fields={index.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY: shared.name}
+            )
+    return found
+
+
+def _is_gang(policy: PodGroupPolicy | None, gangs: Gangs) -> bool:
+    return policy is not None and gangs(policy)
+
+
+class _Arrival(source.Source):
+    """Wakes the TrainJobs that wait for a kind that the server did not have, the moment it has it.
+
+    Their own next try may be minutes away, and a kind that begins without any object makes no event.
+    """
+
+    def __init__(self, cache: Cache, client: Reader, pod_group: type[Object], gangs: Gangs) -> None:
+        self._cache = cache
+        self._client = client
+        self._pod_group = pod_group
+        self._gangs = gangs
+
+    def __str__(self) -> str:
+        return f"arrival of {self._pod_group.gvk.group_kind}"
+
+    async def start(self, queue: handler.Queue) -> None:
+        """Wait until the kind is served; if it was not from the start, queue those who waited."""
+        informer = await self._cache.get_informer(self._pod_group)
+        await informer.wait_for_sync(or_problem=True)
+        if informer.has_synced:
+            return
+        await informer.wait_for_sync()
+        try:
+            train_jobs = await gang_scheduled_train_jobs(self._client, self._gangs)
+        except (StatusError, RestError, CacheError) as error:
+            log.logger_from().error("TrainJobs could not be queued", podGroup=str(self), error=error)
+            return
+        for train_job in train_jobs:
+            queue.add(Request.for_object(train_job))
 
 
 def _wake_suspended(

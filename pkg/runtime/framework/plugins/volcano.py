@@ -133,10 +133,12 @@ class Volcano(
         return [PodGroup(metadata=podgroups.metadata_for(train_job), spec=spec)]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the PodGroups that TrainJobs control, LimitRanges and RuntimeClasses."""
+        """Watch the PodGroups that TrainJobs control and their kind's arrival, LimitRanges and RuntimeClasses."""
         from . import podgroup_watches  # rendering without a cluster loads no controllers
 
-        return podgroup_watches.watches(PodGroup, self._needed.wait)
+        return podgroup_watches.watches(
+            PodGroup, self._needed.wait, lambda policy: policy.volcano is not None
+        )
 
 
 def _policy(info: Info) -> VolcanoPodGroupPolicySource | None:

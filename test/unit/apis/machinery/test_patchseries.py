@@ -111,3 +111,22 @@ def test_a_document_may_be_looked_at_between_patches() -> None:
     assert series.document() == {"spec": {"volumes": [{"name": "b"}, {"name": "a"}]}}
     series.merge({"spec": {"volumes": [{"name": "a", "emptyDir": {}}]}})
     assert series.document() == {"spec": {"volumes": [{"name": "b"}, {"name": "a", "emptyDir": {}}]}}
+
+
+def test_the_work_grows_with_the_patches_and_not_with_what_they_make() -> None:
+    hashed = 0
+
+    class Name(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal hashed
+            hashed += 1
+            return str.__hash__(self)
+
+    series = PatchSeries({"spec": {"volumes": []}}, POD_TEMPLATE)
+    for number in range(2000):
+        series.merge({"spec": {"volumes": [{"name": Name(f"v{number}")}]}})
+
+    assert len(series.document()["spec"]["volumes"]) == 2000
+    assert hashed < 20 * 2000

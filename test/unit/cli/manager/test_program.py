@@ -1,7 +1,5 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-from pathlib import Path
-
 import anyio
 import pytest
 
@@ -9,9 +7,24 @@ from pkg import config, ctrl
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import ForbiddenError
 from pkg.cli.manager import flags, main, program
-from pkg.cli.manager.certificates import AwaitedWebhooks
+from pkg.cli.manager.certificates import ManagedWebhooks
 from pkg.ctrl import rest
 from pkg.ctrl.healthz import NotHealthyError
+
+
+class Certificates:
+    def __init__(self) -> None:
+        self.there = anyio.Event()
+
+    async def start(self) -> None:
+        await anyio.sleep_forever()
+
+    async def served(self) -> None:
+        await self.there.wait()
+
+    def check(self) -> None:
+        if not self.there.is_set():
+            raise NotHealthyError("certificates are not ready")
 
 
 def test_version_and_help_are_answers_not_errors(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,19 +88,19 @@ async def test_alone_it_has_no_webhooks_and_watches_nothing_of_trainer() -> None
     assert mgr._webhook_server is None
 
 
-async def test_webhooks_wait_for_their_certificate_and_controllers_do_not(tmp_path: Path) -> None:
+async def test_webhooks_wait_for_their_certificate_and_controllers_do_not() -> None:
+    certificates = Certificates()
     registered: list[str] = []
-    awaited = AwaitedWebhooks(str(tmp_path), lambda: registered.append("now"), lambda: None)
-    assert not awaited.need_leader_election()
+    managed = ManagedWebhooks(certificates, lambda: registered.append("now"), lambda: None)
+    assert not managed.need_leader_election()
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(awaited.start)
+        tasks.start_soon(managed.start)
         await anyio.sleep(60)
         with pytest.raises(NotHealthyError, match="certificates are not ready"):
-            awaited.check()
-        (tmp_path / "tls.crt").touch()
-        await anyio.sleep(5)
+            managed.check()
         assert registered == []
-        (tmp_path / "tls.key").touch()
-        await anyio.sleep(1.5)
+        certificates.there.set()
+        await anyio.sleep(0.1)
         assert registered == ["now"]
-        awaited.check()
+        managed.check()
+        tasks.cancel_scope.cancel()

@@ -31,7 +31,7 @@ async def test_the_room_exports_what_others_build_on() -> None:
     assert exported == {
         "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
         "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "IndexMissingError", "Informer",
-        "Options", "Registration", "Transform", "UndecodableObjectError",
+        "LookingHandlerFuncs", "Options", "Registration", "Told", "Transform", "UndecodableObjectError",
     }  # fmt: skip
 
 
@@ -157,9 +157,27 @@ async def test_an_object_of_another_shape_is_left_out_of_lists_and_named_by_get(
     assert heard.take() == ["add even initial"]
     with pytest.raises(UndecodableObjectError, match=r"ConfigMap team-a/odd: data\.k: .*string"):
         await cache.get(ConfigMap, ("team-a", "odd"))
+    assert (await cache.get_informer(ConfigMap)).skipped == 3
     whatever = await cache.get(unstructured(ConfigMap.gvk), ("team-a", "odd"))
     assert whatever["data"] == {"k": 1}
     assert len(server.transport.requests) == 1
+
+
+async def test_an_odd_object_is_told_once_it_is_mended_and_its_end_by_its_metadata(
+    server: Any, watched: Any, settle: Any, heard: Any
+) -> None:
+    server.put("mended", data={"k": 1})
+    server.put("removed", data={"k": 1})
+    await settle()
+    assert heard.take() == []
+    server.put("mended", data={"k": "v"})
+    server.remove("removed")
+    await settle()
+    assert heard.take() == ["add mended", "delete removed"]
+    server.put("mended", data={"k": 2})
+    await settle()
+    assert heard.take() == []
+    assert (await watched.get_informer(ConfigMap)).skipped == 3
 
 
 async def test_metadata_only_is_asked_for_and_kept_apart(server: Any, start: Any) -> None:
@@ -454,6 +472,28 @@ class TestOwnWrites:
         watched.remember_write(second)
         watched.remember_write(first)
         assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"n": "2"}
+
+    @pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])
+    async def test_outlast_a_relist_that_is_older(self, server: Any, start: Any, streams: bool) -> None:
+        server.streams_lists = streams
+        server.put("gone")
+        server.put("reborn")
+        cache = await start()
+        await cache.list(ConfigMap)
+        server.remove("gone", silent=True)
+        server.put("reborn", silent=True, uid="another")
+        snapshot, then = dict(server.objects), server.version
+        server.put("gone", silent=True, uid="ours")
+        server.put("reborn", silent=True, uid="ours")
+        for written in server.objects.values():
+            cache.remember_write(ConfigMap.from_dict(written))
+        server.objects, server.version = snapshot, then
+        server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+        await anyio.sleep(5)
+        assert {(obj.name, obj.metadata.uid) for obj in await cache.list(ConfigMap)} == {
+            ("gone", "ours"),
+            ("reborn", "ours"),
+        }
 
     async def test_stay_in_their_namespace(self, server: Any, watched: Any) -> None:
         watched.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pkg.apis.core.v1 import ConfigMap, Secret
+from pkg.apis.core.v1 import ConfigMap, Pod, Secret
 from pkg.apis.machinery import errors
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import Object, metadata_only, unstructured
@@ -105,3 +105,20 @@ async def test_a_dry_run_and_a_refusal_are_no_news(live: FakeClient, cache: Memo
     with pytest.raises(errors.NotFoundError):
         await client.update(Secret.from_dict({"metadata": {"name": "s", "namespace": "n"}}))
     assert cache.told == []
+
+
+async def test_a_subresource_is_read_and_posted_to_on_the_server(
+    live: FakeClient, cache: MemoryCache
+) -> None:
+    live.add(Pod.from_dict({"metadata": {"name": "p", "namespace": "n"}}))
+    client = CachedClient(live, cache)
+    pod = await client.status.get(Pod.from_dict({"metadata": {"name": "p", "namespace": "n"}}), Pod)
+    eviction = unstructured(GVK("policy", "v1", "Eviction")).from_dict(
+        {"metadata": {"name": "p", "namespace": "n"}}
+    )
+    await client.subresource("eviction").create(pod, eviction)
+    with pytest.raises(errors.NotFoundError):
+        await live.get(Pod, ("n", "p"))
+    with pytest.raises(errors.NotFoundError, match="could not find the requested resource"):
+        await client.subresource("token").create(pod, eviction)
+    assert (cache.calls, cache.told) == ([], [])

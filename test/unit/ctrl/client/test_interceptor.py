@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
-from pkg.apis.core.v1 import ConfigMap
+from pkg.apis.core.v1 import ConfigMap, Pod
 from pkg.apis.machinery import errors
-from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, unstructured
 from pkg.ctrl.client import Client, FakeClient, interceptor, merge_from
 
+EVICTION = unstructured(GVK("policy", "v1", "Eviction")).from_dict(
+    {"metadata": {"name": "p", "namespace": "n"}}
+)
+POD = Pod.from_dict({"metadata": {"name": "p", "namespace": "n"}})
 OBJ = ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "n"}})
 
 
@@ -25,6 +30,8 @@ OBJ = ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "n"}})
         "apply",
         "delete",
         "delete_all_of",
+        "subresource_get",
+        "subresource_create",
         "subresource_update",
         "subresource_patch",
         "subresource_apply",
@@ -34,7 +41,7 @@ async def test_a_call_is_answered_by_its_function_alone(name: str) -> None:
     async def refuse(*args: Any, **options: Any) -> None:
         raise errors.ForbiddenError("no", code=403)
 
-    fake = FakeClient(OBJ)
+    fake = FakeClient(OBJ, POD)
     refusing = interceptor.wrap(fake, interceptor.Funcs(**{name: refuse}))
     plain = interceptor.wrap(fake, interceptor.Funcs())
     with pytest.raises(errors.ForbiddenError):
@@ -74,6 +81,10 @@ async def call(client: Client, name: str) -> None:
             await client.delete(OBJ)
         case "delete_all_of":
             await client.delete_all_of(ConfigMap)
+        case "subresource_get":
+            await client.status.get(OBJ, ConfigMap)
+        case "subresource_create":
+            await client.subresource("eviction").create(POD, EVICTION)
         case "subresource_update":
             await client.status.update(OBJ)
         case "subresource_patch":

@@ -41,6 +41,8 @@ async def test_what_names_another_namespace_is_refused() -> None:
         client.get(ConfigMap, ("theirs", "c")),
         client.list(ConfigMap, namespace="theirs"),
         client.status.update(config_map("theirs")),
+        client.status.get(config_map("theirs"), ConfigMap),
+        client.subresource("token").create(config_map("theirs"), config_map("theirs")),
         client.delete_all_of(ConfigMap, namespace="theirs"),
     ):
         with pytest.raises(ValueError, match="outside the namespace ours"):

@@ -187,13 +187,15 @@ def caused(error: Exception, cause: Exception) -> Exception:
         pytest.param(ExceptionGroup("", [TerminalError("a"), TerminalError("b")]), False, id="all terminal"),
         pytest.param(ExceptionGroup("", [TerminalError("a"), ValueError("b")]), True, id="one is not"),
         pytest.param(caused(ValueError("a"), ValueError("b")), True, id="an ordinary cause"),
+        pytest.param(cache.UndecodableObjectError(Pod.gvk, A, "odd"), False, id="of another shape itself"),
+        pytest.param(cache.UndecodableObjectError(Pod.gvk, B, "odd"), True, id="needs one of another shape"),
     ],
 )
 async def test_a_terminal_error_is_counted_and_not_retried(
     make: Make, error: Exception, retried: bool
 ) -> None:
     script = Script(error)
-    async with running(make(script)) as made:
+    async with running(make(script, kind=Pod.gvk)) as made:
         made.queue.add(A)
         await anyio.sleep(3600)
     assert len(script.calls) == (2 if retried else 1)

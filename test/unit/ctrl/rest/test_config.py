@@ -3,9 +3,11 @@
 """Settings: found where kubectl finds them, and complaints that name the file on one line."""
 
 import base64
+import dataclasses
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +118,9 @@ async def test_a_bad_file_is_named_on_one_line(tmp_path: Path, text: str, compla
         ),
         pytest.param({"client-key-data": "§"}, "client-key-data is not base64", id="data"),
         pytest.param({"tokenFile": "absent"}, "token file .*absent: No such file", id="token file"),
-        pytest.param({"as": "root"}, "impersonation \\(as\\) is not supported", id="impersonation"),
+        pytest.param({"as-groups": ["a"]}, "as is missing: whom do", id="groups of nobody"),
+        pytest.param({"as": "jane", "as-groups": "a"}, "as-groups is no list of texts", id="groups"),
+        pytest.param({"as": "jane", "as-user-extra": ["a"]}, "as-user-extra is no map", id="extra"),
         pytest.param({"token": 3}, "token is no text", id="type"),
     ],
 )
@@ -169,6 +173,20 @@ async def test_a_user_name_and_password_make_basic_credentials(write: Write) -> 
     assert await config.credentials.headers() == {"Authorization": "Basic bWU6c2VjcmV0"}
 
 
+async def test_a_user_may_act_as_another(write: Write) -> None:
+    whom = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"Scope/x": ["r", "w"]}}
+    config = await rest.load_config(str(write(token="t", **whom)))
+    assert config.impersonate is not None
+    assert config.impersonate.headers() == [
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-Scope%2Fx", "r"),
+        ("Impersonate-Extra-Scope%2Fx", "w"),
+    ]
+
+
 async def test_a_parsed_kubeconfig_is_read_too(write: Write) -> None:
     data = yaml.safe_load(write(token="t").read_text())
     assert (await rest.Config.from_kubeconfig_dict(data)).host == "http://cluster.test:8001"
@@ -202,6 +220,44 @@ async def test_a_plugin_may_issue_a_certificate(write: Write, tmp_path: Path) ->
     config = await rest.load_config(str(path))
     assert config.tls is not None
     assert (config.tls.cert, config.tls.key) == (pair.certificate, pair.key)
+
+
+@pytest.mark.real_time
+async def test_a_plugins_certificate_is_renewed_when_the_server_refuses_it(
+    write: Write, tmp_path: Path
+) -> None:
+    pairs = [Authority.create("ca").client(user) for user in ("old", "new")]
+    statuses = [
+        {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
+        for pair in pairs
+    ]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = dataclasses.replace(await rest.load_config(str(path)), user_agent="a copy")
+    assert config.tls is not None
+    assert config.tls.issued is not None
+    assert await config.credentials.headers() == {}
+    assert config.tls.issued.cert == pairs[0].certificate
+    assert await config.credentials.refresh()
+    assert config.tls.issued.cert == pairs[1].certificate
+    assert not await config.credentials.refresh()
+
+
+@pytest.mark.real_time
+async def test_a_plugins_certificate_is_renewed_when_it_has_run_out(write: Write, tmp_path: Path) -> None:
+    pairs = [Authority.create("ca").client(user) for user in ("old", "new")]
+    statuses = [
+        {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
+        for pair in pairs
+    ]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = await rest.load_config(str(path))
+    issued = config.tls.issued if config.tls is not None else None
+    assert issued is not None
+    await config.credentials.headers()
+    assert issued.cert == pairs[0].certificate
+    config.credentials._runs_out = datetime.now(UTC)  # type: ignore[attr-defined] # a plugin's
+    await config.credentials.headers()
+    assert issued.cert == pairs[1].certificate
 
 
 @pytest.mark.real_time

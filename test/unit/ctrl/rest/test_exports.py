@@ -12,6 +12,7 @@ def test_the_exported_names_are_these() -> None:
         "Anonymous",
         "Basic",
         "Config",
+        "Impersonation",
         "ConfigError",
         "Credentials",
         "FakeResponse",

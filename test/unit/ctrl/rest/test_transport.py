@@ -15,6 +15,7 @@ import pytest
 
 from pkg.ctrl import rest
 from pkg.ctrl.envtest.pki import Authority
+from pkg.ctrl.rest.tls import IssuedPair
 from pkg.ctrl.rest.transport import watchful_socket
 
 pytestmark = pytest.mark.real_time
@@ -62,7 +63,12 @@ async def test_an_answer_is_read_whole_and_the_request_is_sent_as_it_is() -> Non
         writer.write(body(b'{"a":1}'))
 
     async with serving(answer) as host:
-        config = rest.Config(f"{host}/prefix", credentials=rest.StaticToken("t"), user_agent="me")
+        config = rest.Config(
+            f"{host}/prefix",
+            credentials=rest.StaticToken("t"),
+            user_agent="me",
+            impersonate=rest.Impersonation("jane", groups=("a", "b,c")),
+        )
         async with rest.Transport(config) as transport:
             request = rest.Request(
                 "GET", "/n%2Fm", (("labelSelector", "a=b,c"),), {"Accept": "application/json"}
@@ -72,6 +78,11 @@ async def test_an_answer_is_read_whole_and_the_request_is_sent_as_it_is() -> Non
     line, *headers = heads[0].split("\r\n")
     assert line == "GET /prefix/n%2Fm?labelSelector=a%3Db%2Cc HTTP/1.1"
     assert {"Authorization: Bearer t", "User-Agent: me", "Accept: application/json"} <= set(headers)
+    assert [header for header in headers if header.startswith("Impersonate")] == [
+        "Impersonate-User: jane",
+        "Impersonate-Group: a",
+        "Impersonate-Group: b,c",
+    ]
 
 
 async def test_lines_of_any_length_arrive_whole_however_they_are_cut() -> None:
@@ -89,6 +100,25 @@ async def test_lines_of_any_length_arrive_whole_however_they_are_cut() -> None:
         response = await transport.send(rest.Request("GET", "/x", stream=True))
         assert [line async for line in response.lines()] == [b"one", long, b"", b"last"]
         await response.close()
+
+
+async def test_a_large_body_is_sent_whole_and_nobody_is_warned() -> None:
+    sent = b"x" * 3_000_000
+    received: list[bytes] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        assert f"Content-Length: {len(sent)}" in head
+        received.append(await reader.readexactly(len(sent)))
+        writer.write(body(b"{}"))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        async with rest.Transport(rest.Config(f"http://{host}:{port}")) as transport:
+            response = await transport.send(rest.Request("PUT", "/x", body=sent))
+    assert (response.status, received) == (200, [sent])
 
 
 async def test_several_warnings_arrive_as_one_header() -> None:
@@ -320,6 +350,29 @@ async def test_a_rewritten_client_certificate_is_shown_soon(
         authority.client("new").write(tmp_path)
         await transport.send(GET)
     assert users == ["old", "old", "new"]
+
+
+async def test_an_issued_certificate_is_shown_as_soon_as_it_is_renewed(tmp_path: Path) -> None:
+    authority = Authority.create("test-ca")
+    served = authority.server("localhost", ["127.0.0.1"]).write(tmp_path, "server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
+    context.load_cert_chain(*served)
+    context.verify_mode = ssl.CERT_REQUIRED
+    users: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        shown = writer.get_extra_info("peercert")
+        users.extend(v for part in shown["subject"] for k, v in part if k == "commonName")
+        writer.write(body(b"ok"))
+
+    old, new = authority.client("old"), authority.client("new")
+    issued = IssuedPair(old.certificate, old.key)
+    tls = rest.TLSConfig(ca=authority.certificate, issued=issued)
+    async with serving(answer, context) as host, rest.Transport(rest.Config(host, tls=tls)) as transport:
+        await transport.send(GET)
+        issued.renew(new.certificate, new.key)
+        await transport.send(GET)
+    assert users == ["old", "new"]
 
 
 async def test_an_unusable_certificate_is_a_configuration_error() -> None:

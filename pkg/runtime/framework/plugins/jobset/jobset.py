@@ -34,7 +34,7 @@ from pkg.runtime.framework.interface import (
 )
 from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info, PodSet, template_spec_apply
-from pkg.util import trainjob
+from pkg.util import offload, trainjob
 
 from . import validation
 from .builder import Builder
@@ -87,7 +87,7 @@ class JobSetPlugin(
         containers = validation.containers_by_job(spec)
         errors = ErrorList(validation.validate_initializers(containers, new))
         errors += await validation.validate_overrides_unchanged(self._client, old, new)
-        errors += validation.validate_overrides(containers, new)
+        errors += await offload.run(new, validation.validate_overrides, containers, new)
         return [], errors
 
     def identify_pod_network(self, info: Info, train_job: TrainJob) -> None:
@@ -108,24 +108,7 @@ class JobSetPlugin(
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return []
-        _sync_pod_sets(spec, info.template_spec.pod_sets)
-        metadata = ObjectMeta(
-            name=train_job.name,
-            namespace=train_job.namespace,
-            labels=info.labels or None,
-            annotations=info.annotations or None,
-            owner_references=[trainjob.controller_reference(train_job)],
-        )
-        job_set = (
-            Builder(JobSet(metadata=metadata, spec=spec))
-            .initializer(train_job)
-            .trainer(info, train_job)
-            .pod_labels(info.scheduler.pod_labels)
-            .pod_annotations(info.scheduler.pod_annotations)
-            .suspend(train_job.spec.suspend)
-            .build()
-        )
-        return [job_set]
+        return [await offload.run(train_job, _job_set, info, spec, train_job)]
 
     async def _runs(self, train_job: TrainJob) -> bool:
         try:
@@ -180,6 +163,27 @@ def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) 
     from pkg.ctrl import handler  # rendering without a cluster loads no controllers
 
     return builder.watches(JobSet, handler.enqueue_request_for_owner(TrainJob, only_controller=True))
+
+
+def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
+    """Return the JobSet of a spec, which becomes part of it."""
+    _sync_pod_sets(spec, info.template_spec.pod_sets)
+    metadata = ObjectMeta(
+        name=train_job.name,
+        namespace=train_job.namespace,
+        labels=info.labels or None,
+        annotations=info.annotations or None,
+        owner_references=[trainjob.controller_reference(train_job)],
+    )
+    return (
+        Builder(JobSet(metadata=metadata, spec=spec))
+        .initializer(train_job)
+        .trainer(info, train_job)
+        .pod_labels(info.scheduler.pod_labels)
+        .pod_annotations(info.scheduler.pod_annotations)
+        .suspend(train_job.spec.suspend)
+        .build()
+    )
 
 
 def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:

@@ -76,8 +76,9 @@ def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList
             for container in override.spec.containers or ():
                 details += _container_override(container, known, target.name)
     # Each text quotes all overrides: one error stands for all of a kind, and of many kinds the first will do.
+    quoted = field.Quoted(job.spec.pod_template_overrides)
     once = {
-        detail: field.invalid(_OVERRIDES, job.spec.pod_template_overrides, detail)
+        detail: field.invalid(_OVERRIDES, quoted, detail)
         for detail in itertools.islice(dict.fromkeys(details), _MAX_DETAILS)
     }
     return field.ErrorList(once[detail] for detail in details if detail in once)

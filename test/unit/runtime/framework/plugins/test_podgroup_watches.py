@@ -22,7 +22,7 @@ from pkg.apis.trainer.v1alpha1 import (
     VolcanoPodGroupPolicySource,
 )
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
-from pkg.ctrl import client, event, handler
+from pkg.ctrl import client, event, handler, source
 from pkg.ctrl.client import FakeClient, interceptor
 from pkg.ctrl.reconcile import Request
 from pkg.ctrl.workqueue import PriorityQueue
@@ -44,9 +44,14 @@ class Notes:
     def __init__(self) -> None:
         self.handlers: dict[type[Object], handler.EventHandler[Any]] = {}
         self.options: dict[type[Object], dict[str, Any]] = {}
+        self.sources: list[source.Source] = []
 
     def watches(self, kind: type[Object], handle: handler.EventHandler[Any], **options: Any) -> Notes:
         self.handlers[kind], self.options[kind] = handle, options
+        return self
+
+    def watches_raw_source(self, src: source.Source) -> Notes:
+        self.sources.append(src)
         return self
 
 
@@ -240,3 +245,59 @@ async def test_nothing_is_watched_before_the_first_gang_scheduled_job(
 
     await runtime.objects_from(make_training_runtime_spec(pod_group_policy=policy), train_job)
     assert await needed() == 3
+
+
+class Informer:
+    """A kind that is served from the start, or after a while."""
+
+    def __init__(self, *, served: bool) -> None:
+        self.has_synced = served
+        self.served = anyio.Event()
+
+    async def wait_for_sync(self, _timeout: float | None = None, *, or_problem: bool = False) -> None:
+        if not self.has_synced and not or_problem:
+            await self.served.wait()
+            self.has_synced = True
+
+
+@pytest.mark.parametrize("served", [True, False], ids=["there from the start", "comes later"])
+async def test_gang_scheduled_jobs_are_woken_when_their_pod_groups_kind_arrives(served: bool) -> None:
+    def policy(**of: Any) -> Any:
+        spec = make_training_runtime_spec(make_replicated_job("a"))
+        spec.pod_group_policy = PodGroupPolicy.from_dict(of)
+        return spec
+
+    reader = await cluster(
+        make_training_runtime("team-a", "gang", spec=policy(coscheduling={})),
+        make_training_runtime("team-b", "gang", spec=policy(volcano={})),
+        make_cluster_training_runtime("shared", spec=policy(coscheduling={})),
+        make_cluster_training_runtime("plain"),
+        make_train_job("team-a", "suspended", runtime="gang", runtime_kind="TrainingRuntime", suspend=True),
+        make_train_job("team-b", "of-volcano", runtime="gang", runtime_kind="TrainingRuntime"),
+        make_train_job("team-b", "running", runtime="shared"),
+        make_train_job("team-b", "not-in-a-gang", runtime="plain"),
+    )
+    informer = Informer(served=served)
+
+    class Cache:
+        async def get_informer(self, kind: type[Object]) -> Informer:
+            assert kind is CoschedulingPodGroup
+            return informer
+
+    plugin = coscheduling.CoScheduling(reader)
+    notes = Notes()
+    for add in plugin.reconciler_builders():
+        add(cast("Any", notes), reader, cast("Any", Cache()))
+    (arrival,) = notes.sources
+    queue: PriorityQueue[Request] = PriorityQueue()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(arrival.start, queue)
+        await anyio.sleep(10)
+        assert len(queue) == 0
+        plugin._needed.set()
+        await anyio.sleep(10)
+        assert len(queue) == 0
+        informer.served.set()
+
+    woken = {str((await queue.get_with_priority())[0]) for _ in range(len(queue))}
+    assert woken == (set() if served else {"team-a/suspended", "team-b/running"})

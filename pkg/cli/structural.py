@@ -1,0 +1,317 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What an API server says to an object by its CRD's schema, in its own words; no server is asked.
+
+In the server's order: fields that the schema does not know (strict decoding), defaults, the object's metadata, the
+schema itself, and the CEL rules unless something worse was found. Rules about a change do not concern a new object.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pkg.apis.machinery import names
+from pkg.apis.machinery.gojson import go_json
+
+Schema = Mapping[str, Any]
+Path = tuple[str | int, ...]
+Evaluate = Callable[[str, Any], bool | str]
+"""Evaluates a rule on ``self``: whether it holds, or why it could not be told."""
+
+UNCHECKED: Final = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
+
+_METADATA: Final = {
+    **dict.fromkeys(("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"), "string"),
+    **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), ""),
+    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), ""),
+    **dict.fromkeys(("labels", "annotations"), "map[string]string"),
+    **dict.fromkeys(("ownerReferences", "managedFields"), ""),
+    "finalizers": "[]string",
+}
+_GO: Final = {"integer": "number", "boolean": "bool"}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong at a place. A ``grave`` one keeps the server from trying the CEL rules."""
+
+    path: Path | None
+    text: str
+    grave: bool = False
+
+    def __str__(self) -> str:
+        return f"{render(self.path) if self.path else '<nil>'}: {self.text}"
+
+
+def render(path: Path) -> str:
+    """Return a path as the server writes it."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+# Decoding.
+
+
+def unknown(schema: Schema, data: Mapping[str, Any]) -> list[Path]:
+    """Return the fields of an object that strict decoding refuses, in the server's order."""
+    found = list(_unknown({**schema, "properties": {**schema["properties"], **_TYPE_META}}, data, ()))
+    metadata = data.get("metadata")
+    if isinstance(metadata, dict):
+        found += [("metadata", key) for key in metadata if key not in _METADATA]
+    return sorted(found, key=render)
+
+
+_TYPE_META: Final[dict[str, Any]] = {
+    "apiVersion": {},
+    "kind": {},
+    "metadata": {"x-kubernetes-preserve-unknown-fields": True},
+}
+
+
+def _unknown(schema: Schema, value: Any, path: Path) -> Iterator[Path]:
+    if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
+        for index, item in enumerate(value):
+            yield from _unknown(items, item, (*path, index))
+    if not isinstance(value, dict):
+        return
+    properties, additional = schema.get("properties"), schema.get("additionalProperties")
+    for key, each in value.items():
+        if properties is not None and key in properties:
+            yield from _unknown(properties[key], each, (*path, key))
+        elif isinstance(additional, dict):
+            yield from _unknown(additional, each, (*path, key))
+        elif properties is not None and not schema.get("x-kubernetes-preserve-unknown-fields"):
+            yield (*path, key)
+
+
+def undecodable(data: Mapping[str, Any]) -> str | None:
+    """Return what a Go decoder says to metadata of other types than it knows."""
+    metadata = data.get("metadata")
+    if not isinstance(metadata, dict):
+        return None
+    for key, kind in _METADATA.items():
+        value = metadata.get(key)
+        if value is None or not kind:
+            continue
+        held: Iterable[Any] = [value]
+        wanted = kind
+        if kind == "map[string]string" and isinstance(value, dict):
+            held, wanted = value.values(), "string"
+        elif kind == "[]string" and isinstance(value, list):
+            held, wanted = value, "string"
+        for each in held:
+            if wanted != "string" or not (each is None or isinstance(each, str)):
+                told = _GO.get(kind_of(each), kind_of(each))
+                return f"json: cannot unmarshal {told} into Go struct field ObjectMeta.{key} of type {wanted}"
+    return None
+
+
+def default(schema: Schema, value: Any) -> None:
+    """Fill in the schema's defaults, and take away what is null where nothing may be."""
+    if isinstance(value, list):
+        for item in value:
+            default(schema.get("items") or {}, item)
+    if not isinstance(value, dict):
+        return
+    properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+    known = {key: properties.get(key, additional) for key in (*properties, *value)}
+    for key, below in known.items():
+        if not isinstance(below, dict):
+            continue
+        if value.get(key) is None and not (key in value and below.get("nullable")):
+            value.pop(key, None)
+            if "default" in below:
+                value[key] = copy.deepcopy(below["default"])
+        default(below, value.get(key))
+
+
+# Metadata.
+
+
+def metadata(data: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with an object's name, labels, annotations and finalizers."""
+    meta = data.get("metadata") or {}
+    name, prefix = meta.get("name"), meta.get("generateName")
+    if prefix and (errors := names.is_dns1123_subdomain(prefix.removesuffix("-") + "x")):
+        yield from _named(("metadata", "generateName"), prefix, errors)
+    if not name and not prefix:
+        yield Problem(("metadata", "name"), "Required value: name or generateName is required", grave=True)
+    elif name:
+        yield from _named(("metadata", "name"), name, names.is_dns1123_subdomain(name))
+    for key, value in (meta.get("labels") or {}).items():
+        yield from _named(("metadata", "labels"), key, _key_errors(key))
+        yield from _named(("metadata", "labels"), value, names.is_label_value(value or ""))
+    for key in meta.get("annotations") or {}:
+        yield from _named(("metadata", "annotations"), key, _key_errors(key.lower()))
+    for each in meta.get("finalizers") or ():
+        yield from _named(("metadata", "finalizers"), each, _key_errors(each))
+
+
+def _key_errors(key: str) -> list[str]:
+    # The server of today has other words for these keys than for other qualified names.
+    return [error.replace("a qualified name", "a valid label key") for error in names.is_qualified_name(key)]
+
+
+def _named(path: Path, value: str, errors: Iterable[str]) -> Iterator[Problem]:
+    for error in errors:
+        yield Problem(path, f"Invalid value: {go_json(value)}: {error}")
+
+
+# The schema.
+
+
+def kind_of(value: Any) -> str:
+    """Return what JSON calls the type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def problems(schema: Schema, value: Any, path: Path = ()) -> Iterator[Problem]:
+    """Yield what the schema does not allow."""
+    kind, where = kind_of(value), render(path)
+    either = bool(schema.get("x-kubernetes-int-or-string"))
+    wanted = ["integer", "string"] if either else [schema["type"]] if schema.get("type") else []
+    if wanted and kind not in wanted and not (kind == "integer" and wanted == ["number"]):
+        shown = f'Invalid value: "{kind}": {where} in body must be of type {{}}: "{kind}"'
+        yield Problem(path, shown.format(",".join(wanted)), grave=True)
+        if either:
+            yield Problem(None, f'Invalid value: "": "{where}" must validate at least one schema (anyOf)')
+            yield Problem(path, shown.format("integer"), grave=True)
+        return
+    if (options := schema.get("enum")) is not None and value not in options:
+        listed = ", ".join(go_json(option) for option in options)
+        yield Problem(path, f"Unsupported value: {go_json(value)}: supported values: {listed}", grave=True)
+    match value:
+        case str():
+            yield from _text(schema, value, path)
+        case bool():
+            pass
+        case int() | float():
+            yield from _number(schema, value, path)
+        case list():
+            yield from _array(schema, value, path)
+        case dict():
+            yield from _object(schema, value, path)
+
+
+def _text(schema: Schema, value: str, path: Path) -> Iterator[Problem]:
+    shown = f"Invalid value: {go_json(value)}: {render(path)} in body should"
+    if len(value) < (least := schema.get("minLength", 0)):
+        yield Problem(path, f"{shown} be at least {least} chars long")
+    if len(value) > (most := schema.get("maxLength", len(value))):
+        yield Problem(path, f"Too long: may not be more than {most} bytes", grave=True)
+    if (pattern := schema.get("pattern")) and not re.search(pattern, value):
+        yield Problem(path, f"{shown} match '{pattern}'")
+
+
+def _number(schema: Schema, value: float, path: Path) -> Iterator[Problem]:
+    shown = f"Invalid value: {go_json(value)}: {render(path)} in body should be"
+    if value < (least := schema.get("minimum", value)):
+        yield Problem(path, f"{shown} greater than or equal to {least}")
+    if value > (most := schema.get("maximum", value)):
+        yield Problem(path, f"{shown} less than or equal to {most}")
+
+
+def _array(schema: Schema, value: list[Any], path: Path) -> Iterator[Problem]:
+    count = len(value)
+    if count < (least := schema.get("minItems", 0)):
+        yield Problem(
+            path, f"Invalid value: {count}: {render(path)} in body should have at least {least} items"
+        )
+    if count > (most := schema.get("maxItems", count)):
+        yield Problem(path, f"Too many: {count}: must have at most {most} items", grave=True)
+    items = schema.get("items") or {}
+    for index, item in enumerate(value):
+        yield from problems(items, item, (*path, index))
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    identities: list[Any] = []
+    match schema.get("x-kubernetes-list-type"):
+        case "set":
+            identities = value
+        case "map":
+            strays = [index for index, item in enumerate(value) if not isinstance(item, dict | None)]
+            for index in strays:
+                text = (
+                    f"Invalid value: {go_json(value[index])}: must be an object for an array of list-type map"
+                )
+                yield Problem((*path, index), text)
+            if not strays:
+                identities = [
+                    None if item is None else {key: item[key] for key in sorted(keys) if key in item}
+                    for item in value
+                ]
+    seen: dict[str, int] = {}
+    for index, identity in enumerate(identities):
+        if identity is None:
+            continue
+        text = go_json(identity)
+        seen[text] = seen.get(text, 0) + 1
+        if seen[text] == 2:
+            yield Problem((*path, index), f"Duplicate value: {text}")
+
+
+def _object(schema: Schema, value: dict[str, Any], path: Path) -> Iterator[Problem]:
+    count = len(value)
+    if count < (least := schema.get("minProperties", 0)):
+        yield Problem(
+            path, f"Invalid value: {count}: {render(path)} in body should have at least {least} properties"
+        )
+    if count > (most := schema.get("maxProperties", count)):
+        yield Problem(path, f"Too many: {count}: must have at most {most} items", grave=True)
+    properties = schema.get("properties") or {}
+    for name in schema.get("required") or ():
+        if name not in value:
+            yield Problem((*path, name), "Required value", grave=True)
+    additional = schema.get("additionalProperties")
+    for key, each in value.items():
+        if key in properties:
+            yield from problems(properties[key], each, (*path, key))
+        elif isinstance(additional, dict):
+            yield from problems(additional, each, (*path, key))
+
+
+# Rules.
+
+
+def rules(schema: Schema, value: Any, evaluate: Evaluate, path: Path = ()) -> Iterator[Problem]:
+    """Yield the messages of the CEL rules that do not hold."""
+    for rule in schema.get("x-kubernetes-validations") or ():
+        if re.search(r"\boldSelf\b", rule["rule"]):
+            continue
+        verdict = evaluate(rule["rule"], value)
+        told = rule.get("message") or f"failed rule: {rule['rule']}"
+        if isinstance(verdict, str):
+            yield Problem(path or None, f'Invalid value: "": {verdict} for rule: {told}')
+        elif not verdict:
+            shown = f" {go_json(value)}:" if not isinstance(value, dict | list) else ""
+            yield Problem(path or None, f"Invalid value:{shown} {told}")
+    if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
+        for index, item in enumerate(value):
+            yield from rules(items, item, evaluate, (*path, index))
+    if isinstance(value, dict):
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, each in value.items():
+            below = properties.get(key, additional)
+            if isinstance(below, dict) and each is not None:
+                yield from rules(below, each, evaluate, (*path, key))

@@ -1,0 +1,12 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The webhooks' own certificates: made, kept in a Secret, trusted by the API server, renewed ahead of their end."""
+
+from .certificates import EVENT_SOURCE as EVENT_SOURCE
+from .certificates import Certificates as Certificates
+from .certificates import Options as Options
+from .cluster import Cluster as Cluster
+from .cluster import connect as connect
+from .cluster import operator_namespace as operator_namespace
+from .pki import CA_NAME as CA_NAME
+from .pki import Material as Material

@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the webhook configuration says: whom the API server trusts, and under which names it calls us."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+from urllib.parse import urlsplit
+
+from cryptography import x509
+
+from pkg.apis.admissionregistration.v1 import ValidatingWebhook, ValidatingWebhookConfiguration
+
+from . import pki
+
+OVERLAP: Final = timedelta(hours=24)
+"""How long the former authorities are trusted beside a new one: every replica has changed over by then."""
+SINCE: Final = "trainer.kubeflow.org/webhook-authority-since"
+"""The annotation that says when the API server was told to trust the newest authority, while it trusts others."""
+MOST: Final = 64
+"""Former authorities that are kept at most, however often somebody rotates within the overlap."""
+
+_BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
+
+
+def server_names(
+    service: str, namespace: str, configuration: ValidatingWebhookConfiguration | None
+) -> list[str]:
+    """Return the names that a serving certificate must have: our Service's, and whatever the hooks call."""
+    names = {f"{service}.{namespace}.svc": None}
+    for hook in (configuration.webhooks if configuration else None) or ():
+        client = hook.client_config
+        if client is None:
+            continue
+        if client.service is not None and client.service.name and client.service.namespace:
+            names[f"{client.service.name}.{client.service.namespace}.svc"] = None
+        elif client.url and (host := urlsplit(client.url).hostname):
+            names[_canonical(host)] = None
+    return list(names)
+
+
+def trust(
+    configuration: ValidatingWebhookConfiguration, current: bytes, served: bytes, now: datetime
+) -> bool:
+    """Make every hook trust ``current`` first; return whether that changed anything.
+
+    What was trusted before stays behind it for the time of the overlap, and so does what we still serve with. When
+    the overlap began is noted on the configuration, since it is the one object that replicas share about it.
+    """
+    hooks = [hook for hook in configuration.webhooks or () if hook.client_config is not None]
+    before = [_bundle(hook) for hook in hooks]
+    newest = pki.certificate(current)
+    former = _former(newest, (*before, served), now)
+    since = None
+    if former:
+        leads = all(pki.certificate(bundle) == newest for bundle in before if bundle) and all(before)
+        since = _since(configuration, now) if leads else now
+        if since is None:
+            since = now
+        elif now - since > OVERLAP:
+            former, since = [], None
+    wanted = b"".join([current if current.endswith(b"\n") or not former else current + b"\n", *former])
+    changed = _note(configuration, since)
+    for hook, bundle in zip(hooks, before, strict=True):
+        if bundle != wanted and hook.client_config is not None:
+            hook.client_config.ca_bundle = base64.b64encode(wanted).decode()
+            changed = True
+    return changed
+
+
+def _former(newest: x509.Certificate, bundles: Iterable[bytes], now: datetime) -> list[bytes]:
+    """Return what else is in ``bundles``, each once, youngest first."""
+    kept: dict[x509.Certificate, bytes] = {}
+    for pem in (pem for bundle in bundles for pem in _split(bundle)):
+        try:
+            found = pki.certificate(pem)
+        except ValueError:
+            continue
+        if found != newest and found.not_valid_after_utc > now:
+            kept.setdefault(found, pem)
+    by_age = sorted(kept, key=lambda cert: (cert.not_valid_before_utc, cert.serial_number), reverse=True)
+    return [kept[cert] for cert in by_age[:MOST]]
+
+
+def _since(configuration: ValidatingWebhookConfiguration, now: datetime) -> datetime | None:
+    try:
+        noted = datetime.fromisoformat(configuration.annotations.get(SINCE, ""))
+    except ValueError:
+        return None
+    return noted if noted.tzinfo is not None and noted <= now + pki.SKEW else None
+
+
+def _note(configuration: ValidatingWebhookConfiguration, since: datetime | None) -> bool:
+    """Write down, or wipe out, when the overlap began; return whether that changed anything."""
+    annotations = dict(configuration.annotations)
+    if since is None:
+        annotations.pop(SINCE, None)
+    else:
+        annotations[SINCE] = since.isoformat(timespec="seconds")
+    changed = annotations != dict(configuration.annotations)
+    if changed:
+        configuration.metadata.annotations = annotations or None
+    return changed
+
+
+def _split(bundle: bytes) -> Iterator[bytes]:
+    for part in bundle.split(_BEGIN)[1:]:
+        yield _BEGIN + part.rstrip() + b"\n"
+
+
+def _bundle(hook: ValidatingWebhook) -> bytes:
+    text = hook.client_config.ca_bundle if hook.client_config is not None else None
+    try:
+        return base64.b64decode(text or "", validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _canonical(host: str) -> str:
+    try:
+        return str(ipaddress.ip_address(host))
+    except ValueError:
+        return host

@@ -1,0 +1,301 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates: the runnable that keeps the webhooks' certificate sound, trusted and served.
+
+Expected flow of a pass: read the Secret, and mend it if need be; make the API server trust its authority; serve with
+its certificate. A new authority is served with only once the API server has been told to trust it for
+``settle`` seconds; until then, and whatever breaks, the last good certificate is served from memory.
+
+Guarantees: replicas that start together end with one authority, since writes carry the version that was read
+and who loses reads the winner's; no admission fails over a rotation. Assumes that an API server learns of its
+webhook configuration within ``settle`` seconds.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+from prometheus_client import Counter, Gauge
+
+from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from pkg.apis.core.v1 import Secret
+from pkg.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError, StatusError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import ObjectMeta
+from pkg.ctrl import healthz, log, metrics, recorder, rest
+from pkg.ctrl.webhook.certwatcher import load_pair, server_context
+
+from . import bundle, pki
+from .cluster import Cluster
+from .pki import Material, Verdict
+
+# +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update
+# +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,verbs=get;list;watch;update
+
+EVENT_SOURCE: Final = "trainer-webhook-certificates"
+CREATED: Final = "WebhookCertificatesCreated"
+RENEWED: Final = "WebhookCertificatesRenewed"
+REPAIRED: Final = "WebhookCertificatesRepaired"
+
+ISSUED: Final = Counter(
+    "kubeflow_trainer_webhook_certificates_issued_total",
+    "Certificates that this replica put into the Secret, by reason: created, renewed, repaired",
+    ["reason"],
+    registry=metrics.REGISTRY,
+)
+FAILURES: Final = Counter(
+    "kubeflow_trainer_webhook_certificates_failures_total",
+    "Passes in which the Secret or the webhook configuration could not be brought into order",
+    registry=metrics.REGISTRY,
+)
+EXPIRY: Final = Gauge(
+    "kubeflow_trainer_webhook_certificate_expiry_timestamp_seconds",
+    "When the certificate that this replica serves with ends, and its authority",
+    ["certificate"],
+    registry=metrics.REGISTRY,
+)
+
+_TRIES: Final = 10
+_BREATH: Final = 0.1
+"""Seconds in which several changes are one."""
+_RETRY: Final = (0.5, 30.0)
+_EXPECTED: Final = (StatusError, rest.RestError)
+
+_log = log.logger_from("cert-rotation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Where the certificates are, and how patient to be."""
+
+    namespace: str
+    secret: str
+    service: str
+    configuration: str
+    settle: float = 10.0
+    """Seconds between the API server's being told of a new authority and our serving with it."""
+    period: float = 3600.0
+    """Seconds after which everything is looked at again, though nobody told of a change."""
+
+
+async def in_thread(make: Callable[..., Material], *args: Any) -> Material:
+    """Make keys beside the event loop."""
+    return await anyio.to_thread.run_sync(make, *args)
+
+
+class Certificates:
+    """Made once per process; serves as the webhook server's certificates (:meth:`context`).
+
+    ``connect`` gives the connection to the cluster, ``events`` tells what was done to the Secret.
+    """
+
+    name = "webhook certificates"
+
+    def __init__(
+        self,
+        options: Options,
+        connect: Callable[[], AbstractAsyncContextManager[Cluster]],
+        events: recorder.EventRecorder,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        make: Callable[..., Awaitable[Material]] = in_thread,
+    ) -> None:
+        self._options = options
+        self._connect = connect
+        self._events = events
+        self._now = now
+        self._make = make
+        self._context = server_context()
+        self._served: Material | None = None
+        self._proved: tuple[Material, list[str]] | None = None
+        self._trusted: tuple[bytes, float] = (b"", 0.0)
+        self._ready = anyio.Event()
+        self._changed = anyio.Event()
+        self._problem = "not looked at yet"
+        self._missing_told = False
+
+    def need_leader_election(self) -> bool:
+        """No: every replica answers webhooks."""
+        return False
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context to serve with, always the same; it is of use after :meth:`served`."""
+        return self._context
+
+    async def served(self) -> None:
+        """Return once there is a certificate that the API server trusts."""
+        await self._ready.wait()
+
+    def check(self) -> None:
+        """Fail while there is nothing to serve with."""
+        if self._served is None:
+            raise healthz.NotHealthyError(f"certificates are not ready: {self._problem}")
+        if pki.certificate(self._served.tls_crt).not_valid_after_utc <= self._now():
+            raise healthz.NotHealthyError(f"the certificate has expired: {self._problem}")
+
+    async def start(self) -> None:
+        """Keep the certificates in order until cancelled."""
+        async with self._connect() as cluster, anyio.create_task_group() as tasks:
+            tasks.start_soon(cluster.watch, self._wake)
+            failed = 0
+            while True:
+                self._changed = anyio.Event()
+                try:
+                    wait = await self.look(cluster)
+                    failed = 0
+                except _EXPECTED as error:
+                    FAILURES.inc()
+                    self._problem = log.describe(error)
+                    _log.error("Webhook certificates are not in order", error=error)
+                    wait = min(_RETRY[0] * 2.0**failed, _RETRY[1])
+                    failed += 1
+                with anyio.move_on_after(wait):
+                    await self._changed.wait()
+                    await anyio.sleep(_BREATH)
+
+    async def look(self, cluster: Cluster) -> float:
+        """Do one pass; return the seconds after which the next is due.
+
+        Raises:
+            StatusError: the API server refused something.
+            RestError: it was not reached.
+        """
+        hooks = await self._hooks(cluster)
+        names = bundle.server_names(self._options.service, self._options.namespace, hooks)
+        material = await self._sound(cluster, names)
+        await self._trust(cluster, hooks, material)
+        left = self._settling(material)
+        if left > 0:
+            return left
+        self._serve(material)
+        until_due = (pki.renewal(material) - self._now()).total_seconds()
+        return max(_BREATH, min(self._options.period, until_due))
+
+    def _wake(self) -> None:
+        self._changed.set()
+
+    # The Secret.
+
+    async def _sound(self, cluster: Cluster, names: list[str]) -> Material:
+        """Return what is in the Secret, after mending it if need be."""
+        options = self._options
+        key = NamespacedName(options.namespace, options.secret)
+        for _ in range(_TRIES):
+            try:
+                secret = await cluster.client.get(Secret, key)
+            except NotFoundError:
+                secret = Secret(metadata=ObjectMeta(name=key.name, namespace=key.namespace), type="Opaque")
+            now = self._now()
+            found = Material.from_data(secret.data or {})
+            verdict = self._inspect(found, names, now)
+            if verdict:
+                return found
+            if verdict.authority:
+                made = await self._make(pki.issue, names, now)
+            else:
+                made = await self._make(pki.reissue, found, names, now)
+            secret.data = {**(secret.data or {}), **made.to_data()}
+            try:
+                if secret.metadata.resource_version:
+                    secret = await cluster.client.update(secret)
+                else:
+                    secret = await cluster.client.create(secret)
+            except (AlreadyExistsError, ConflictError, NotFoundError):
+                continue  # another replica was quicker, or somebody interfered: what is there now counts
+            self._tell(secret, verdict, blank=not found)
+            return made
+        raise ConflictError(f"secret {key}: changed {_TRIES} times while it was being written")
+
+    def _inspect(self, found: Material, names: list[str], now: datetime) -> Verdict:
+        if self._proved == (found, names):
+            return pki.age(found, now)
+        verdict = pki.inspect(found, names, now) and _loads(found)
+        if verdict:
+            self._proved = (found, names)
+        return verdict
+
+    def _tell(self, secret: Secret, verdict: Verdict, *, blank: bool) -> None:
+        what = "authority and serving certificate" if verdict.authority else "serving certificate"
+        if blank:
+            reason, label, kind, why = CREATED, "created", recorder.NORMAL, "there were none"
+        elif verdict.due:
+            reason, label, kind, why = RENEWED, "renewed", recorder.NORMAL, str(verdict)
+        else:
+            reason, label, kind, why = REPAIRED, "repaired", recorder.WARNING, str(verdict)
+        ISSUED.labels(label).inc()
+        self._events.event(secret, kind, reason, f"New {what} for the webhooks: {why}")
+        show = _log.warning if kind == recorder.WARNING else _log.info
+        show("Webhook certificates issued", secret=str(secret.key), issued=what, reason=why)
+
+    # The webhook configuration.
+
+    async def _hooks(self, cluster: Cluster) -> ValidatingWebhookConfiguration | None:
+        name = self._options.configuration
+        try:
+            found = await cluster.client.get(ValidatingWebhookConfiguration, ("", name))
+        except NotFoundError:
+            if not self._missing_told:
+                _log.warning("There is no webhook configuration: nothing is validated", name=name)
+            self._missing_told = True
+            return None
+        self._missing_told = False
+        return found
+
+    async def _trust(
+        self, cluster: Cluster, hooks: ValidatingWebhookConfiguration | None, material: Material
+    ) -> None:
+        """Return when every hook trusts the authority of ``material``; ``hooks`` is as it was read just now."""
+        served = self._served.ca_crt if self._served is not None else b""
+        told = self._trusted[0] != material.ca_crt
+        for _ in range(_TRIES):
+            if hooks is None or not bundle.trust(hooks, material.ca_crt, served, self._now()):
+                break
+            try:
+                await cluster.client.update(hooks)
+            except (ConflictError, NotFoundError):
+                hooks = await self._hooks(cluster)
+                continue
+            _log.info("Webhook configuration trusts the authority", name=self._options.configuration)
+            told = True
+            break
+        else:
+            raise ConflictError(f"{self._options.configuration}: changed {_TRIES} times while being written")
+        if told:
+            self._trusted = (material.ca_crt, anyio.current_time())
+
+    # Serving.
+
+    def _settling(self, material: Material) -> float:
+        """Return the seconds until ``material`` may be served with: none for what is served first."""
+        if self._served is None or self._served.ca_crt == material.ca_crt:
+            return 0.0
+        return self._trusted[1] + self._options.settle - anyio.current_time()
+
+    def _serve(self, material: Material) -> None:
+        self._problem = ""
+        if self._served == material:
+            return
+        load_pair(self._context, material.tls_crt, material.tls_key)
+        self._served = material
+        for label, pem in (("authority", material.ca_crt), ("serving", material.tls_crt)):
+            EXPIRY.labels(label).set(pki.certificate(pem).not_valid_after_utc.timestamp())
+        _log.info(
+            "Serving with the certificate", expires=pki.certificate(material.tls_crt).not_valid_after_utc
+        )
+        self._ready.set()
+
+
+def _loads(material: Material) -> Verdict:
+    """Say whether the TLS library takes the serving certificate; it is stricter than we are."""
+    try:
+        load_pair(server_context(), material.tls_crt, material.tls_key)
+    except ssl.SSLError as error:
+        return Verdict(serving=f"tls.crt cannot be served with: {error.reason or error}")
+    return Verdict()

@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The two objects in which certificates live: read from the server, written with care, and watched alone."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from pkg.apis.core.v1 import Secret
+from pkg.ctrl import cache, client, rest
+
+DEFAULT_NAMESPACE: Final = "kubeflow-system"
+_SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+def operator_namespace(folder: Path = _SERVICE_ACCOUNT) -> str:
+    """Return the pod's namespace; ``kubeflow-system`` outside of pods."""
+    try:
+        return (folder / "namespace").read_text(encoding="utf-8").strip() or DEFAULT_NAMESPACE
+    except OSError:
+        return DEFAULT_NAMESPACE
+
+
+class ReaderWriter(client.Reader, client.Writer, Protocol):
+    """What is asked of a client; it does not cache."""
+
+
+class Cluster(Protocol):
+    """Where the Secret and the webhook configuration are."""
+
+    @property
+    def client(self) -> ReaderWriter:
+        """Reads what is true now."""
+        ...
+
+    async def watch(self, changed: Callable[[], None]) -> None:
+        """Call ``changed`` whenever one of the two may have changed; until cancelled."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class _Connected:
+    client: ReaderWriter
+    transport: rest.Transport
+    selection: cache.Options
+
+    async def watch(self, changed: Callable[[], None]) -> None:
+        def tell(*_: Any) -> None:
+            changed()
+
+        watched = cache.Cache(self.transport, options=self.selection)
+        handler: cache.EventHandlerFuncs[Any] = cache.EventHandlerFuncs(tell, tell, tell)
+        for kind in (Secret, ValidatingWebhookConfiguration):
+            informer = await watched.get_informer(kind)
+            informer.add_event_handler(handler)
+        await watched.start()
+
+
+@asynccontextmanager
+async def connect(
+    config: rest.Config, *, namespace: str, secret: str, configuration: str
+) -> AsyncIterator[Cluster]:
+    """Give a connection of the certificates' own: they do not wait behind what controllers ask for."""
+    selection = cache.Options(
+        by_object={
+            Secret: cache.ByObject(namespaces=(namespace,), fields={"metadata.name": secret}),
+            ValidatingWebhookConfiguration: cache.ByObject(fields={"metadata.name": configuration}),
+        }
+    )
+    async with rest.Transport(dataclasses.replace(config, qps=0)) as transport:
+        live = client.LiveClient(transport, rest.RESTMapper(transport))
+        yield _Connected(live, transport, selection)

@@ -1,0 +1,290 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is in the Secret: an authority and a serving certificate; how they are made, and what can be wrong with them.
+
+Pure functions of their arguments and the time. The authority's key is RSA in PKCS#1, which is all that Kubeflow
+Trainer's Go manager reads: it can take the Secret over again. The serving key is EC, so that a handshake
+costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, Self
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+CA_NAME: Final = "kubeflow-trainer-ca"
+SERVING_NAME: Final = "kubeflow-trainer-webhooks"
+ORGANIZATION: Final = "kubeflow-trainer"
+
+CA_LIFETIME: Final = timedelta(days=3650)
+SERVING_LIFETIME: Final = timedelta(days=365)
+CA_MARGIN: Final = timedelta(days=400)
+"""An authority is replaced when it could not sign a serving certificate of full length any more."""
+SERVING_MARGIN: Final = timedelta(days=120)
+"""How long before its end a serving certificate is renewed: earlier than a Go manager would, at 90 days."""
+SKEW: Final = timedelta(hours=1)
+"""Clocks differ: what is made now was valid a little earlier already."""
+
+_KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
+_SIGNING: Final = (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)
+_BROKEN: Final = (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature)
+
+
+class UnusableError(Exception):
+    """A certificate or a key is of no use; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """An authority and the serving certificate it signed, all PEM."""
+
+    ca_crt: bytes
+    ca_key: bytes
+    tls_crt: bytes
+    tls_key: bytes
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, str]) -> Self:
+        """Read a Secret's data; what is missing or no base64 is empty."""
+        return cls(*(_decoded(data.get(key) or "") for key in _KEYS))
+
+    def to_data(self) -> dict[str, str]:
+        """Return a Secret's data."""
+        values = (self.ca_crt, self.ca_key, self.tls_crt, self.tls_key)
+        return {key: base64.b64encode(value).decode() for key, value in zip(_KEYS, values, strict=True)}
+
+    def __bool__(self) -> bool:
+        return any((self.ca_crt, self.ca_key, self.tls_crt, self.tls_key))
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is wrong with each half; an empty text is fine. ``due`` halves are sound and only near their end."""
+
+    authority: str = ""
+    serving: str = ""
+    due: bool = False
+
+    def __bool__(self) -> bool:
+        return not (self.authority or self.serving)
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (self.authority, self.serving)))
+
+
+def inspect(material: Material, names: Collection[str], now: datetime) -> Verdict:
+    """Say whether ``material`` can serve ``names`` for long enough, and if not, why.
+
+    Costs some milliseconds, since keys are proved; of what was found sound, :func:`age` is all that changes.
+    """
+    try:
+        ca = _pair("ca.crt", material.ca_crt, "ca.key", material.ca_key)
+        _check_authority(ca)
+        _check_period("ca.crt", ca, now)
+    except UnusableError as error:
+        return Verdict(authority=str(error))
+    try:
+        _check_serving(_pair("tls.crt", material.tls_crt, "tls.key", material.tls_key), ca, names)
+    except UnusableError as error:
+        return Verdict(serving=str(error))
+    return age(material, now)
+
+
+def age(material: Material, now: datetime) -> Verdict:
+    """Say which half of sound ``material`` has expired, or is due."""
+    ca, serving = certificate(material.ca_crt), certificate(material.tls_crt)
+    try:
+        _check_period("ca.crt", ca, now)
+    except UnusableError as error:
+        return Verdict(authority=str(error))
+    try:
+        _check_period("tls.crt", serving, now)
+    except UnusableError as error:
+        return Verdict(serving=str(error))
+    if ca.not_valid_after_utc - now <= CA_MARGIN:
+        return Verdict(authority=f"ca.crt expires on {ca.not_valid_after_utc:%Y-%m-%d}", due=True)
+    if serving.not_valid_after_utc - now <= SERVING_MARGIN:
+        return Verdict(serving=f"tls.crt expires on {serving.not_valid_after_utc:%Y-%m-%d}", due=True)
+    return Verdict()
+
+
+def renewal(material: Material) -> datetime:
+    """Return when sound ``material`` is due."""
+    return min(
+        certificate(material.ca_crt).not_valid_after_utc - CA_MARGIN,
+        certificate(material.tls_crt).not_valid_after_utc - SERVING_MARGIN,
+    )
+
+
+def issue(names: Sequence[str], now: datetime) -> Material:
+    """Return a new authority with a serving certificate for ``names``; takes a tenth of a second of CPU."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    subject = _name(CA_NAME)
+    ca = (
+        _builder(subject, subject, key.public_key(), now, now + CA_LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_key_usage(sign=True), critical=True)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(CA_NAME)]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pkcs1 = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    return reissue(Material(_pem(ca), pkcs1, b"", b""), names, now)
+
+
+def reissue(material: Material, names: Sequence[str], now: datetime) -> Material:
+    """Return ``material`` with a new serving certificate for ``names``; its authority is sound."""
+    ca = certificate(material.ca_crt)
+    ca_key = serialization.load_pem_private_key(material.ca_key, None)
+    assert isinstance(ca_key, _SIGNING)  # noqa: S101 - inspect() saw to it
+    key = ec.generate_private_key(ec.SECP256R1())
+    until = min(now + SERVING_LIFETIME, ca.not_valid_after_utc)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
+    serving = (
+        _builder(_name(SERVING_NAME), ca.subject, key.public_key(), now, until)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(sign=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(issuer, critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return Material(material.ca_crt, material.ca_key, _pem(serving), private)
+
+
+def certificate(pem: bytes) -> x509.Certificate:
+    """Return the first certificate in ``pem``.
+
+    Raises:
+        ValueError: there is none.
+    """
+    return x509.load_pem_x509_certificate(pem)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _pair(cert_name: str, cert: bytes, key_name: str, key: bytes) -> x509.Certificate:
+    """Return the certificate of a pair that belongs together."""
+    for name, value in ((cert_name, cert), (key_name, key)):
+        if not value:
+            raise UnusableError(f"{name} is missing")
+    try:
+        found = certificate(cert)
+        public = found.public_key()
+    except _BROKEN as error:
+        raise UnusableError(f"{cert_name} is no certificate") from error
+    try:
+        private = serialization.load_pem_private_key(key, None)
+    except _BROKEN as error:
+        raise UnusableError(f"{key_name} is no private key") from error
+    if not isinstance(private, _SIGNING):
+        raise UnusableError(f"{key_name} is neither an RSA nor an EC key")
+    if private.public_key() != public:
+        raise UnusableError(f"{key_name} does not belong to {cert_name}")
+    return found
+
+
+def _check_authority(ca: x509.Certificate) -> None:
+    try:
+        constraints = ca.extensions.get_extension_for_class(x509.BasicConstraints).value
+    except (x509.ExtensionNotFound, *_BROKEN) as error:
+        raise UnusableError("ca.crt is no authority") from error
+    if not constraints.ca:
+        raise UnusableError("ca.crt is no authority")
+
+
+def _check_serving(serving: x509.Certificate, ca: x509.Certificate, names: Collection[str]) -> None:
+    try:
+        serving.verify_directly_issued_by(ca)
+    except _BROKEN as error:
+        raise UnusableError("tls.crt is not signed by ca.crt") from error
+    try:
+        found = serving.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        known = {*found.get_values_for_type(x509.DNSName)}
+        known |= {str(address) for address in found.get_values_for_type(x509.IPAddress)}
+    except (x509.ExtensionNotFound, *_BROKEN) as error:
+        raise UnusableError("tls.crt names no host") from error
+    if missing := sorted(set(names) - known):
+        raise UnusableError(f"tls.crt does not name {', '.join(missing)}")
+
+
+def _check_period(name: str, cert: x509.Certificate, now: datetime) -> None:
+    if cert.not_valid_after_utc <= now:
+        raise UnusableError(f"{name} expired on {cert.not_valid_after_utc:%Y-%m-%d}")
+    if cert.not_valid_before_utc > now + SKEW:
+        raise UnusableError(f"{name} is not valid before {cert.not_valid_before_utc:%Y-%m-%d}")
+
+
+def _builder(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey,
+    now: datetime,
+    until: datetime,
+) -> x509.CertificateBuilder:
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - SKEW)
+        .not_valid_after(until)
+    )
+
+
+def _key_usage(*, sign: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_encipherment=sign,
+        key_cert_sign=sign,
+        crl_sign=False,
+        content_commitment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, ORGANIZATION),
+            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
+        ]
+    )
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pem(cert: x509.Certificate) -> bytes:
+    return cert.public_bytes(serialization.Encoding.PEM)

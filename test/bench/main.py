@@ -1,0 +1,15 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Measures the project beside alternatives, in the same run: see ``suite/harness/command.py``, or ask for ``--help``."""
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":  # as a script, from wherever: the suite is beside us, the product two folders up
+    here = Path(__file__).resolve().parent
+    sys.path[:0] = [str(here / "suite"), str(here.parents[1])]
+
+from harness import command
+
+if __name__ == "__main__":
+    sys.exit(command.main())

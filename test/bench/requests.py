@@ -1,0 +1,357 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Counts what a TrainJob costs the API server from its creation to Complete, by verb and resource.
+
+A manager runs as a process against a real API server whose audit log is the count; this script plays the
+JobSet controller. Allowed are one apply for each wanted form of each child and one status patch for each change of
+status, and nothing else a job; the exit code is 1 if there was more::
+
+    python test/bench/requests.py --jobs 100
+    python test/bench/requests.py --manager 'trainer-go --config {config}'   # another manager; it reads KUBECONFIG
+"""
+
+# ruff: noqa: T201 what it prints is its result
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+if (
+    __name__ == "__main__"
+):  # as a script, from wherever: this folder has names that the standard library's users know
+    sys.path[0] = str(ROOT)
+
+import anyio  # noqa: E402 after the path is set
+import yaml  # noqa: E402
+
+from pkg.apis.core.v1 import Namespace  # noqa: E402
+from pkg.apis.jobset.v1alpha2 import JobSet  # noqa: E402
+from pkg.apis.machinery.conditions import is_true  # noqa: E402
+from pkg.apis.machinery.object import ObjectMeta  # noqa: E402
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup  # noqa: E402
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob  # noqa: E402
+from pkg.cli import resources  # noqa: E402
+from pkg.cli.cluster import contents  # noqa: E402
+from pkg.cli.cluster.access import role_binding  # noqa: E402
+from pkg.cli.cluster.tools import JOBSET  # noqa: E402
+from pkg.ctrl.client import MERGE, LiveClient, raw_patch  # noqa: E402
+from pkg.ctrl.envtest import Binaries, Environment, apply_manifests, eventually  # noqa: E402
+from pkg.ctrl.envtest.files import private_directory  # noqa: E402
+from pkg.ctrl.envtest.ports import free_ports  # noqa: E402
+from pkg.ctrl.rest import RESTMapper, Transport  # noqa: E402
+
+USER: Final = "manager-under-bench"
+_POLICY: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata", "users": [USER]}, {"level": "None"}],
+}
+_TIMEOUT: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """TrainJobs of one kind, and what each may cost."""
+
+    name: str
+    spec: dict[str, Any] = field(default_factory=dict)
+    jobs: Sequence[str] = ("node",)
+    suspended: bool = False
+    allowed: dict[str, int] = field(default_factory=dict)
+
+
+STATUS: Final = "patch trainjobs/status"
+WORKLOADS: Final = (
+    Workload("torch", {"mlPolicy": {"torch": {}}}, allowed={"patch jobsets": 1, STATUS: 2}),
+    Workload(
+        "suspended",
+        {"mlPolicy": {"torch": {}}},
+        suspended=True,
+        allowed={"patch jobsets": 2, STATUS: 4},  # wanted suspended, wanted running; the same two told
+    ),
+    Workload(
+        "coscheduling",
+        {"mlPolicy": {"torch": {}}, "podGroupPolicy": {"coscheduling": {}}},
+        allowed={"patch jobsets": 1, "patch podgroups": 1, STATUS: 2},
+    ),
+    Workload(
+        "mpi",
+        {"mlPolicy": {"mpi": {"runLauncherAsNode": True}}},
+        jobs=("launcher", "node"),
+        allowed={"patch jobsets": 1, "patch secrets": 1, "patch configmaps": 1, STATUS: 2},
+    ),
+)
+
+
+class Bench:
+    """One API server, one manager, and the audit log between them."""
+
+    def __init__(self, environment: Environment, client: LiveClient, audit: Path, jobs: int) -> None:
+        self._environment = environment
+        self._client = client
+        self._audit = audit
+        self._jobs = jobs
+        self.check: Callable[[], None] = lambda: None
+
+    async def install(self) -> None:
+        """Make what the manager needs: kinds, its shipped role, its namespace."""
+        jobset = (await Binaries().locate(JOBSET))[JOBSET.name]
+        await self._environment.install_crds(*contents.crds(jobset), _pod_groups())
+        (role,) = [each for each in resources.manifests("rbac") if each["kind"] == "ClusterRole"]
+        user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}
+        binding = role_binding(role["metadata"]["name"], user)
+        await apply_manifests(self._client, [role, binding], owner="bench")
+        await self._client.create(Namespace(metadata=ObjectMeta(name=contents.TRAINER_NAMESPACE)))
+
+    async def run(self, workload: Workload) -> Counter[str]:
+        """Take the workload's TrainJobs from create to Complete; return the manager's requests."""
+        namespace = workload.name
+        await self._client.create(Namespace(metadata=ObjectMeta(name=namespace)))
+        await self._client.create(_runtime(workload))
+        begin = self._audit.stat().st_size
+        ref = {"runtimeRef": {"kind": "TrainingRuntime", "name": workload.name}, "trainer": {"numNodes": 2}}
+        await self._each(
+            lambda name: self._client.create(_train_job(namespace, name, ref, workload.suspended))
+        )
+        job_sets = await self._wait(JobSet, namespace, lambda _: True)
+        if workload.suspended:
+            found = await self._wait(
+                TrainJob, namespace, lambda job: is_true(job.status.conditions, "Suspended")
+            )
+            resume = raw_patch(MERGE, b'{"spec":{"suspend":false}}')
+            await self._each(lambda name: self._client.patch(found[name], resume))
+            job_sets = await self._wait(JobSet, namespace, lambda job_set: not job_set.spec.suspend)
+            await self._wait(TrainJob, namespace, lambda job: not is_true(job.status.conditions, "Suspended"))
+        await self._tell_all(workload, job_sets, {"active": 1})
+        await self._tell_all(workload, job_sets, {"succeeded": 1}, condition="Completed")
+        await self._wait(TrainJob, namespace, lambda job: is_true(job.status.conditions, "Complete"))
+        await anyio.sleep(2)  # whatever is still to come
+        return self._requests(begin, namespace)
+
+    async def _tell_all(
+        self,
+        workload: Workload,
+        job_sets: dict[str, Any],
+        counts: dict[str, int],
+        *,
+        condition: str | None = None,
+    ) -> None:
+        """Write every JobSet's status, and wait until every TrainJob counts the same."""
+        status = raw_patch(MERGE, _jobset_status(workload.jobs, condition, counts))
+        await self._each(lambda name: self._client.status.patch(job_sets[name], status))
+        await self._wait(TrainJob, workload.name, lambda job: _counts(job, counts))
+
+    async def _each(self, step: Callable[[str], Awaitable[Any]]) -> None:
+        limiter = anyio.Semaphore(16)
+
+        async def limited(name: str) -> None:
+            async with limiter:
+                await step(name)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(self._jobs):
+                tasks.start_soon(limited, f"job-{number}")
+
+    async def _wait(self, kind: Any, namespace: str, done: Callable[[Any], bool]) -> dict[str, Any]:
+        async def reached() -> dict[str, Any] | None:
+            self.check()
+            found = {
+                each.name: each for each in await self._client.list(kind, namespace=namespace) if done(each)
+            }
+            return found if len(found) == self._jobs else None
+
+        reason = f"every {kind.__name__} of {namespace} is there"
+        return await eventually(reached, timeout=_TIMEOUT, interval=0.3, reason=reason)
+
+    def _requests(self, begin: int, namespace: str) -> Counter[str]:
+        """Count what the audit log holds beyond ``begin``; reads of whole kinds are the cache's and counted apart."""
+        counted: Counter[str] = Counter()
+        with self._audit.open("rb") as log:
+            log.seek(begin)
+            for line in log:
+                entry = json.loads(line)
+                target = entry.get("objectRef") or {}
+                what = target.get("resource", entry.get("requestURI", ""))
+                what += f"/{target['subresource']}" if target.get("subresource") else ""
+                verb = entry["verb"]
+                if verb in {"list", "watch"} or target.get("namespace") != namespace or "runtimes" in what:
+                    verb = f"(not by job) {verb}"
+                code = (entry.get("responseStatus") or {}).get("code", 0)
+                counted[f"{verb} {what}{f' -> {code}' if code >= 400 else ''}"] += 1
+        return counted
+
+
+def _runtime(workload: Workload) -> TrainingRuntime:
+    container = {"name": "node", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}
+    template = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    jobs = [{"name": name, "template": template} for name in workload.jobs]
+    spec = {**workload.spec, "template": {"spec": {"replicatedJobs": jobs}}}
+    metadata = {"name": workload.name, "namespace": workload.name}
+    return TrainingRuntime.from_dict({"metadata": metadata, "spec": spec})
+
+
+def _train_job(namespace: str, name: str, spec: dict[str, Any], suspend: bool) -> TrainJob:
+    metadata = {"name": name, "namespace": namespace}
+    return TrainJob.from_dict({"metadata": metadata, "spec": {**spec, "suspend": suspend}})
+
+
+def _jobset_status(jobs: Sequence[str], condition: str | None, counts: dict[str, int]) -> bytes:
+    none = {"ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
+    status: dict[str, Any] = {"replicatedJobsStatus": [{"name": name, **none, **counts} for name in jobs]}
+    if condition is not None:
+        told = {"reason": "Bench", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        status["conditions"] = [{"type": condition, "status": "True", **told}]
+    return json.dumps({"status": status}).encode()
+
+
+def _counts(job: TrainJob, counts: dict[str, int]) -> bool:
+    found = [each.to_dict() for each in job.status.jobs_status or ()]
+    return bool(found) and all(each.get(key) == value for each in found for key, value in counts.items())
+
+
+def _pod_groups() -> dict[str, Any]:
+    group = PodGroup.gvk.group
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
+    version = {
+        "name": PodGroup.gvk.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"podgroups.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a bench"},
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups"},
+            "versions": [version],
+        },
+    }
+
+
+@contextmanager
+def manager(command: str, environment: Environment, directory: Path) -> Iterator[Callable[[], None]]:
+    """Run a manager under the shipped role; gives what raises once it has ended by itself."""
+    certificates = directory / "k8s-webhook-server" / "serving-certs"
+    environment.control_plane.authority.server("webhooks", ["127.0.0.1"]).write(
+        private_directory(certificates)
+    )
+    (port,) = free_ports(1)
+    kubeconfig, config = directory / "kubeconfig", directory / "config.yaml"
+    kubeconfig.write_text(yaml.safe_dump(environment.kubeconfig_for(USER)))
+    kubeconfig.chmod(0o600)
+    settings = {
+        "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+        "kind": "Configuration",
+        "metrics": {"bindAddress": "0"},
+        "health": {"healthProbeBindAddress": "0"},
+        "leaderElection": {"leaderElect": False},
+        "certManagement": {"enable": False},
+        "webhook": {"host": "127.0.0.1", "port": port},
+        "clientConnection": {"qps": -1},
+    }
+    config.write_text(yaml.safe_dump(settings))
+    argv = shlex.split(command.format(config=config))
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    environ = {**os.environ, "KUBECONFIG": str(kubeconfig), "TMPDIR": str(directory), "PYTHONPATH": path}
+    with (directory / "manager.log").open("wb") as log:
+        process = subprocess.Popen(argv, env=environ, stdout=log, stderr=log)
+
+    def check() -> None:
+        if process.poll() is not None:
+            told = (directory / "manager.log").read_text(errors="replace")
+            raise SystemExit(f"the manager ended with code {process.returncode}:\n{told[-2000:]}")
+
+    try:
+        yield check
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def excess(workload: Workload, counted: Counter[str], jobs: int) -> list[str]:
+    """Return what went beyond what the workload may cost."""
+    return [
+        f"{what}: {count} for {jobs} jobs, allowed are {workload.allowed.get(what, 0)} a job"
+        for what, count in counted.items()
+        if not what.startswith("(") and count > workload.allowed.get(what, 0) * jobs
+    ]
+
+
+async def bench(arguments: argparse.Namespace, directory: Path) -> int:
+    """Run the workloads and print what each job cost; return the exit code."""
+    audit, policy = directory / "audit.log", directory / "policy.json"
+    policy.write_text(json.dumps(_POLICY))
+    flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit}", "--audit-log-mode=blocking"]
+    results, found = {}, []
+    async with Environment(api_server_flags=flags) as environment, Transport(environment.config) as transport:
+        runs = Bench(environment, LiveClient(transport, RESTMapper(transport)), audit, arguments.jobs)
+        await runs.install()
+        with manager(arguments.manager, environment, directory) as runs.check:
+            for workload in WORKLOADS:
+                counted = await runs.run(workload)
+                results[workload.name] = {what: count / arguments.jobs for what, count in counted.items()}
+                beyond = excess(workload, counted, arguments.jobs)
+                found += beyond
+                _show(workload, counted, arguments.jobs, beyond)
+    if arguments.json is not None:
+        arguments.json.write_text(
+            json.dumps({"jobs": arguments.jobs, "requestsPerJob": results}, indent=2) + "\n"
+        )
+    return 1 if found else 0
+
+
+def _show(workload: Workload, counted: Counter[str], jobs: int, beyond: Sequence[str]) -> None:
+    by_job = {what: count for what, count in counted.items() if not what.startswith("(")}
+    print(f"{workload.name}: {sum(by_job.values()) / jobs:.2f} requests a job ({jobs} jobs)")
+    for what, count in sorted(by_job.items()):
+        print(f"  {what:28} {count / jobs:6.2f}   allowed {workload.allowed.get(what, 0)}")
+    for what, count in sorted(counted.items() - by_job.items()):
+        print(f"  {what:44} {count} in all")
+    for line in beyond:
+        print(f"  TOO MUCH: {line}")
+
+
+def main() -> int:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    ours = f"{shlex.quote(sys.executable)} -P -m pkg.cli.manager --config={{config}}"
+    parser.add_argument("--jobs", type=int, default=100, help="TrainJobs of each kind (100)")
+    parser.add_argument(
+        "--manager", default=ours, metavar="CMD", help="the manager to count; {config} is its file"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-requests-") as directory:
+        return anyio.run(bench, arguments, Path(directory))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a read of a modelled kind from the cache costs, beside a copy of a dict and a model made of one."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+from harness import figures, measure, pods
+
+from pkg.apis.core.v1 import Pod
+from pkg.ctrl import cache
+from pkg.ctrl.rest import FakeResponse, FakeTransport
+
+OBJECTS: Final = 2_000
+
+
+async def run(rounds: int) -> list[figures.Figure]:
+    """Measure."""
+    told = [json.loads(pods.line(number))["object"] for number in range(OBJECTS)]
+    for each in told:  # a cache of dicts would drop them, too
+        del each["metadata"]["managedFields"]
+    keys = [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in told]
+    dicts = dict(zip(keys, told, strict=True))
+    async with anyio.create_task_group() as tasks:
+        reader = cache.Cache(FakeTransport(lambda _: FakeResponse(lines=_lines())))
+        await tasks.start(reader.start)
+
+        async def get(key: tuple[str, str]) -> object:
+            return await reader.get(Pod, key)
+
+        async def deepcopy(key: tuple[str, str]) -> object:
+            return copy.deepcopy(dicts[key])
+
+        async def validate(key: tuple[str, str]) -> object:
+            return Pod.from_dict(dicts[key])
+
+        def arm(read: Callable[[tuple[str, str]], Awaitable[object]]) -> measure.Arm:
+            async def all_of_them(number: int) -> measure.Spent:
+                del number
+                clock = measure.Clock()
+                for key in keys:
+                    await read(key)
+                return clock.read()
+
+            return all_of_them
+
+        spent = await measure.take_turns(
+            rounds, {"get": arm(get), "deepcopy": arm(deepcopy), "validate": arm(validate)}
+        )
+        tasks.cancel_scope.cancel()
+    costs = {name: [each.cpu / OBJECTS * 1e6 for each in used] for name, used in spent.items()}
+    return [
+        figures.figure(
+            "cached_get.vs-deepcopy",
+            "CPU µs",
+            costs["get"],
+            alternative=("deepcopy of a dict", costs["deepcopy"]),
+            target="≤ 150",
+        ),
+        figures.figure(
+            "cached_get.vs-validate",
+            "CPU µs",
+            costs["get"],
+            alternative=("model of a dict", costs["validate"]),
+        ),
+    ]
+
+
+async def _lines() -> AsyncIterator[bytes]:
+    for number in range(OBJECTS):
+        yield pods.line(number)
+    annotations: dict[str, Any] = {"k8s.io/initial-events-end": "true"}
+    end = {"metadata": {"resourceVersion": "9999999", "annotations": annotations}}
+    yield json.dumps({"type": "BOOKMARK", "object": end}).encode()
+    await anyio.sleep_forever()

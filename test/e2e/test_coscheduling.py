@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Gangs for real: PodGroups of ours, pods bound by scheduler-plugins' scheduler together or not at all."""
+
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.conditions import is_true
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.cli.cluster import Cluster, NodeShape, Options
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import PlainProgress, consistently, eventually
+
+pytestmark = pytest.mark.e2e
+
+NODES, GPUS = 4, 8
+Start = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def gang_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose scheduler knows gangs."""
+    options = Options(nodes=NODES, shape=NodeShape(gpus=GPUS), coscheduling=True)
+    directory = tmp_path_factory.mktemp("gangs")
+    cluster = Cluster(directory, options, tied=True, progress=PlainProgress(sys.stderr))
+    anyio.run(cluster.up)
+    yield cluster
+    cluster.supervisor.check()
+    cluster.kill()
+
+
+@pytest.fixture
+async def cluster_client(gang_cluster: Cluster) -> AsyncIterator[LiveClient]:
+    async with gang_cluster.client() as client:
+        yield client
+
+
+async def pods(client: LiveClient, namespace: str) -> list[dict[str, Any]]:
+    return [pod.to_dict() for pod in await client.list(Pod, namespace=namespace)]
+
+
+async def bound(client: LiveClient, namespace: str) -> int:
+    return sum(bool(pod["spec"].get("nodeName")) for pod in await pods(client, namespace))
+
+
+async def refused(client: LiveClient, namespace: str) -> int:
+    """Return how many pods the scheduler has looked at and found no place for."""
+    return sum(
+        any(each["type"] == "PodScheduled" and each["status"] == "False" for each in pod_conditions)
+        for pod in await pods(client, namespace)
+        for pod_conditions in [pod.get("status", {}).get("conditions", [])]
+    )
+
+
+@pytest.fixture
+async def start(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIterator[Start]:
+    """Start a TrainJob whose every node takes a whole one of the cluster; the nodes are free again at the end."""
+
+    async def create(nodes: int, *, gang: bool = True) -> TrainJob:
+        whole = {"nvidia.com/gpu": GPUS}
+        resources = {"requests": whole, "limits": whole}
+        containers = [{"name": "node", "image": "busybox", "resources": resources}]
+        metadata = {
+            "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"},
+            "annotations": {"sim.local/run-for": "3s"},
+        }
+        pod = {"metadata": metadata, "spec": {"containers": containers}}
+        job = {"name": "node", "template": {"metadata": metadata, "spec": {"template": pod}}}
+        policy = {"podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 20}}} if gang else {}
+        spec = {"mlPolicy": {"numNodes": nodes}, "template": {"spec": {"replicatedJobs": [job]}}, **policy}
+        where = {"name": "job", "namespace": cluster_namespace}
+        await cluster_client.create(TrainingRuntime.from_dict({"metadata": where, "spec": spec}))
+        ref = {"kind": "TrainingRuntime", "name": "job"}
+        return await cluster_client.create(
+            TrainJob.from_dict({"metadata": where, "spec": {"runtimeRef": ref}})
+        )
+
+    yield create
+    await cluster_client.delete_all_of(TrainJob, namespace=cluster_namespace)
+
+    async def gone() -> bool:
+        return not await cluster_client.list(Pod, namespace=cluster_namespace)
+
+    await eventually(gone, timeout=30, reason="the pods are gone with their TrainJob")
+
+
+async def test_a_gang_that_fits_is_bound_as_a_whole_and_completes(
+    cluster_client: LiveClient, start: Start, figure: Any
+) -> None:
+    began = anyio.current_time()
+    job = await start(NODES)
+
+    async def all_bound() -> bool:
+        return await bound(cluster_client, job.namespace) == NODES
+
+    await eventually(all_bound, timeout=30, reason="every pod of the gang is bound")
+    figure(f"gang of {NODES} of {NODES} nodes: create to all bound", anyio.current_time() - began, at_most=30)
+    group = await cluster_client.get(PodGroup, job.key)
+    assert group.spec.min_member == NODES
+    assert group.spec.min_resources == {"nvidia.com/gpu": str(NODES * GPUS)}
+    assert group.spec.schedule_timeout_seconds == 20
+    labels = {
+        pod["metadata"]["labels"].get("scheduling.x-k8s.io/pod-group")
+        for pod in await pods(cluster_client, job.namespace)
+    }
+    assert labels == {"job"}
+
+    async def complete() -> bool:
+        return is_true((await cluster_client.get(TrainJob, job.key)).status.conditions, "Complete")
+
+    await eventually(complete, timeout=60, reason="the gang is Complete")
+
+
+async def test_of_a_gang_that_does_not_fit_no_pod_is_bound(
+    cluster_client: LiveClient, start: Start, figure: Any
+) -> None:
+    job = await start(NODES + 1)
+
+    async def looked_at() -> bool:
+        return await refused(cluster_client, job.namespace) == NODES + 1
+
+    await eventually(looked_at, timeout=40, reason="the scheduler has looked at every pod")
+
+    async def none_bound() -> bool:
+        return await bound(cluster_client, job.namespace) == 0
+
+    await consistently(none_bound, duration=5, reason="no pod of the gang is bound")
+    figure(
+        "gang of 5 on 4 nodes: bound pods", await bound(cluster_client, job.namespace), at_most=0, unit="pods"
+    )
+    assert await cluster_client.get(JobSet, job.key)
+
+
+async def test_without_a_gang_what_fits_is_bound(cluster_client: LiveClient, start: Start) -> None:
+    """So the scheduler does look at the group: the very job that is not bound as a gang is bound in part."""
+    job = await start(NODES + 1, gang=False)
+
+    async def four_bound() -> bool:
+        return await bound(cluster_client, job.namespace) == NODES
+
+    await eventually(four_bound, timeout=30, reason="as many pods as there are nodes are bound")

@@ -1,0 +1,115 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every sample in config/samples, as it is shipped, on the whole local cluster."""
+
+from collections import Counter
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.conditions import is_true
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import unstructured
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.cli import resources
+from pkg.ctrl.client import MERGE, LiveClient, raw_patch
+from pkg.ctrl.envtest import eventually
+
+pytestmark = pytest.mark.e2e
+
+CACHE_ACCOUNT = "kubeflow-trainer-cache-initializer"
+# Per sample, the pods of each of its jobs.
+EXPECTED = {
+    "torch-three-nodes": {"node": 3},
+    "plain-suspended": {"node": 2},
+    "deepspeed-three-nodes": {"launcher": 1, "node": 2},
+    "mlx-two-nodes": {"launcher": 1, "node": 1},
+    "torch-with-cache": {"dataset-initializer": 1, "node": 2},
+    "llama-1b-full": {"dataset-initializer": 1, "model-initializer": 1, "node": 1},
+    "llama-3b-qlora": {"dataset-initializer": 1, "model-initializer": 1, "node": 1},
+    "qwen-lora": {"dataset-initializer": 1, "model-initializer": 1, "node": 1},
+}
+
+
+def as_object(manifest: dict[str, Any], namespace: str) -> Any:
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    kind = unstructured(GVK(group, version, manifest["kind"]))
+    return kind.from_dict({**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}})
+
+
+async def succeeded_pods(client: LiveClient, namespace: str, job: str) -> Counter[str]:
+    """Return how many pods succeeded, by the job of the JobSet that they are of."""
+    pods = await client.list(Pod, namespace=namespace, labels={"jobset.sigs.k8s.io/jobset-name": job})
+    return Counter(
+        pod.labels["jobset.sigs.k8s.io/replicatedjob-name"]
+        for pod in pods
+        if pod.to_dict()["status"]["phase"] == "Succeeded"
+    )
+
+
+@pytest.mark.parametrize("interrupted", [False, True], ids=["as shipped", "suspended and resumed"])
+async def test_every_sample_runs_to_complete(
+    cluster_client: LiveClient, cluster_namespace: str, figure: Any, interrupted: bool
+) -> None:
+    samples = resources.manifests("samples")
+    jobs = {each["metadata"]["name"]: each for each in samples if each["kind"] == "TrainJob"}
+    shipped = {each.name for each in await cluster_client.list(ClusterTrainingRuntime)}
+    sampled = {each["spec"]["runtimeRef"]["name"] for each in jobs.values()}
+    assert set(jobs) == set(EXPECTED)
+    assert sampled == shipped | {"plain"}, "a runtime without a sample, or the other way round"
+
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CACHE_ACCOUNT}}
+    # What a TrainJob names comes first: its runtime, its account, its claim.
+    for manifest in sorted([account, *samples], key=lambda each: each["kind"] == "TrainJob"):
+        await cluster_client.create(as_object(manifest, cluster_namespace))
+
+    async def complete(name: str) -> None:
+        async def reached() -> bool:
+            job = await cluster_client.get(TrainJob, (cluster_namespace, name))
+            return is_true(job.status.conditions, "Complete")
+
+        began = anyio.current_time()
+        await eventually(reached, timeout=90, reason=f"{name} is Complete")
+        how = ", suspended on its way," if interrupted else ""
+        figure(f"sample {name}{how} to Complete", anyio.current_time() - began, at_most=90)
+
+    async def suspend(name: str) -> None:
+        job_set = await eventually(
+            lambda: cluster_client.get(JobSet, (cluster_namespace, name)), reason=f"{name} has begun"
+        )
+        job = await cluster_client.get(TrainJob, job_set.key)
+        await cluster_client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":true}}'))
+
+        async def suspended() -> bool:
+            return bool((await cluster_client.get(JobSet, job_set.key)).spec.suspend)
+
+        await eventually(suspended, reason=f"{name} is suspended, to JobSet too")
+        await resume(name)
+
+    async def resume(name: str) -> None:
+        async def told() -> TrainJob | None:
+            job = await cluster_client.get(TrainJob, (cluster_namespace, name))
+            return job if is_true(job.status.conditions, "Suspended") else None
+
+        job = await eventually(told, reason=f"{name} is suspended")
+        await cluster_client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
+
+    async with anyio.create_task_group() as tasks:
+        if not interrupted:
+            tasks.start_soon(resume, "plain-suspended")
+        for name in jobs:
+            if interrupted:
+                tasks.start_soon(suspend, name)
+            tasks.start_soon(complete, name)
+
+    for name, expected in EXPECTED.items():
+        job_set = await cluster_client.get(JobSet, (cluster_namespace, name))
+        wanted = {each.name: each.template.spec.parallelism for each in job_set.spec.replicated_jobs or ()}
+        assert wanted == expected, name
+        succeeded = await succeeded_pods(cluster_client, cluster_namespace, name)
+        # Where there is a launcher, its end is the job's: the nodes are removed then.
+        counted = {"launcher"} & expected.keys() or expected.keys()
+        assert {job: succeeded[job] for job in counted} == {job: expected[job] for job in counted}, name

@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volcano's family on the whole cluster: its PodGroup and its pods' annotation. Volcano itself does not run here."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.conditions import is_true
+from pkg.apis.machinery.errors import ForbiddenError
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import OwnerReference, unstructured
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.apis.volcano.v1beta1 import PodGroup
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import eventually, read_manifests
+from pkg.ctrl.envtest.crds import install_crds, wait_established
+
+pytestmark = pytest.mark.e2e
+
+ROOT = Path(__file__).parents[2]
+PRIORITY_CLASS = unstructured(GVK("scheduling.k8s.io", "v1", "PriorityClass"))
+
+
+def pod_group_crd() -> dict[str, Any]:
+    """Return Volcano's own CRD where it is at hand; else one that takes everything."""
+    reference = Path(os.environ.get("TRAINER_REFERENCE", ROOT.parent / "shared" / "reference"))
+    file = reference / "crds" / "others" / "scheduling.volcano.sh_podgroups.yaml"
+    if file.exists():
+        (crd,) = read_manifests(file)
+        return crd
+    group, version = PodGroup.gvk.group, PodGroup.gvk.version
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"podgroups.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups"},
+            "versions": [
+                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+
+
+def runtime(namespace: str, name: str, priority_class: str) -> TrainingRuntime:
+    container = {
+        "name": "node",
+        "image": "busybox",
+        "resources": {"requests": {"cpu": "500m", "memory": "1Gi"}},
+    }
+    template = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"template": {"spec": {"priorityClassName": priority_class, "containers": [container]}}},
+    }
+    return TrainingRuntime.from_dict(
+        {
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "mlPolicy": {"numNodes": 3},
+                "podGroupPolicy": {"volcano": {"networkTopology": {"mode": "hard", "highestTierAllowed": 2}}},
+                "template": {
+                    "metadata": {"annotations": {"scheduling.volcano.sh/queue-name": "research"}},
+                    "spec": {"replicatedJobs": [{"name": "node", "template": template}]},
+                },
+            },
+        }
+    )
+
+
+async def test_a_volcano_job_has_its_pod_group_its_pods_name_it_and_it_completes(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    names = await install_crds(cluster_client, [pod_group_crd()])
+    await wait_established(cluster_client, names, timeout=30)
+    priority = PRIORITY_CLASS.from_dict({"metadata": {"name": cluster_namespace}, "value": 7})
+    await cluster_client.create(priority)
+    await cluster_client.create(runtime(cluster_namespace, "volcano", cluster_namespace))
+    await cluster_client.create(runtime(cluster_namespace, "unknown-class", "no-such-class"))
+
+    def train_job(runtime: str) -> TrainJob:
+        spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": runtime}}
+        metadata = {"name": "job", "namespace": cluster_namespace}
+        return TrainJob.from_dict({"metadata": metadata, "spec": spec})
+
+    with pytest.raises(ForbiddenError, match='PriorityClass "no-such-class" doesn\'t exist'):
+        await cluster_client.create(train_job("unknown-class"))
+
+    job = await cluster_client.create(train_job("volcano"))
+    group = await eventually(lambda: cluster_client.get(PodGroup, job.key), reason="the PodGroup is made")
+    assert group.to_dict()["spec"] == {
+        "minMember": 3,
+        "minResources": {"cpu": "1500m", "memory": "3Gi"},
+        "networkTopology": {"highestTierAllowed": 2, "mode": "hard"},
+        "priorityClassName": cluster_namespace,
+        "queue": "research",
+    }
+    (owner,) = group.metadata.owner_references or [OwnerReference()]
+    assert (owner.kind, owner.uid, owner.controller) == ("TrainJob", job.metadata.uid, True)
+
+    async def complete() -> bool:
+        return is_true((await cluster_client.get(TrainJob, job.key)).status.conditions, "Complete")
+
+    await eventually(complete, timeout=30, reason="the TrainJob is Complete")
+    pods = await cluster_client.list(Pod, namespace=cluster_namespace)
+    assert [pod.annotations.get("scheduling.k8s.io/group-name") for pod in pods] == ["job"] * 3
+    await cluster_client.delete(priority)

@@ -1,0 +1,72 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A manager that reads objects of one kind, and tells on stdout how much memory that takes at most.
+
+Arguments: the server's address and a namespace. A line of JSON for each reconcile: the object's name, its version, the
+length of what it holds, and by how many bytes the process was larger than before the first large object, at most.
+"""
+
+import ctypes
+import gc
+import json
+import sys
+from pathlib import Path
+
+import anyio
+
+from pkg import ctrl
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import unstructured
+from pkg.ctrl.cache import Cache
+
+LARGE = unstructured(GVK("fault.example.org", "v1", "Large"))
+
+
+def kilobytes(what: str) -> int:
+    status = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in status if line.startswith(f"{what}:"))
+
+
+def begin_anew() -> int:
+    """Forget the peak, and the room that freed objects left, in which the next one could hide; return the size now."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    return kilobytes("VmRSS")
+
+
+class Reader:
+    """Reads from the cache."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._before = 0
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        large = await self._cache.get(LARGE, request)
+        held = sum(map(len, large["spec"]["lines"]))
+        peak = kilobytes("VmHWM") - self._before
+        say = {
+            "name": large.name,
+            "version": large.metadata.resource_version,
+            "held": held,
+            "peak": peak * 1024,
+        }
+        del large
+        self._before = begin_anew()
+        sys.stdout.write(json.dumps(say) + "\n")
+        sys.stdout.flush()
+        return ctrl.Result()
+
+
+async def main(*arguments: str) -> None:
+    server, namespace = arguments
+    cache = ctrl.cache.Options(default_namespaces=(namespace,))
+    mgr = ctrl.Manager(ctrl.Config(server), ctrl.Options(metrics_bind_address="0", cache=cache))
+    ctrl.new_controller_managed_by(mgr).for_(LARGE).complete(Reader(mgr.cache))
+    async with ctrl.setup_signal_handler() as stop:
+        await mgr.start(stop)
+
+
+if __name__ == "__main__":
+    anyio.run(main, *sys.argv[1:])

@@ -1,0 +1,280 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The manager is killed right after its k-th write of a scenario, for one k after the other, and started again.
+
+The scenario: 50 TrainJobs of two gang-scheduled runtimes, one of them MPI's, some suspended; ``total`` writes when nobody
+interferes. The first writes are special (finalizers, informers that begin late), so each of them is the last one once;
+of the others every ``FAULT_EVERY_K``-th, 5 by default. ``FAULT_EVERY_K=1`` takes minutes and leaves none out;
+``FAULT_FROM_K`` begins later, to go on where something failed.
+
+The k-th write takes effect and its answer is never heard; the writes after it never reach the server. A manager that
+has caught up after one crash is the one to be killed in the next round, so each round costs one start.
+"""
+
+import difflib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from pkg.apis.core.v1 import ConfigMap, Event, Secret
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, unstructured
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.cli import resources
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import eventually
+
+pytestmark = pytest.mark.fault
+ROOT = Path(__file__).parents[2]
+JOBS = 50
+FIRST = 4
+EVERY = int(os.environ.get("FAULT_EVERY_K", "5"))
+BEGIN = int(os.environ.get("FAULT_FROM_K", "1"))
+NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
+CHILDREN: tuple[type[Object], ...] = (JobSet, PodGroup, Secret, ConfigMap)
+KINDS: tuple[type[Object], ...] = (TrainJob, TrainingRuntime, *CHILDREN)
+_VOLATILE = ("uid", "resourceVersion", "creationTimestamp")
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+State = dict[str, dict[str, Any]]
+
+
+class Crash:
+    """Counts a namespace's writes as they pass a proxy, and kills their author once the ``last`` has taken effect."""
+
+    def __init__(self, proxy: Any, namespace: str, kill: Callable[[], None], last: int | None) -> None:
+        self.writes: list[Any] = []
+        self.happened = False
+        self._place = f"/namespaces/{namespace}/"
+        self._kill = kill
+        self._last = last
+        proxy.hold, proxy.answered = self.hold, self.answered
+
+    def hold(self, seen: Any) -> bool:
+        if seen.method == "GET" or self._place not in seen.path or "/events" in seen.path:
+            return False
+        self.writes.append(seen)
+        return self._last is not None and len(self.writes) > self._last
+
+    def answered(self, seen: Any) -> None:
+        if self._last is not None and not self.happened and seen in self.writes[self._last - 1 : self._last]:
+            self.happened = True
+            self._kill()
+
+
+class Managers:
+    """The manager as a process of its own, one at a time."""
+
+    def __init__(self, server: str, folder: Path) -> None:
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {}}],
+        }
+        configuration = {
+            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+            "kind": "Configuration",
+            "metrics": {"bindAddress": "0"},
+            "health": {"healthProbeBindAddress": "0"},
+            "clientConnection": {"qps": -1},
+            "webhook": {"certDir": str(folder / "none")},
+        }
+        (folder / "kubeconfig").write_text(yaml.safe_dump(content))
+        (folder / "kubeconfig").chmod(0o600)
+        (folder / "config.yaml").write_text(yaml.safe_dump(configuration))
+        self.log = folder / "manager.log"
+        self._command = [
+            sys.executable,
+            str(ROOT / "cmd" / "trainer-controller-manager" / "main.py"),
+            f"--config={folder / 'config.yaml'}",
+            f"--kubeconfig={folder / 'kubeconfig'}",
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=log
+            )
+
+    @property
+    def ended(self) -> bool:
+        """Whether the manager has given up by itself."""
+        return self._process is None or self._process.poll() is not None
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+@pytest.fixture
+def managers(proxy: Any, tmp_path: Path, trainer_crds: Any) -> Iterator[Managers]:
+    del trainer_crds
+    made = Managers(proxy.url, tmp_path)
+    made.start()
+    yield made
+    made.kill()
+
+
+def runtimes(namespace: str) -> Iterator[TrainingRuntime]:
+    for shipped in resources.manifests("runtimes"):
+        name = shipped["metadata"]["name"]
+        if name in {"torch-distributed", "deepspeed-distributed"}:
+            spec = {**shipped["spec"], "podGroupPolicy": {"coscheduling": {}}}
+            yield TrainingRuntime.from_dict(
+                {"metadata": {"namespace": namespace, "name": name}, "spec": spec}
+            )
+
+
+def train_jobs(namespace: str) -> Iterator[TrainJob]:
+    for number in range(JOBS):
+        runtime = "torch-distributed" if number % 5 else "deepspeed-distributed"
+        ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": runtime}
+        spec = {"runtimeRef": ref, "suspend": number % 5 == 1, "trainer": {"numNodes": 2}}
+        yield TrainJob.from_dict(
+            {"metadata": {"namespace": namespace, "name": f"job-{number}"}, "spec": spec}
+        )
+
+
+async def begin(client: LiveClient, namespace: str) -> None:
+    await client.create(NAMESPACE.from_dict({"metadata": {"name": namespace}}))
+    for runtime in runtimes(namespace):
+        await client.create(runtime)
+    async with anyio.create_task_group() as tasks:
+        for job in train_jobs(namespace):
+            tasks.start_soon(client.create, job)
+
+
+async def end(client: LiveClient, namespace: str) -> None:
+    for kind in KINDS:
+        await client.delete_all_of(kind, namespace=namespace)
+
+
+def settled(wire: dict[str, Any], namespace: str) -> Any:
+    """Return an object without what differs from run to run."""
+    meta = wire["metadata"]
+    for name in _VOLATILE:
+        meta.pop(name, None)
+    for owner in meta.get("ownerReferences", ()):
+        del owner["uid"]
+    meta["managedFields"] = sorted(
+        ({k: v for k, v in entry.items() if k != "time"} for entry in meta["managedFields"]), key=str
+    )
+    for condition in wire.get("status", {}).get("conditions", ()):
+        condition.pop("lastTransitionTime")
+    if wire["kind"] == "Secret":
+        wire["data"] = sorted(wire["data"])
+    return _without(wire, namespace)
+
+
+def _without(value: Any, namespace: str) -> Any:
+    if isinstance(value, dict):
+        return {_UID.sub("UID", key): _without(inner, namespace) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_without(inner, namespace) for inner in value]
+    return value.replace(namespace, "NAMESPACE") if isinstance(value, str) else value
+
+
+async def look(client: LiveClient, namespace: str) -> tuple[State, int]:
+    """Return what there is in the namespace, and how many children have no TrainJob."""
+    state: State = {}
+    uids, orphans = set(), 0
+    for kind in KINDS:
+        for each in await client.list(unstructured(kind.gvk), namespace=namespace):
+            if kind is TrainJob:
+                uids.add(each.metadata.uid)
+            owners = [owner.uid for owner in each.metadata.owner_references or () if owner.controller]
+            orphans += kind in CHILDREN and (len(owners) != 1 or owners[0] not in uids)
+            state[f"{kind.gvk.kind}/{each.name}"] = settled(each.to_dict(), namespace)
+    return state, orphans
+
+
+def difference(got: State, want: State) -> str:
+    """Return the first object that differs, as it is and as it should be, line by line."""
+    name = next(name for name in {**want, **got} if got.get(name) != want.get(name))
+    wanted, found = (yaml.safe_dump(state.get(name)).splitlines() for state in (want, got))
+    return "\n".join([name, *difflib.unified_diff(wanted, found, "wanted", "got", lineterm="")])
+
+
+@pytest.fixture
+async def reference(client: LiveClient, namespace: str, managers: Managers, proxy: Any) -> tuple[State, int]:
+    """What there is in the end when nobody interferes, and after how many writes."""
+    place = f"{namespace}-0"
+    undisturbed = Crash(proxy, place, managers.kill, None)
+    await begin(client, place)
+    number = -1
+    while len(undisturbed.writes) < 2 * JOBS or number != len(undisturbed.writes):
+        number = len(undisturbed.writes)
+        await anyio.sleep(1.5)
+    state, orphans = await look(client, place)
+    assert orphans == 0
+    assert len(state) == JOBS + 2 + 2 * JOBS + 2 * JOBS // 5
+    await end(client, place)
+    return state, number
+
+
+@pytest.mark.timeout(3600)
+async def test_a_crash_after_any_write_leaves_the_same_end_state(
+    client: LiveClient,
+    namespace: str,
+    managers: Managers,
+    proxy: Any,
+    reference: tuple[State, int],
+    figure: Any,
+) -> None:
+    want, total = reference
+    chosen = [k for k in range(BEGIN, total + 1) if k <= FIRST or (k - FIRST) % EVERY == 0]
+    differing = orphans = late = 0
+    slowest = 0.0
+    for k in chosen:
+        place = f"{namespace}-{k}"
+        crash = Crash(proxy, place, managers.kill, k)
+        await begin(client, place)
+
+        async def over(place: str = place, crash: Crash = crash) -> bool:
+            # Perhaps there is no such write this time: two changes of a status may have become one.
+            near = len(crash.writes) > 0.9 * total
+            return crash.happened or (near and (await look(client, place))[0] == want)
+
+        await eventually(over, timeout=60, interval=0.1, reason=f"the manager makes its {k} writes")
+        late += not crash.happened
+        if not crash.happened:
+            managers.kill()
+        Crash(proxy, place, managers.kill, None)
+        managers.start()
+        restarted = anyio.current_time()
+        got, orphaned = await look(client, place)
+        with anyio.move_on_after(120):
+            while got != want:
+                await anyio.sleep(0.2)
+                got, orphaned = await look(client, place)
+        slowest = max(slowest, anyio.current_time() - restarted)
+        differing += got != want
+        assert not managers.ended, managers.log.read_text()[-2000:]
+        assert got == want, f"after write {k}: {difference(got, want)}"
+        orphans += orphaned
+        assert await client.list(Event, namespace=place) == []
+        await end(client, place)
+    assert late <= 2, "the manager makes fewer writes than it did"
+    figure(
+        f"crash after write k, {len(chosen)} of {total}: end states that differ",
+        differing,
+        at_most=0,
+        unit="",
+    )
+    figure("crash: children without a TrainJob", orphans, at_most=0, unit="objects")
+    figure("crash: end state after the restart", slowest, at_most=60)

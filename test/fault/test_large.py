@@ -1,0 +1,131 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Objects as large as a server stores them, and larger ones on the way."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Unstructured, unstructured
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment
+
+pytestmark = [
+    pytest.mark.fault,
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process how large it was at most"),
+]
+READER = Path(__file__).with_name("reader.py")
+ROOT = Path(__file__).parents[2]
+MIB = 1 << 20
+LARGEST = int(1.4 * MIB)
+LINE = "x" * 1000
+MARK = '"to be made large"'
+GROUP = "fault.example.org"
+LARGE = unstructured(GVK(GROUP, "v1", "Large"))
+CRD: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": f"larges.{GROUP}"},
+    "spec": {
+        "group": GROUP,
+        "names": {"kind": "Large", "plural": "larges"},
+        "scope": "Namespaced",
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                },
+            }
+        ],
+    },
+}
+Next = Callable[[str], Awaitable[dict[str, Any]]]
+
+
+def large(namespace: str, name: str, lines: list[str]) -> Unstructured:
+    return LARGE.from_dict({"metadata": {"namespace": namespace, "name": name}, "spec": {"lines": lines}})
+
+
+@asynccontextmanager
+async def reader(server: str, namespace: str, log: Path) -> AsyncIterator[Next]:
+    """Run ``reader.py``; the function returns what it says next about an object."""
+    with log.open("wb") as errors:
+        process = await anyio.open_process(
+            [sys.executable, str(READER), server, namespace],
+            cwd=ROOT,
+            env={"PYTHONPATH": str(ROOT)},
+            stderr=errors,
+        )
+    assert process.stdout is not None
+    pieces = process.stdout
+
+    async def lines() -> AsyncIterator[dict[str, Any]]:
+        pending = b""
+        async for piece in pieces:
+            *whole, pending = (pending + piece).split(b"\n")
+            for line in whole:
+                if line.startswith(b'{"name"'):  # else it is a line of the log
+                    yield json.loads(line)
+
+    said = lines()
+
+    async def following(name: str) -> dict[str, Any]:
+        with anyio.fail_after(30):
+            async for each in said:
+                if each["name"] == name:
+                    return each
+        raise AssertionError(f"nothing was said about {name}, see {log}")
+
+    async with process:
+        try:
+            yield following
+        finally:
+            process.kill()
+
+
+async def test_large_objects_are_read_in_little_memory(
+    plane: Environment, client: LiveClient, namespace: str, proxy: Any, figure: Any, tmp_path: Path
+) -> None:
+    await plane.install_crds(CRD)
+    await client.create(large(namespace, "small", [LINE]))
+    stored = LARGEST // (len(LINE) + 3)
+    sent = 8 * MIB // (len(LINE) + 3)
+    made_large = ",".join([f'"{LINE}"'] * sent).encode()
+    proxy.rewrite = lambda piece: piece.replace(MARK.encode(), made_large)
+
+    async with reader(proxy.url, namespace, tmp_path / "reader.log") as following:
+        assert (await following("small"))["held"] == len(LINE)
+
+        async def shows(what: str, name: str, lines: int, size: int) -> None:
+            said = await following(name)
+            assert said["held"] == lines * len(LINE)
+            figure(f"{what}: peak memory", said["peak"] / size, at_most=6, unit="times the object")
+
+        first = await client.create(large(namespace, "first", [LINE] * stored))
+        await shows("1.4 MiB object, new", "first", stored, LARGEST)
+        first["spec"]["lines"][0] = "y" * len(LINE)
+        await client.update(first)
+        await shows("1.4 MiB object, changed", "first", stored, LARGEST)
+        await client.create(large(namespace, "second", [LINE] * stored))
+        await shows("1.4 MiB object, another", "second", stored, LARGEST)
+        line = await client.create(large(namespace, "line", [json.loads(MARK)]))
+        await shows("8 MiB watch line, new", "line", sent, 8 * MIB)
+        line.metadata.labels = {"changed": "yes"}
+        await client.update(line)
+        await shows("8 MiB watch line, changed", "line", sent, 8 * MIB)
+        await client.create(large(namespace, "last", [LINE]))
+        assert (await following("last"))["held"] == len(LINE)
+
+    async with reader(proxy.url, namespace, tmp_path / "again.log") as following:
+        for name, lines in (("first", stored), ("line", sent)):
+            assert (await following(name))["held"] == lines * len(LINE)

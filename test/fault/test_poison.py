@@ -1,0 +1,225 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Objects that nobody can read, and one that always fails, among others that are well."""
+
+import asyncio
+import copy
+import random
+import selectors
+import statistics
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg import config, ctrl
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.errors import InvalidError
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import unstructured
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.cli.manager import flags, program
+from pkg.ctrl import metrics
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.controller import Controller, Options
+from pkg.ctrl.envtest import Environment, eventually
+
+pytestmark = pytest.mark.fault
+GROUP = "trainer.kubeflow.org"
+RUNTIMES = unstructured(GVK(GROUP, "v1alpha1", "TrainingRuntime"))
+TRAIN_JOBS = unstructured(GVK(GROUP, "v1alpha1", "TrainJob"))
+JOB_SETS = unstructured(GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"))
+REF = {"apiGroup": GROUP, "kind": "ClusterTrainingRuntime"}
+HEALTHY = 20
+MALFORMED: dict[str, dict[str, Any]] = {
+    "trainer-is-text": {"trainer": "yes, please"},
+    "nodes-are-text": {"trainer": {"numNodes": "many"}},
+    "suspend-is-a-list": {"suspend": [True]},
+    "ref-is-a-list": {"runtimeRef": ["torch"]},
+    "labels-are-numbers": {"labels": {"a": 1}},
+}
+
+
+class _Jumping(selectors.DefaultSelector):
+    """Waits by moving the clock."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if not ready and timeout:
+            self.now += timeout
+        return ready
+
+
+class _VirtualLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._jumping = _Jumping()
+        super().__init__(self._jumping)
+
+    def time(self) -> float:
+        return self._jumping.now
+
+
+class Mixed:
+    """Takes a few milliseconds for each object; the poisoned one takes longer, and fails."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+        self.waiting: dict[str, float] = {}
+        self.latencies: list[float] = []
+        self._random = random.Random(1)
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        if request.name == "poisoned":
+            self.attempts += 1
+            await anyio.sleep(0.1)
+            raise ValueError("as ever")
+        await anyio.sleep(self._random.uniform(0.005, 0.04))
+        self.latencies.append(anyio.current_time() - self.waiting.pop(request.name))
+        return ctrl.Result()
+
+
+async def twenty_minutes(name: str, *, poison: bool) -> Mixed:
+    """Wake one of 50 objects ten times a second, for one worker."""
+    mixed = Mixed()
+    controller = Controller(name, mixed, Options(max_concurrent_reconciles=1))
+    pace = random.Random(2)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(controller.start)
+        await controller.ready()
+        if poison:
+            controller.queue.add(ctrl.Request("ns", "poisoned"))
+        while anyio.current_time() < 1200:
+            woken = f"well-{pace.randrange(50)}"
+            mixed.waiting.setdefault(woken, anyio.current_time())
+            controller.queue.add(ctrl.Request("ns", woken))
+            await anyio.sleep(pace.expovariate(10))
+        controller.stop()
+    return mixed
+
+
+def test_an_object_that_always_fails_costs_the_others_nothing(figure: Any) -> None:
+    runs = {}
+    for poison in (False, True):
+        with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
+            runs[poison] = runner.run(twenty_minutes(f"poison-{poison}", poison=poison))
+    assert len(runs[True].latencies) > 10_000
+    assert runs[True].attempts > 10
+    figure("poisoned object: attempts in 20 minutes", runs[True].attempts, at_most=19, unit="attempts")
+    before, after = (
+        statistics.quantiles(runs[poison].latencies, n=100, method="inclusive")[98]
+        for poison in (False, True)
+    )
+    figure("poisoned object: the others' p99, against none", after / before, at_most=1.05, unit="times")
+
+
+def any_shape(crd: dict[str, Any]) -> dict[str, Any]:
+    """Return the CRD without a schema."""
+    crd = copy.deepcopy(crd)
+    for version in crd["spec"]["versions"]:
+        version["schema"] = {
+            "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        }
+    return crd
+
+
+@asynccontextmanager
+async def manager(plane: Environment) -> AsyncIterator[ctrl.Manager]:
+    """Our own manager, inside the test."""
+    cfg = config.load()
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    mgr = ctrl.Manager(plane.config, config.manager_options(cfg))
+    await program.setup(mgr, flags.parse([]), cfg)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        with anyio.fail_after(30):
+            await mgr.elected.wait()
+        yield mgr
+        mgr.stop()
+
+
+def train_job(namespace: str, name: str, runtime: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace}
+    return {"metadata": metadata, "spec": {"runtimeRef": {**REF, "name": runtime}, **spec}}
+
+
+async def test_objects_stored_without_a_schema_stop_nobody_else(
+    plane: Environment,
+    client: LiveClient,
+    namespace: str,
+    trainer_crds: list[dict[str, Any]],
+    make_runtime: Callable[..., Any],
+    figure: Any,
+) -> None:
+    runtime = await make_runtime("torch-distributed", f"torch-{namespace}")
+    await plane.install_crds(*map(any_shape, trainer_crds))
+    for name, spec in MALFORMED.items():
+        await client.create(TRAIN_JOBS.from_dict(train_job(namespace, name, runtime, **spec)))
+    odd_runtime = {"metadata": {"namespace": namespace, "name": "odd"}, "spec": {"template": 7}}
+    await client.create(RUNTIMES.from_dict(odd_runtime))
+    ref = {"apiGroup": GROUP, "kind": "TrainingRuntime", "name": "odd"}
+    await client.create(TRAIN_JOBS.from_dict(train_job(namespace, "odd-runtime", "", runtimeRef=ref)))
+    odd_job_set = {
+        "metadata": {"namespace": namespace, "name": "odd-child"},
+        "spec": {"replicatedJobs": "none"},
+    }
+    await client.create(JOB_SETS.from_dict(odd_job_set))
+    await plane.install_crds(*trainer_crds)
+    for name in ("odd-child", *(f"well-{number}" for number in range(HEALTHY))):
+        await client.create(TRAIN_JOBS.from_dict(train_job(namespace, name, runtime)))
+
+    async def job_sets() -> set[str]:
+        return {each.name for each in await client.list(JOB_SETS, namespace=namespace)}
+
+    well = {f"well-{number}" for number in range(HEALTHY)}
+
+    async def all_well() -> bool:
+        return well <= await job_sets()
+
+    skipped = metrics.REGISTRY.get_sample_value
+    labels = {"group": GROUP, "version": "v1alpha1", "kind": "TrainJob"}
+    series = "controller_runtime_cache_skipped_objects_total"
+    before = skipped(series, labels) or 0
+    async with manager(plane) as mgr:
+        began = anyio.current_time()
+        await eventually(all_well, timeout=30, reason="the well-formed TrainJobs have their JobSets")
+        figure(
+            f"{len(MALFORMED)} malformed TrainJobs, a runtime and a JobSet: {HEALTHY} others served after",
+            anyio.current_time() - began,
+            at_most=10,
+        )
+        assert (skipped(series, labels) or 0) >= before + len(MALFORMED) - 1
+        late = await client.create(TrainJob.from_dict(train_job(namespace, "well-late", runtime)))
+        well.add(late.name)
+        await eventually(all_well, timeout=10, reason="so has a TrainJob that came later")
+        assert await job_sets() == {*well, "odd-child"}
+        assert mgr.cache.degraded() == {}
+
+        # Whatever is mended is served, the JobSet that was odd too.
+        updated = 0
+        for name in MALFORMED:
+            odd = await client.get(TRAIN_JOBS, (namespace, name))
+            fixed = train_job(namespace, name, runtime)
+            fixed["metadata"]["resourceVersion"] = odd.metadata.resource_version
+            try:
+                await client.update(TRAIN_JOBS.from_dict(fixed))
+            except InvalidError:  # a rule compares with what was there: the server stumbles over that, too
+                await client.delete(odd)
+                await client.create(TRAIN_JOBS.from_dict(train_job(namespace, name, runtime)))
+            else:
+                updated += 1
+            well.add(name)
+        assert updated > 2
+        mended = anyio.current_time()
+        await client.delete(await client.get(JOB_SETS, (namespace, "odd-child")))
+
+        async def made_anew() -> bool:
+            made = await client.get(JobSet, (namespace, "odd-child"))
+            return bool(made.spec.replicated_jobs)
+
+        await eventually(all_well, timeout=15, reason="mended TrainJobs have their JobSets")
+        await eventually(made_anew, timeout=15, reason="the odd JobSet was replaced")
+        figure("malformed objects: mended and served after", anyio.current_time() - mended, at_most=15)

@@ -1,0 +1,263 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates rotate under load, in three replicas that began with an empty Secret. FAULT_SECONDS=30 for all 20."""
+
+import contextlib
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+from cryptography import x509
+
+from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from pkg.apis.core.v1 import Namespace, Secret
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.cli import resources
+from pkg.cli.cluster import contents
+from pkg.cli.cluster.tools import JOBSET
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Binaries, Environment, apply_manifests, eventually
+from pkg.ctrl.envtest.ports import free_ports
+from pkg.ctrl.rest import Config, Request, RESTMapper, Transport, TransportError
+from pkg.util.cert import Material
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[2]
+REPLICAS = 3
+RATE = 200
+CLIENTS = 32
+SECRET = Secret.from_dict(
+    {"metadata": {"name": "kubeflow-trainer-webhook-cert", "namespace": contents.TRAINER_NAMESPACE}}
+)
+USER = "rotating-manager"
+
+
+@pytest.fixture
+async def ports(plane: Environment, client: LiveClient) -> list[int]:
+    """Install Trainer, with a hook for every replica: an admission needs all of them. Their ports, then health's."""
+    binaries = await Binaries().locate(JOBSET)
+    await plane.install_crds(*contents.crds(binaries[JOBSET.name]))
+    with contextlib.suppress(StatusError):
+        await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
+    (role,) = [each for each in resources.manifests("rbac") if each["kind"] == "ClusterRole"]
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": USER},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": role["metadata"]["name"],
+        },
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
+    }
+    await apply_manifests(client, [role, binding], owner="test")
+    chosen = free_ports(2 * REPLICAS)
+    (manifest,) = contents.trainer_webhooks("https://127.0.0.1", b"")
+    (shipped,) = [
+        hook for hook in manifest["webhooks"] if hook["clientConfig"]["url"].endswith("v1alpha1-trainjob")
+    ]
+    path = shipped["clientConfig"]["url"].rpartition("/")[2]
+    manifest["webhooks"] = [
+        {
+            **shipped,
+            "name": f"r{port}.{shipped['name']}",
+            "clientConfig": {"url": f"https://127.0.0.1:{port}/{path}"},
+        }
+        for port in chosen[:REPLICAS]
+    ]
+    await client.create(SECRET)
+    await client.create(ValidatingWebhookConfiguration.from_dict(manifest))
+    return chosen
+
+
+@pytest.fixture
+def managers(plane: Environment, ports: list[int], tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Three replicas, started together; killed at the end."""
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(plane.kubeconfig_for(USER)))
+    kubeconfig.chmod(0o600)
+    started = []
+    for number in range(REPLICAS):
+        config = {
+            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+            "kind": "Configuration",
+            "metrics": {"bindAddress": "0"},
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{ports[REPLICAS + number]}"},
+            "webhook": {"host": "127.0.0.1", "port": ports[number]},
+            "leaderElection": {"leaderElect": True, "resourceNamespace": contents.TRAINER_NAMESPACE},
+        }
+        file = tmp_path / f"config-{number}.yaml"
+        file.write_text(yaml.safe_dump(config))
+        with (tmp_path / f"manager-{number}.log").open("wb") as log:
+            arguments = [f"--config={file}", f"--kubeconfig={kubeconfig}"]
+            started.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "pkg.cli.manager", *arguments], cwd=ROOT, stdout=log, stderr=log
+                )
+            )
+    yield started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@dataclass
+class Load:
+    """Admissions at a steady rate, and what came of them."""
+
+    client: LiveClient
+    job: TrainJob
+    admitted: int = 0
+    failures: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+
+    async def one(self) -> None:
+        began = time.monotonic()
+        try:
+            await self.client.create(self.job, dry_run=True)
+            self.admitted += 1
+        except (StatusError, TransportError) as error:
+            self.failures.append(str(error))
+        self.slowest = max(self.slowest, time.monotonic() - began)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Ask at the rate, from as many clients as a busy server answers at once."""
+        began, asked, stopping = time.monotonic(), 0, False
+
+        async def ask() -> None:
+            nonlocal asked
+            while not stopping:
+                if (time.monotonic() - began) * RATE < asked:
+                    await anyio.sleep(0.005)
+                    continue
+                asked += 1
+                await self.one()
+
+        async with anyio.create_task_group() as tasks:
+            for _ in range(CLIENTS):
+                tasks.start_soon(ask)
+            yield
+            stopping = True
+
+
+async def is_ready(port: int) -> bool:
+    async with Transport(Config(f"http://127.0.0.1:{port}")) as probe:
+        try:
+            response = await probe.send(Request("GET", "/readyz"))
+        except TransportError:
+            return False
+        await response.read()
+        return response.status == 200
+
+
+async def authority(client: LiveClient) -> bytes:
+    return Material.from_data((await client.get(Secret, SECRET.key)).data or {}).ca_crt
+
+
+def serves(port: int, ca: bytes) -> bool:
+    """Whether a replica serves with a certificate of ``ca``."""
+    try:
+        served = ssl.get_server_certificate(("127.0.0.1", port))
+        x509.load_pem_x509_certificate(served.encode()).verify_directly_issued_by(
+            x509.load_pem_x509_certificate(ca)
+        )
+    except Exception:
+        return False
+    return True
+
+
+async def test_no_admission_fails_while_certificates_rotate(
+    plane: Environment,
+    client: LiveClient,
+    namespace: str,
+    ports: list[int],
+    managers: list[subprocess.Popen[bytes]],
+    figure: Any,
+    outage_seconds: float,
+) -> None:
+    serving, health = ports[:REPLICAS], ports[REPLICAS:]
+    pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
+    template = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"template": pod},
+    }
+    jobs = [{"name": "node", "replicas": 1, "template": template}]
+    runtime = {
+        "metadata": {"name": "plain", "namespace": namespace},
+        "spec": {"template": {"spec": {"replicatedJobs": jobs}}},
+    }
+    await client.create(TrainingRuntime.from_dict(runtime))
+    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "plain"}
+    job = TrainJob.from_dict(
+        {"metadata": {"name": "job", "namespace": namespace}, "spec": {"runtimeRef": ref, "suspend": True}}
+    )
+
+    for port in health:
+        await eventually(lambda port=port: is_ready(port), timeout=60, reason="a replica is not ready")  # type: ignore[misc]  # bound
+    began = time.monotonic()
+
+    async def admitted() -> bool:
+        try:
+            await client.create(job, dry_run=True)
+        except StatusError:
+            return False
+        return True
+
+    await eventually(admitted, timeout=20, reason="no TrainJob is admitted")
+    figure("empty Secret: first TrainJob admitted after readiness", time.monotonic() - began, at_most=5)
+    first = await authority(client)
+    assert first.count(b"BEGIN CERTIFICATE") == 1
+    figure(
+        f"{REPLICAS} replicas started together: not on the one authority",
+        sum(not serves(port, first) for port in serving),
+        at_most=0,
+        unit="replicas",
+    )
+
+    rotations = 20 if outage_seconds >= 30 else 3
+    seen = {first}
+    async with Transport(plane.config) as transport:
+        load = Load(LiveClient(transport, RESTMapper(transport)), job)
+        started = time.monotonic()
+        async with load.running():
+            for _ in range(rotations):
+                await client.delete(SECRET)
+
+                async def rotated() -> bool:
+                    try:
+                        ca = await authority(client)
+                    except StatusError:
+                        return False
+                    if ca in seen:
+                        return False
+                    return all([await anyio.to_thread.run_sync(serves, port, ca) for port in serving])
+
+                await eventually(
+                    rotated, timeout=60, interval=0.5, reason="a replica does not serve the new authority"
+                )
+                seen.add(await authority(client))
+        took = time.monotonic() - started
+    assert len(seen) == rotations + 1
+    assert all(process.poll() is None for process in managers)
+    figure(
+        f"of {RATE} admissions a second, not made", RATE - load.admitted / took, at_most=RATE * 0.9, unit="/s"
+    )
+    figure("slowest admission while rotating", load.slowest, at_most=10)
+    figure(
+        f"{rotations} forced rotations, {load.admitted} admissions through {REPLICAS} replicas: failed",
+        len(load.failures),
+        at_most=0,
+        unit="admissions",
+    )

@@ -1,0 +1,366 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What keeps TrainJobs true, and what it costs: nothing while all is well, a second when something is not."""
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.core.v1 import ConfigMap, Secret
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.conditions import is_true
+from pkg.apis.machinery.errors import InvalidError, NotFoundError
+from pkg.apis.machinery.object import Object
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.ctrl import cache, metrics
+from pkg.ctrl.client import MERGE, LiveClient, raw_patch
+from pkg.ctrl.envtest import Environment, consistently, eventually
+from pkg.ctrl.rest import Request
+
+pytestmark = pytest.mark.integration
+
+RunManager = Callable[..., Any]
+MANY = int(os.environ.get("STEADY_TRAINJOBS", "200"))
+WRITES = {"POST", "PUT", "PATCH", "DELETE"}
+
+
+@pytest.fixture(autouse=True)
+async def leave_no_jobs(
+    trainer_control_plane: Environment, live_client: LiveClient, namespace: str
+) -> AsyncIterator[None]:
+    """Remove the TrainJobs of a test: the managers of others would find them."""
+    yield
+    for kind in (TrainJob, JobSet):
+        await live_client.delete_all_of(kind, namespace=namespace)
+
+
+@pytest.fixture
+def sent() -> list[Request]:
+    """What the manager sends."""
+    return []
+
+
+def runtime(namespace: str, name: str, **ml_policy: Any) -> TrainingRuntime:
+    jobs = [
+        {
+            "name": job,
+            "template": {
+                "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+                "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}},
+            },
+        }
+        for job in (["launcher", "node"] if "mpi" in ml_policy else ["node"])
+    ]
+    spec = {"mlPolicy": {"numNodes": 1, **ml_policy}, "template": {"spec": {"replicatedJobs": jobs}}}
+    return TrainingRuntime.from_dict({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+
+
+def train_job(namespace: str, runtime: str, *, name: str = "job", **spec: Any) -> TrainJob:
+    ref = {"name": runtime, "kind": "TrainingRuntime"}
+    return TrainJob.from_dict(
+        {"metadata": {"name": name, "namespace": namespace}, "spec": {"runtimeRef": ref, **spec}}
+    )
+
+
+def writes(sent: list[Request]) -> list[str]:
+    return [f"{request.method} {request.path}" for request in sent if request.method in WRITES]
+
+
+def reconciled() -> float:
+    """Return how often TrainJobs were reconciled in this process."""
+    name, labels = "controller_runtime_reconcile_total", {"controller": "trainjob_controller"}
+    return sum(
+        metrics.REGISTRY.get_sample_value(name, {**labels, "result": result}) or 0.0
+        for result in ("success", "error", "requeue", "requeue_after")
+    )
+
+
+async def quiet(sent: list[Request], *, seconds: float = 1.5) -> None:
+    """Return when no write was sent for some time."""
+    while True:
+        before = len(writes(sent))
+        await anyio.sleep(seconds)
+        if len(writes(sent)) == before:
+            return
+
+
+async def all_at_once(*steps: Awaitable[Any]) -> None:
+    limiter = anyio.Semaphore(32)
+
+    async def limited(step: Awaitable[Any]) -> None:
+        async with limiter:
+            await step
+
+    async with anyio.create_task_group() as tasks:
+        for step in steps:
+            tasks.start_soon(limited, step)
+
+
+@pytest.mark.timeout(60 + MANY)
+async def test_a_resync_of_settled_jobs_sends_no_write_and_a_restart_only_what_cannot_be_known(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, sent: list[Request], figure: Any
+) -> None:
+    for shared in (runtime(namespace, "torch", torch={}), runtime(namespace, "mpi", mpi={})):
+        await live_client.create(shared)
+    kinds = [("torch", False), ("torch", False), ("torch", True), ("mpi", False)]
+    jobs = []
+    for number in range(MANY):
+        name, suspend = kinds[number % len(kinds)]
+        jobs.append(
+            train_job(namespace, name, name=f"job-{number}", suspend=suspend, trainer={"numNodes": 2})
+        )
+
+    async def counted(job: TrainJob) -> None:
+        job_set = await live_client.get(JobSet, job.key)
+        counts = {"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+        job_set.status = job_set.status.from_dict({"replicatedJobsStatus": [counts]})
+        await live_client.status.update(job_set)
+
+    async with run_manager(sent=sent):
+        await all_at_once(*map(live_client.create, jobs))
+
+        async def made() -> bool:
+            return len(await live_client.list(JobSet, namespace=namespace)) == MANY
+
+        await eventually(made, timeout=30 + MANY / 4, interval=0.5, reason="every TrainJob has its JobSet")
+        await all_at_once(*map(counted, jobs))
+        await quiet(sent)
+
+    sent.clear()
+    before = reconciled()
+    resync = 2.0 + MANY / 200
+    options = cache.Options(resync_period=resync)
+    async with run_manager(sent=sent, cache=options):
+        await quiet(sent)
+        at_restart = [each for each in writes(sent) if namespace in each]
+        sent.clear()
+        started = reconciled()
+        assert started - before >= MANY
+
+        def resynced() -> bool:
+            return reconciled() - started >= 2 * MANY
+
+        await eventually(
+            resynced, timeout=8 * resync + 30, interval=0.2, reason="everything was resynced twice"
+        )
+        figure(
+            f"{MANY} settled TrainJobs, {reconciled() - started:.0f} reconciles by resyncs: writes",
+            len([each for each in writes(sent) if namespace in each]),
+            at_most=0,
+            unit="requests",
+        )
+        assert [each.path for each in sent if namespace in each.path] == []  # nor is anything read
+    # What a ConfigMap holds is not cached: after a restart it is applied once, and no version comes of it.
+    figure(
+        f"{MANY} settled TrainJobs, restart: writes beside host files",
+        len([each for each in at_restart if "/configmaps/" not in each]),
+        at_most=0,
+        unit="requests",
+    )
+    assert len(at_restart) == len([job for job in jobs if job.spec.runtime_ref.name == "mpi"])
+
+
+async def replaced(client: LiveClient, gone: Object) -> Object | None:
+    try:
+        found = await client.get(type(gone), gone.key)
+    except NotFoundError:
+        return None
+    return found if found.metadata.uid != gone.metadata.uid else None
+
+
+SECRET, HOSTS = "job-mpi-ssh-auth", "job-mpi-hostfile"
+DELETED: list[tuple[type[Object], str]] = [(JobSet, "job"), (Secret, SECRET), (ConfigMap, HOSTS)]
+EDITED: list[tuple[type[Object], str, bytes, tuple[str, ...]]] = [
+    (JobSet, "job", b'{"spec":{"suspend":true}}', ("spec", "suspend")),
+    (JobSet, "job", b'{"metadata":{"labels":{"team":"x"}}}', ("metadata", "labels")),
+    (JobSet, "job", b'{"metadata":{"ownerReferences":null}}', ("metadata", "ownerReferences")),
+    (ConfigMap, HOSTS, b'{"data":{"hostfile":"x"}}', ("data",)),
+    (ConfigMap, HOSTS, b'{"data":null}', ("data",)),
+    (ConfigMap, HOSTS, b'{"metadata":{"ownerReferences":null}}', ("metadata", "ownerReferences")),
+]
+
+
+async def running_mpi_job(client: LiveClient, namespace: str, sent: list[Request]) -> None:
+    await client.create(runtime(namespace, "mpi", mpi={}))
+    await client.create(train_job(namespace, "mpi", labels={"team": "ours"}))
+    await eventually(lambda: client.get(JobSet, (namespace, "job")), reason="the JobSet is made")
+    await quiet(sent, seconds=0.3)
+
+
+async def test_what_a_job_owns_is_back_at_once_when_it_was_deleted(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, sent: list[Request], figure: Any
+) -> None:
+    async with run_manager(sent=sent):
+        await running_mpi_job(live_client, namespace, sent)
+        for kind, name in DELETED:
+            owned = await live_client.get(kind, (namespace, name))
+            sent.clear()
+            await live_client.delete(owned)
+            began = anyio.current_time()
+            back = partial(replaced, live_client, owned)
+            await eventually(back, interval=0.01, reason=f"{kind.__name__} is back")
+            figure(f"{kind.__name__} back after its deletion", anyio.current_time() - began, at_most=1)
+            await quiet(sent, seconds=0.3)
+            applied = [each for each in writes(sent) if each.startswith("PATCH") and "/status" not in each]
+            assert [each.rpartition("/")[2] for each in applied] == [name]
+
+
+async def test_what_a_job_owns_is_as_it_was_at_once_when_it_was_edited(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, sent: list[Request], figure: Any
+) -> None:
+    async def value(kind: type[Object], name: str, field: tuple[str, ...]) -> Any:
+        found: Any = (await live_client.get(kind, (namespace, name))).to_dict()
+        for step in field:
+            found = found.get(step) or {}
+        return found
+
+    async with run_manager(sent=sent):
+        await running_mpi_job(live_client, namespace, sent)
+        for kind, name, patch, field in EDITED:
+            wanted = await value(kind, name, field)
+            sent.clear()
+            await live_client.patch(await live_client.get(kind, (namespace, name)), raw_patch(MERGE, patch))
+            began = anyio.current_time()
+
+            async def healed(*what: Any, wanted: Any = wanted) -> bool:
+                return bool(await value(*what) == wanted)
+
+            back = partial(healed, kind, name, field)
+            await eventually(back, interval=0.01, reason=f"{kind.__name__} is as it was")
+            what = f"{kind.__name__} {'.'.join(field)} as it was after an edit"
+            figure(what, anyio.current_time() - began, at_most=1)
+            await quiet(sent, seconds=0.3)
+            assert len(writes(sent)) == 1
+        # What others add is theirs.
+        sent.clear()
+        added = raw_patch(MERGE, b'{"metadata":{"labels":{"theirs":"1"}}}')
+        for kind in (JobSet, ConfigMap):
+            await live_client.patch(
+                await live_client.get(kind, (namespace, "job" if kind is JobSet else HOSTS)), added
+            )
+        await quiet(sent, seconds=0.3)
+        assert [each for each in writes(sent) if "/configmaps/" not in each] == []
+        assert (await live_client.get(JobSet, (namespace, "job"))).labels == {"team": "ours", "theirs": "1"}
+
+
+async def test_the_keys_of_a_job_cannot_be_edited(
+    run_manager: RunManager, live_client: LiveClient, namespace: str
+) -> None:
+    await live_client.create(runtime(namespace, "mpi", mpi={}))
+    async with run_manager():
+        await live_client.create(train_job(namespace, "mpi"))
+        key = (namespace, "job-mpi-ssh-auth")
+        secret = await eventually(lambda: live_client.get(Secret, key), reason="the keys are made")
+        with pytest.raises(InvalidError, match="immutable"):
+            await live_client.patch(secret, raw_patch(MERGE, b'{"data":{"ssh-publickey":"eA=="}}'))
+
+
+async def test_a_job_that_somebody_else_manages_is_left_alone(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, sent: list[Request]
+) -> None:
+    await live_client.create(runtime(namespace, "torch", torch={}))
+    theirs = train_job(namespace, "torch", name="theirs", managedBy="kueue.x-k8s.io/multikueue")
+    async with run_manager(sent=sent):
+        await live_client.create(theirs)
+        await live_client.create(train_job(namespace, "torch", name="ours"))
+        await eventually(lambda: live_client.get(JobSet, (namespace, "ours")), reason="ours gets its JobSet")
+
+        async def none() -> bool:
+            return [each.name for each in await live_client.list(JobSet, namespace=namespace)] == ["ours"]
+
+        await consistently(none, reason="the other one gets none")
+    assert [each for each in writes(sent) if "theirs" in each] == []
+
+
+async def test_a_runtime_kind_that_nobody_serves_fails_the_job_until_somebody_does(
+    run_manager: RunManager, live_client: LiveClient, namespace: str
+) -> None:
+    await live_client.create(runtime(namespace, "torch", torch={}))
+    unknown = train_job(namespace, "torch", name="unknown")
+    unknown.spec.runtime_ref.kind = "SlurmRuntime"
+    recovering = await live_client.create(train_job(namespace, "torch", name="recovering"))
+    verdict = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "TrainingRuntimeNotSupported",
+        "message": "unsupported runtime: an older manager's",
+        "lastTransitionTime": "2025-01-01T00:00:00Z",
+    }
+    recovering.status = recovering.status.from_dict({"conditions": [verdict]})
+    await live_client.status.update(recovering)
+
+    async def reasons(name: str) -> list[str]:
+        job = await live_client.get(TrainJob, (namespace, name))
+        return [each.reason or "" for each in job.status.conditions or ()]
+
+    async with run_manager():
+        await live_client.create(unknown)
+
+        async def failed() -> bool:
+            return await reasons("unknown") == ["TrainingRuntimeNotSupported"]
+
+        await eventually(failed, reason="a kind that nobody serves is told")
+        await eventually(
+            lambda: live_client.get(JobSet, (namespace, "recovering")),
+            reason="one that is served gets its JobSet",
+        )
+
+        async def recovered() -> bool:
+            return await reasons("recovering") == []
+
+        await eventually(recovered, reason="and loses the verdict")
+
+
+@pytest.mark.parametrize(
+    ("policy", "children"),
+    [
+        pytest.param({"torch": {}}, {"jobsets": 1}, id="torch"),
+        pytest.param({"mpi": {}}, {"secrets": 1, "configmaps": 1, "jobsets": 1}, id="mpi"),
+    ],
+)
+async def test_a_job_costs_one_apply_a_child_and_one_patch_a_change_of_status(
+    run_manager: RunManager,
+    live_client: LiveClient,
+    namespace: str,
+    sent: list[Request],
+    policy: dict[str, Any],
+    children: dict[str, int],
+) -> None:
+    await live_client.create(runtime(namespace, "runtime", **policy))
+    key = (namespace, "job")
+    counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
+    verdict = {"type": "Completed", "status": "True", "reason": "R", "message": "m"}
+    steps: list[dict[str, Any]] = [
+        {"replicatedJobsStatus": [counts | {"active": 1}]},
+        {"replicatedJobsStatus": [counts | {"active": 1, "ready": 1}], "restarts": 1},
+        {
+            "replicatedJobsStatus": [counts | {"succeeded": 1}],
+            "conditions": [verdict | {"lastTransitionTime": "2025-01-01T00:00:00Z"}],
+        },
+    ]
+    async with run_manager(sent=sent):
+        await live_client.create(train_job(namespace, "runtime"))
+        await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        for step in steps:
+            job_set = await live_client.get(JobSet, key)
+            job_set.status = job_set.status.from_dict(step)
+            await live_client.status.update(job_set)
+            await quiet(sent, seconds=0.3)
+        assert is_true((await live_client.get(TrainJob, key)).status.conditions, "Complete")
+    asked = Counter(
+        each.path.split(f"/namespaces/{namespace}/")[1].partition("/")[0]
+        for each in sent
+        if each.method != "GET"
+        and f"/namespaces/{namespace}/" in each.path
+        and "/trainingruntimes/" not in each.path
+    )
+    assert asked == {**children, "trainjobs": len(steps)}
+    # Nothing of the job itself is read from the server: its cache knows.
+    assert [
+        each.path for each in sent if each.method == "GET" and f"/namespaces/{namespace}/" in each.path
+    ] == []

@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The TrainJob webhook as a process of its own, with the shipped runtimes in memory; prints the port it serves at and its
+certificate."""
+
+import base64
+import copy
+import importlib.util
+import ssl
+import sys
+
+import anyio
+
+from pkg import webhooks
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.cli import resources, structural, validate
+from pkg.ctrl import log, webhook
+from pkg.ctrl.client import FakeClient
+from pkg.ctrl.webhook.certwatcher import load_pair, server_context
+from pkg.runtime import core
+
+PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
+
+
+class Fixed:
+    """A certificate that does not change."""
+
+    def __init__(self, certificate: bytes, key: bytes) -> None:
+        self._context = server_context()
+        load_pair(self._context, certificate, key)
+
+    def context(self) -> ssl.SSLContext:
+        return self._context
+
+
+async def main() -> None:
+    schema = validate.schemas()[ClusterTrainingRuntime.gvk]
+    client = FakeClient()
+    for manifest in resources.manifests("runtimes"):
+        stored = copy.deepcopy(manifest)
+        structural.default(schema, stored)
+        client.add(ClusterTrainingRuntime.from_dict(stored))
+    validator = webhooks.validators(await core.new(client, client))[TrainJob]
+    server = webhook.Server("127.0.0.1", 0)
+    certificate, key = webhook.SelfSigned().pair()
+    server.use(Fixed(certificate, key))
+    server.register(PATH, webhook.ValidatorHandler(TrainJob, validator))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.start)
+        await server.ready()
+        sys.stdout.write(f"{server.port} {base64.b64encode(certificate).decode()}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    log.configure(log.Options(verbosity=log.ERROR))
+    anyio.run(main, backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None})

@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Certificates that look after themselves, under the shipped rights, with a real API server that checks them."""
+
+import functools
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from pkg.apis.core.v1 import Event, Secret
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime
+from pkg.cli.cluster import contents
+from pkg.ctrl import webhook
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.recorder import Broadcaster
+from pkg.ctrl.rest import Config
+from pkg.util import cert
+from pkg.util.cert import pki
+from pkg.webhooks import trainingruntime_webhook
+
+pytestmark = pytest.mark.integration
+PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainingruntime"
+
+
+def runtime(namespace: str, replicas: int) -> TrainingRuntime:
+    containers = [{"name": "node", "image": "busybox"}]
+    template = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"template": {"spec": {"containers": containers}}},
+    }
+    jobs = [{"name": "node", "replicas": replicas, "template": template}]
+    return TrainingRuntime.from_dict(
+        {
+            "metadata": {"generateName": "plain-", "namespace": namespace},
+            "spec": {"template": {"spec": {"replicatedJobs": jobs}}},
+        }
+    )
+
+
+@pytest.fixture
+def replicas(
+    trainer_control_plane: Environment, trainer_config: Config, live_client: LiveClient, namespace: str
+) -> Callable[..., Any]:
+    """Run replicas whose webhooks the API server asks, each by a hook of its own, about this namespace."""
+    del trainer_control_plane
+    options = cert.Options(
+        namespace=namespace, secret="certs", service="manager", configuration=namespace, settle=0.5
+    )
+    connect = functools.partial(
+        cert.connect, trainer_config, namespace=namespace, secret="certs", configuration=namespace
+    )
+
+    @asynccontextmanager
+    async def run(count: int) -> AsyncIterator[list[cert.Certificates]]:
+        broadcaster = Broadcaster(live_client)
+        servers, made = [], []
+        for _ in range(count):
+            certificates = cert.Certificates(options, connect, broadcaster.recorder_for(cert.EVENT_SOURCE))
+            server = webhook.Server("127.0.0.1", 0)
+            server.use(certificates)
+            validator = trainingruntime_webhook.TrainingRuntimeWebhook()
+            server.register(PATH, webhook.ValidatorHandler(TrainingRuntime, validator))
+            servers.append(server)
+            made.append(certificates)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(broadcaster.start)
+            for server in servers:
+                tasks.start_soon(server.start)
+                await server.ready()
+            (manifest,) = contents.trainer_webhooks("https://127.0.0.1", b"")
+            (shipped,) = [hook for hook in manifest["webhooks"] if hook["clientConfig"]["url"].endswith(PATH)]
+            manifest["metadata"]["name"] = namespace
+            manifest["webhooks"] = [
+                {
+                    **shipped,
+                    "name": f"r{number}.{shipped['name']}",
+                    "clientConfig": {"url": f"https://127.0.0.1:{server.port}{PATH}"},
+                    "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                }
+                for number, server in enumerate(servers)
+            ]
+            hooks = await live_client.create(ValidatingWebhookConfiguration.from_dict(manifest))
+            for certificates in made:
+                tasks.start_soon(certificates.start)
+            for certificates in made:
+                await certificates.served()
+            yield made
+            await live_client.delete(hooks)
+            tasks.cancel_scope.cancel()
+
+    return run
+
+
+async def test_replicas_share_an_authority_that_the_api_server_trusts_and_rotate_it_without_a_gap(
+    replicas: Callable[..., Any], live_client: LiveClient, namespace: str
+) -> None:
+    async def refused() -> bool:
+        """The verdict came through; a failed call of a webhook is a 500 instead."""
+        with pytest.raises(StatusError) as refusal:
+            await live_client.create(runtime(namespace, 2), dry_run=True)
+        return "always must be 1" in refusal.value.message
+
+    async def asked() -> bool:
+        try:
+            await live_client.create(runtime(namespace, 2), dry_run=True)
+        except StatusError as error:
+            return "always must be 1" in error.message
+        return False
+
+    async with replicas(3):
+        began = time.monotonic()
+        await eventually(asked, reason="the API server asks all three")
+        assert time.monotonic() - began < 5
+        first = await live_client.get(Secret, (namespace, "certs"))
+        authorities = [pki.Material.from_data(first.data or {}).ca_crt]
+        for _ in range(3):
+            await live_client.delete(first)
+            until = time.monotonic() + 1.5
+            while time.monotonic() < until:
+                assert await refused()
+                await live_client.create(runtime(namespace, 1), dry_run=True)
+            found = await live_client.get(Secret, (namespace, "certs"))
+            authorities.append(pki.Material.from_data(found.data or {}).ca_crt)
+        assert len(set(authorities)) == 4
+        await live_client.update(Secret(metadata=found.metadata, data={"tls.crt": "bm9uc2Vuc2U="}))
+
+        async def told() -> bool:
+            events = await live_client.list(Event, namespace=namespace)
+            return any(event.reason == "WebhookCertificatesRepaired" for event in events)
+
+        await eventually(told, reason="an event tells of the repair")
+        assert await refused()

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The runner sees a wrong answer, whichever part of whichever operation's answer is wrong."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import replay
+from replayer import cases, compare, groupcompare, ops
+
+RECORDED = Path(__file__).parents[1] / "testdata" / "parity"
+Answer = dict[str, Any]
+
+
+def representative() -> Iterator[Any]:
+    """Yield, of each operation, the first case that says something about a part of the answer, for every part."""
+    seen = set()
+    for case in cases.load(sorted(RECORDED.glob("*.json"))):
+        special = case.want.keys() & {"panic", "unordered", "anyOf"}
+        if special or "multikueue" in json.dumps(case.input):
+            continue
+        for part, held in case.want.items():
+            if groupcompare.concerns(case) and part in {"error", "steps"}:
+                continue  # parts that may differ in words; the test below tries them
+            if held and (case.op, part) not in seen:
+                seen.add((case.op, part))
+                yield pytest.param(case, part, id=f"{case.op}: {part}")
+
+
+CASES = list(representative())
+
+
+def wrong_answers(got: Answer, part: str) -> Iterator[tuple[str, Answer]]:
+    """Yield the answer with one thing wrong in ``part``, for each thing in it."""
+    for path in paths(got[part], (part,)):
+        value = at(got, path)
+        if value is not None and path[:-1] != ("objects",):
+            yield f"{path} is null", changed(got, path, None)
+        if path[:-1] != ("objects",):
+            yield f"{path} is another", changed(got, path, other(value))
+        yield f"{path} is missing", changed(got, path)
+        if isinstance(value, dict):
+            yield f"{path} has more", changed(got, (*path, "unheard"), "of")
+        if isinstance(value, list):
+            more = {**value[-1], "unheard": "of"} if value and isinstance(value[-1], dict) else "more"
+            yield f"{path} has an item more", changed(got, path, [*value, more])
+            if len(value) > 1 and value[::-1] != value and path[0] != "applied":
+                yield f"{path} is the other way round", changed(got, path, value[::-1])
+
+
+def paths(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if isinstance(value, dict):
+        for name, held in value.items():
+            yield from paths(held, (*path, name))
+    if isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from paths(item, (*path, index))
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def other(value: Any) -> Any:
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 1
+        case str():
+            return f"{value}?"
+        case list():
+            return {}
+        case _:
+            return []
+
+
+def changed(got: Answer, path: tuple[Any, ...], *value: Any) -> Answer:
+    wrong = copy.deepcopy(got)
+    holder = at(wrong, path[:-1])
+    if value:
+        holder[path[-1]] = value[0]
+    else:
+        del holder[path[-1]]
+    return wrong
+
+
+@pytest.mark.parametrize(("case", "part"), CASES)
+async def test_each_thing_that_is_wrong_is_seen(case: cases.Case, part: str) -> None:
+    got = compare.normalised(await ops.answer(case))
+    assert compare.differences(case, got) == []
+    missed = [what for what, wrong in wrong_answers(got, part) if not compare.differences(case, wrong)]
+    assert missed == []
+
+
+@pytest.mark.parametrize(("case", "part"), CASES)
+def test_the_runner_fails_a_case_whose_recorded_answer_is_another(
+    case: cases.Case, part: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = "want" if "want" in case.input else "expect"
+    path = tmp_path / "cases.json"
+    path.write_text(
+        json.dumps([{**case.input, answer: {**case.want, part: other(case.want[part])}}, case.input])
+    )
+
+    assert replay.main([str(path)]) == 1
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"FAIL {case.name} ({case.op})"
+    assert lines[-1] == "1 passed, 1 failed"
+
+
+def test_every_operation_is_among_the_cases() -> None:
+    assert {param.values[0].op for param in CASES} == set(ops._OPS)
+
+
+@pytest.mark.parametrize("got", [{"panic": "KeyError: 'a'"}, {"allowed": True}, {"objects": []}, {}])
+def test_where_upstream_broke_nothing_but_a_refusal_will_do(got: Answer) -> None:
+    for op in ops._OPS:
+        case = cases.Case(op, "a/b", {"panic": "nil pointer"}, {})
+        assert compare.differences(case, got) != []
+
+
+@pytest.mark.parametrize(
+    ("op", "change"),
+    [
+        ("owners", {"error": None}),
+        ("owners", {"error": {"stage": "metadata", "message": "?"}}),
+        ("metadata", {"error": {"stage": "metadata", "message": "?"}}),
+        ("reconcile", {"steps": []}),
+        ("reconcile", {"steps": [{"requeue": True}]}),
+        ("reconcile", {"steps": [{"writes": [{"verb": "create", "kind": "PodGroup", "name": "more"}]}]}),
+        ("reconcile", {"steps": [{"events": ["Warning Other"]}]}),
+        ("reconcile", {"steps": [{"error": {"stage": "metadata", "message": "?"}}]}),
+    ],
+    ids=str,
+)
+async def test_a_wrong_error_or_step_about_pods_is_seen(op: str, change: Answer) -> None:
+    fails = op == "owners"
+    case = next(
+        case
+        for case in cases.load([RECORDED / f"groups-{op}.json"])
+        if case.op == op
+        and bool(case.want.get("error")) is fails
+        and not (case.want.get("error") or {}).get("panic")
+    )
+    got = await ops.answer(case)
+    assert not compare.differences(case, got)
+    wrong = {**got, **change}
+    if change.get("steps"):
+        wrong["steps"] = [{**got["steps"][0], **change["steps"][0]}, *got["steps"][1:]]
+    assert compare.differences(case, wrong)

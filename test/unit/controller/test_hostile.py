@@ -1,0 +1,345 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runtimes and TrainJobs that make no sense: each gets a clear word, and none stops another.
+
+The reconciler, the webhooks and the plugins are the real ones; the API server is in memory and takes what a cluster without
+our CRDs' schemas would have stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pydantic
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pkg.apis.admission.v1 import AdmissionRequest
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.strategicpatch import StrategicMergeError
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.controller import TrainJobReconciler
+from pkg.ctrl.client import FakeClient
+from pkg.ctrl.reconcile import Request
+from pkg.ctrl.webhook import admission
+from pkg.runtime import core
+from pkg.runtime.framework import PluginError
+from pkg.webhooks import TrainJobWebhook
+
+CLEAR = (StatusError, PluginError, StrategicMergeError, core.RuntimeNotFoundError)
+"""What a reconcile may fail with: errors that say what is wrong with whom."""
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+    lambda below: st.lists(below, max_size=2) | st.dictionaries(st.text(max_size=3), below, max_size=2),
+    max_leaves=5,
+)
+UNKNOWN = st.dictionaries(st.sampled_from(["x-new", "$patch", "$retainKeys", "newer"]), JSON, max_size=1)
+NAMES = st.sampled_from(["", "node", "launcher", "dataset-initializer", "a" * 300, "Ünï/..", "\n"])
+COUNTS = st.sampled_from([None, -(2**31), -1, 0, 1, 3, 5000, 2**31 - 1, 2**63])
+AMOUNTS = st.sampled_from(["", "1", "-1", "1e400", "1Ei", "1.5n", "9" * 40, "NaN", "one", "1 Gi", "0x10"])
+RESOURCES = st.fixed_dictionaries(
+    {},
+    optional={
+        "requests": st.dictionaries(st.sampled_from(["cpu", "", "nvidia.com/gpu"]), AMOUNTS, max_size=2),
+        "limits": st.dictionaries(st.sampled_from(["cpu", "gpu"]), AMOUNTS, max_size=2),
+    },
+)
+SOURCES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{}, {"fieldRef": {}}, {"resourceFieldRef": {}}, {"secretKeyRef": {}}, {"fileKeyRef": {}}]
+)
+ENV = st.lists(
+    st.fixed_dictionaries({}, optional={"name": NAMES, "value": NAMES, "valueFrom": SOURCES}), max_size=3
+)
+
+
+def merged(strategy: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    """Add fields that nobody knows."""
+    return st.builds(lambda known, unknown: {**unknown, **known}, strategy, UNKNOWN)
+
+
+CONTAINERS = st.none() | st.lists(
+    merged(
+        st.fixed_dictionaries(
+            {},
+            optional={
+                "name": NAMES,
+                "env": ENV,
+                "resources": RESOURCES,
+                "command": st.sampled_from([[], ["tune", "run"], ["tune", "run", ""]]),
+                "ports": st.sampled_from([[], [{}], [{"containerPort": -1}]]),
+                "volumeMounts": st.sampled_from([[], [{}], [{"mountPath": "/root/.ssh"}]]),
+            },
+        )
+    ),
+    max_size=2,
+)
+PODS = merged(
+    st.fixed_dictionaries(
+        {}, optional={"containers": CONTAINERS, "initContainers": CONTAINERS, "priorityClassName": NAMES}
+    )
+)
+LABELS = st.sampled_from(
+    [{}, *({"trainer.kubeflow.org/trainjob-ancestor-step": step} for step in ("trainer", ""))]
+)
+JOBS = st.none() | st.lists(
+    st.builds(
+        lambda name, labels, counts, pod: {
+            "name": name,
+            "replicas": counts[0],
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"parallelism": counts[1], "completions": counts[2], "template": {"spec": pod}},
+            },
+        },
+        NAMES,
+        LABELS,
+        st.tuples(COUNTS, COUNTS, COUNTS),
+        PODS,
+    ),
+    max_size=3,
+)
+NETWORKS = st.sampled_from([None, {}, {"subdomain": ""}, {"subdomain": "x"}])
+ML_POLICIES = st.none() | st.fixed_dictionaries(
+    {},
+    optional={
+        "numNodes": COUNTS,
+        "torch": st.fixed_dictionaries({}, optional={"numProcPerNode": COUNTS | NAMES}),
+        "mpi": st.fixed_dictionaries(
+            {},
+            optional={
+                "numProcPerNode": COUNTS,
+                "mpiImplementation": st.sampled_from(["OpenMPI", "MPICH", ""]),
+                "sshAuthMountPath": NAMES,
+                "runLauncherAsNode": st.booleans(),
+            },
+        ),
+    },
+)
+GANGS = st.none() | st.fixed_dictionaries(
+    {}, optional={"coscheduling": st.just({"scheduleTimeoutSeconds": -1}), "volcano": st.just({})}
+)
+RUNTIMES = st.builds(
+    lambda jobs, network, policy, gang, unknown: {
+        "metadata": {"name": "hostile"},
+        "spec": {
+            **unknown,
+            "mlPolicy": policy,
+            "podGroupPolicy": gang,
+            "template": {"spec": {"replicatedJobs": jobs, "network": network}},
+        },
+    },
+    JOBS,
+    NETWORKS,
+    ML_POLICIES,
+    GANGS,
+    UNKNOWN,
+)
+OVERRIDES = st.none() | st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "targetJobs": st.none()
+            | st.lists(st.fixed_dictionaries({}, optional={"name": NAMES}), max_size=2),
+            "metadata": st.sampled_from([{}, {"labels": {"": ""}}]),
+            "spec": PODS,
+        },
+    ),
+    max_size=2,
+)
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "trainer": st.none()
+        | merged(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "numNodes": COUNTS,
+                    "numProcPerNode": COUNTS | NAMES,
+                    "env": ENV,
+                    "resourcesPerNode": RESOURCES,
+                    "command": st.sampled_from([None, [], ["tune", "run"]]),
+                    "args": st.sampled_from([None, [], ["model.quantize_base=True"]]),
+                },
+            )
+        ),
+        "initializer": st.sampled_from([None, {}, {"dataset": {"env": [{}]}, "model": {"secretRef": {}}}]),
+        "labels": st.sampled_from([None, {}, {"": ""}]),
+        "podTemplateOverrides": OVERRIDES,
+        "suspend": st.sampled_from([None, True, False]),
+    },
+)
+HEALTHY = {
+    "metadata": {"name": "healthy"},
+    "spec": {
+        "template": {
+            "spec": {
+                "replicatedJobs": [
+                    {
+                        "name": "node",
+                        "template": {"spec": {"template": {"spec": {"containers": [{"name": "node"}]}}}},
+                    }
+                ]
+            }
+        }
+    },
+}
+
+
+def train_job(name: str, runtime: str, spec: dict[str, Any]) -> dict[str, Any]:
+    ref = {
+        "apiGroup": "trainer.kubeflow.org",
+        "kind": "ClusterTrainingRuntime",
+        "name": runtime,
+    }
+    return {
+        "metadata": {"name": name, "namespace": "team-a", "uid": f"{name}-uid"},
+        "spec": {"runtimeRef": ref, **spec},
+    }
+
+
+class Events:
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
+        assert (event_type, reason) == ("Warning", "TrainJobResourcesCreationFailed")
+        self.messages.append(f"{obj.name}: {message}")
+
+
+async def world(*objects: Object) -> tuple[FakeClient, TrainJobReconciler, Events, TrainJobWebhook]:
+    client = FakeClient(*objects)
+    runtimes, events = await core.new(client, client), Events()
+    return client, TrainJobReconciler(client, events, runtimes), events, TrainJobWebhook(runtimes)
+
+
+@given(RUNTIMES, SPECS)
+async def test_nonsense_gets_a_clear_word_and_stops_nobody(
+    runtime: dict[str, Any], spec: dict[str, Any]
+) -> None:
+    stored = train_job("hostile", "hostile", spec)
+    try:
+        hostile = [ClusterTrainingRuntime.from_dict(runtime), TrainJob.from_dict(stored)]
+    except pydantic.ValidationError:
+        return  # nobody gets to see it: the cache and the webhook say which field it is
+    healthy = train_job("healthy", "healthy", {})
+    client, reconciler, events, webhook = await world(
+        *hostile, ClusterTrainingRuntime.from_dict(HEALTHY), TrainJob.from_dict(healthy)
+    )
+
+    verdict = await admission.ValidatorHandler(TrainJob, webhook).handle(
+        AdmissionRequest(uid="1", operation="CREATE", object=stored)
+    )
+    assert verdict.allowed or (verdict.status is not None and verdict.status.message)
+
+    for _ in range(2):
+        events.messages.clear()
+        try:
+            await reconciler.reconcile(Request("team-a", "hostile"))
+        except* CLEAR:
+            assert len(events.messages) == 1
+            assert len(events.messages[0]) < 1024
+        except* Exception as broken:
+            raise AssertionError(f"not a clear word: {broken.exceptions!r}") from broken
+
+    await reconciler.reconcile(Request("team-a", "healthy"))
+    assert (await client.get(JobSet, ("team-a", "healthy"))).spec.replicated_jobs
+
+
+@pytest.mark.parametrize(
+    ("policy", "spec", "message"),
+    [
+        pytest.param(
+            {"mpi": {"mpiImplementation": "MPICH"}},
+            {},
+            "MPI implementation for",
+            id="an MPI that we do not know",
+        ),
+        pytest.param(
+            {"mpi": {"runLauncherAsNode": True}, "numNodes": 2**31 - 1},
+            {},
+            "trainjob team-a/hostile: the host file of ",
+            id="more nodes than a host file has room for",
+        ),
+        pytest.param(
+            {},
+            {
+                "podTemplateOverrides": [
+                    {"targetJobs": [{"name": "launcher"}], "spec": {"imagePullSecrets": [{}]}}
+                ]
+            },
+            "does not contain declared merge key: name",
+            id="an override without the key that it merges by",
+        ),
+        pytest.param(
+            {},
+            {
+                "podTemplateOverrides": [
+                    {"targetJobs": [{"name": "launcher"}], "spec": {"affinity": {"$patch": "x"}}}
+                ]
+            },
+            "unknown patch type: x",
+            id="a directive that makes no sense",
+        ),
+    ],
+)
+async def test_what_cannot_be_built_is_an_event_that_says_why(
+    policy: dict[str, Any], spec: dict[str, Any], message: str
+) -> None:
+    pod = {"containers": [{"name": "node"}], "imagePullSecrets": [{"name": "v"}], "affinity": {}}
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    job = {
+        "name": "launcher",
+        "template": {"metadata": {"labels": labels}, "spec": {"template": {"spec": pod}}},
+    }
+    runtime = {
+        "metadata": {"name": "hostile"},
+        "spec": {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": [job]}}},
+    }
+    _, reconciler, events, _ = await world(
+        ClusterTrainingRuntime.from_dict(runtime), TrainJob.from_dict(train_job("hostile", "hostile", spec))
+    )
+
+    with pytest.raises((ExceptionGroup, *CLEAR)):
+        await reconciler.reconcile(Request("team-a", "hostile"))
+
+    (told,) = events.messages
+    assert message in told
+
+
+@pytest.mark.parametrize("where", ["runtime", "trainer", "overrides"])
+async def test_a_mebibyte_of_environment_is_carried_through(where: str) -> None:
+    env = [{"name": f"E{number}", "value": "x" * 40} for number in range(20_000)]
+    runtime: dict[str, Any] = {**HEALTHY, "metadata": {"name": "big"}}
+    spec: dict[str, Any] = {}
+    pod = {"containers": [{"name": "node", "env": env}]}
+    if where == "runtime":
+        job = {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}
+        runtime = {"metadata": {"name": "big"}, "spec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+    elif where == "trainer":
+        labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+        job = {
+            "name": "node",
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"template": {"spec": {"containers": [{"name": "node"}]}}},
+            },
+        }
+        runtime = {"metadata": {"name": "big"}, "spec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+        spec = {"trainer": {"env": env}}
+    else:
+        spec = {"podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": pod}]}
+    client, reconciler, events, _ = await world(
+        ClusterTrainingRuntime.from_dict(runtime), TrainJob.from_dict(train_job("big", "big", spec))
+    )
+
+    await reconciler.reconcile(Request("team-a", "big"))
+
+    built = await client.get(JobSet, ("team-a", "big"))
+    containers = (built.spec.replicated_jobs or [])[0].template.spec.template.spec.containers or []
+    assert len(containers[0].env or ()) == 20_000
+    assert events.messages == []

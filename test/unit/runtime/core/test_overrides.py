@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of ``podTemplateOverrides``, whatever is in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pkg.apis.jobset.v1alpha2 import JobSetSpec
+from pkg.apis.trainer.v1alpha1 import PodTemplateOverride
+from pkg.runtime.core.overrides import with_overrides
+
+NAMES = st.sampled_from("abcde")
+MAPS = st.dictionaries(NAMES, NAMES, min_size=1, max_size=3)
+
+
+def named(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[list[dict[str, Any]]]:
+    items = st.fixed_dictionaries({"name": NAMES}, optional=fields)
+    return st.lists(items, min_size=1, max_size=4, unique_by=lambda item: item["name"])
+
+
+ENV = named(value=NAMES)
+MOUNTS = st.lists(
+    st.fixed_dictionaries({"name": NAMES, "mountPath": NAMES.map("/{}".format)}),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda mount: mount["mountPath"],
+)
+CONTAINERS = named(env=ENV, volumeMounts=MOUNTS)
+FIELDS = {
+    "nodeSelector": MAPS,
+    "serviceAccountName": NAMES,
+    "tolerations": st.lists(st.fixed_dictionaries({"key": NAMES}), min_size=1, max_size=2),
+    "volumes": named(emptyDir=st.just({})),
+    "containers": CONTAINERS,
+    "initContainers": CONTAINERS,
+    "imagePullSecrets": named(),
+    "schedulingGates": named(),
+}
+PODS = st.fixed_dictionaries({}, optional=FIELDS)
+OVERRIDES = st.builds(
+    lambda jobs, labels, pod: {
+        "targetJobs": [{"name": name} for name in jobs],
+        "metadata": {"labels": labels},
+        "spec": pod,
+    },
+    st.lists(st.sampled_from(["node", "launcher"]), min_size=1, max_size=2),
+    MAPS,
+    PODS,
+)
+TEMPLATES = st.builds(
+    lambda *pods: {
+        "replicatedJobs": [
+            {
+                "name": name,
+                "template": {"spec": {"template": {"metadata": {"labels": {"z": "z"}}, "spec": pod}}},
+            }
+            for name, pod in zip(["node", "launcher", "other"], pods, strict=True)
+        ]
+    },
+    PODS,
+    PODS,
+    PODS,
+)
+Document = dict[str, Any]
+
+
+def merged(template: Document, *overrides: Document) -> Document:
+    spec = JobSetSpec.from_dict(template)
+    return with_overrides(spec, [PodTemplateOverride.from_dict(each) for each in overrides]).to_dict()
+
+
+def pod_templates(spec: Document) -> dict[str, Any]:
+    """Return the pod templates by job; one in which nothing is set has an empty spec."""
+    return {
+        job["name"]: {"spec": {}, **job["template"]["spec"]["template"]} for job in spec["replicatedJobs"]
+    }
+
+
+@given(TEMPLATES, OVERRIDES)
+def test_an_override_said_twice_is_one_said_once(template: Document, override: Document) -> None:
+    assert merged(template, override, override) == merged(template, override)
+
+
+@given(TEMPLATES, OVERRIDES, OVERRIDES)
+def test_one_after_another_is_both_at_once(template: Document, first: Document, second: Document) -> None:
+    assert merged(merged(template, first), second) == merged(template, first, second)
+
+
+@given(TEMPLATES, OVERRIDES)
+def test_what_an_override_does_not_name_survives(template: Document, override: Document) -> None:
+    before, after = pod_templates(merged(template)), pod_templates(merged(template, override))
+    targets = {target["name"] for target in override["targetJobs"]}
+    for name, pod in before.items():
+        if name not in targets:
+            assert after[name] == pod
+            continue
+        for field, held in pod["spec"].items():
+            if field not in override["spec"]:
+                assert after[name]["spec"][field] == held
+        assert after[name]["metadata"]["labels"].items() >= override["metadata"]["labels"].items()
+        assert "z" in after[name]["metadata"]["labels"]
+
+
+@given(TEMPLATES, OVERRIDES)
+def test_items_that_an_override_does_not_name_keep_their_content_and_order(
+    template: Document, override: Document
+) -> None:
+    before, after = pod_templates(merged(template)), pod_templates(merged(template, override))
+    for target in override["targetJobs"]:
+        for field in ("containers", "initContainers", "volumes", "imagePullSecrets"):
+            named_ones = {item["name"] for item in override["spec"].get(field, ())}
+            kept = [
+                item
+                for item in before[target["name"]]["spec"].get(field, ())
+                if item["name"] not in named_ones
+            ]
+            left = after[target["name"]]["spec"].get(field, [])
+            assert [item for item in left if item["name"] not in named_ones] == kept
+            assert {item["name"] for item in left} >= named_ones
+
+
+@given(TEMPLATES, OVERRIDES, OVERRIDES)
+def test_the_later_override_has_the_last_word(template: Document, first: Document, second: Document) -> None:
+    after = pod_templates(merged(template, first, second))
+    for target in second["targetJobs"]:
+        pod = after[target["name"]]["spec"]
+        wanted = second["spec"]
+        assert pod.get("tolerations") == wanted.get("tolerations", pod.get("tolerations"))
+        assert pod.get("serviceAccountName") == wanted.get(
+            "serviceAccountName", pod.get("serviceAccountName")
+        )
+        assert pod.get("nodeSelector", {}).items() >= wanted.get("nodeSelector", {}).items()
+        env = {c["name"]: {e["name"]: e for e in c.get("env", ())} for c in pod.get("containers", ())}
+        for container in wanted.get("containers", ()):
+            for variable in container.get("env", ()):
+                assert env[container["name"]][variable["name"]].items() >= variable.items()
+
+
+@given(TEMPLATES, OVERRIDES, OVERRIDES)
+def test_overrides_of_different_jobs_do_not_mind_their_order(
+    template: Document, first: Document, second: Document
+) -> None:
+    first = {**first, "targetJobs": [{"name": "node"}]}
+    second = {**second, "targetJobs": [{"name": "launcher"}]}
+    assert merged(template, first, second) == merged(template, second, first)

@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster in memory with the Secret and the webhook configuration, and replicas that share it on a virtual clock."""
+
+import base64
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from pkg.apis.core.v1 import Secret
+from pkg.apis.machinery.object import Object
+from pkg.ctrl.client import FakeClient
+from pkg.ctrl.recorder import EventRecorder
+from pkg.util.cert import Certificates, Material, Options, cluster
+
+NAMESPACE, SECRET, HOOKS = "system", "certs", "validator"
+HOST = "manager.system.svc"
+
+
+class Events(EventRecorder):
+    """Remembers what was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, str]] = []
+
+    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
+        self.told.append((event_type, reason, message))
+
+
+def hooks(*urls: str) -> ValidatingWebhookConfiguration:
+    service = {"name": "manager", "namespace": NAMESPACE, "path": "/validate"}
+    clients: list[dict[str, Any]] = [
+        {"service": service},
+        {"service": service},
+        *({"url": url} for url in urls),
+    ]
+    return ValidatingWebhookConfiguration.from_dict(
+        {
+            "metadata": {"name": HOOKS},
+            "webhooks": [{"name": f"hook-{i}", "clientConfig": each} for i, each in enumerate(clients)],
+        }
+    )
+
+
+@dataclass
+class World:
+    """What replicas share."""
+
+    client: Any = field(default_factory=FakeClient)
+    events: Events = field(default_factory=Events)
+    began: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def now(self) -> datetime:
+        return self.began + timedelta(seconds=anyio.current_time() - 1000)
+
+    async def watch(self, changed: Callable[[], None]) -> None:
+        async def follow(kind: type[Object]) -> None:
+            following = self.client.watch(kind)
+            changed()  # a list comes before a watch
+            async for _ in following:
+                changed()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(follow, Secret)
+            tasks.start_soon(follow, ValidatingWebhookConfiguration)
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[cluster.Cluster]:
+        yield self
+
+    def replica(self, **changes: Any) -> Certificates:
+        async def at_once(make: Callable[..., Material], *args: Any) -> Material:
+            return make(*args)
+
+        options = Options(
+            namespace=NAMESPACE, secret=SECRET, service="manager", configuration=HOOKS, **changes
+        )
+        return Certificates(options, self.connect, self.events, now=self.now, make=at_once)
+
+    @asynccontextmanager
+    async def replicas(self, count: int = 1, **changes: Any) -> AsyncIterator[list[Certificates]]:
+        made = [self.replica(**changes) for _ in range(count)]
+        async with anyio.create_task_group() as tasks:
+            for each in made:
+                tasks.start_soon(each.start)
+            yield made
+            tasks.cancel_scope.cancel()
+
+    async def secret(self) -> Secret:
+        found: Secret = await self.client.get(Secret, (NAMESPACE, SECRET))
+        return found
+
+    async def material(self) -> Material:
+        return Material.from_data((await self.secret()).data or {})
+
+    async def put(self, material: Material | None, **data: str) -> None:
+        """Interfere with the Secret."""
+        secret = await self.secret()
+        secret.data = ({} if material is None else material.to_data()) | data
+        await self.client.update(secret)
+
+    async def bundles(self) -> list[bytes]:
+        found = await self.client.get(ValidatingWebhookConfiguration, ("", HOOKS))
+        return [base64.b64decode(hook.client_config.ca_bundle or "") for hook in found.webhooks]
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    made.client.add(Secret.from_dict({"metadata": {"name": SECRET, "namespace": NAMESPACE}}))
+    made.client.add(hooks())
+    return made
+
+
+@pytest.fixture
+def admits() -> Callable[..., bool]:
+    """Tell whether an API server with a bundle would take a replica's certificate for a name."""
+
+    def ask(replica: Certificates, bundle: bytes, name: str = HOST) -> bool:
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.load_verify_locations(cadata=bundle.decode())
+        there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+        ours = replica.context().wrap_bio(there, back, server_side=True)
+        theirs = client.wrap_bio(back, there, server_hostname=name)
+        for _ in range(4):
+            for side in (theirs, ours):
+                try:
+                    with contextlib.suppress(ssl.SSLWantReadError):
+                        side.do_handshake()
+                except ssl.SSLError:
+                    return False
+        return True
+
+    return ask

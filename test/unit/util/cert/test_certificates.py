@@ -1,0 +1,306 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import base64
+from datetime import timedelta
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from pkg.apis.core.v1 import Secret
+from pkg.apis.machinery.errors import ConflictError, ForbiddenError
+from pkg.apis.machinery.object import ObjectMeta
+from pkg.ctrl.client import interceptor
+from pkg.ctrl.envtest.pki import Authority
+from pkg.ctrl.healthz import NotHealthyError
+from pkg.util.cert import Material, bundle, pki
+
+SECRET = Secret(metadata=ObjectMeta(name="certs", namespace="system"))
+
+
+@pytest.mark.parametrize("exists", [True, False])
+async def test_an_empty_or_absent_secret_is_filled_and_served_and_trusted_by_every_hook(
+    world: Any, admits: Any, exists: bool
+) -> None:
+    if not exists:
+        await world.client.delete(SECRET)
+    async with world.replicas() as (replica,):
+        with pytest.raises(NotHealthyError, match="not looked at yet"):
+            replica.check()
+        with anyio.fail_after(1):
+            await replica.served()
+        replica.check()
+        material = await world.material()
+        assert await world.bundles() == [material.ca_crt, material.ca_crt]
+        assert admits(replica, material.ca_crt)
+        assert not admits(replica, material.ca_crt, "elsewhere.svc")
+    assert [(kind, reason) for kind, reason, _ in world.events.told] == [
+        ("Normal", "WebhookCertificatesCreated")
+    ]
+
+
+async def test_replicas_that_start_together_end_with_one_authority(world: Any, admits: Any) -> None:
+    async with world.replicas(3) as replicas:
+        for replica in replicas:
+            await replica.served()
+        (one,) = {*await world.bundles()}
+        assert one.count(b"BEGIN CERTIFICATE") == 1
+        assert all(admits(replica, one) for replica in replicas)
+    assert len(world.events.told) == 1
+
+
+async def test_who_loses_the_race_for_the_secret_takes_the_winners(world: Any, admits: Any) -> None:
+    winner = pki.issue(["manager.system.svc"], world.now())
+
+    async def lose(client: Any, obj: Any, **options: Any) -> Any:
+        if isinstance(obj, Secret) and len(world.events.told) == 0 and not (await world.material()):
+            await client.update(Secret(metadata=SECRET.metadata, data=winner.to_data()))
+            raise ConflictError("somebody was quicker", code=409, reason="Conflict")
+        return await client.update(obj, **options)
+
+    world.client = interceptor.wrap(world.client, interceptor.Funcs(update=lose))
+    world.watch = lambda changed: anyio.sleep_forever()
+    async with world.replicas() as (replica,):
+        await replica.served()
+        assert await world.material() == winner
+        assert admits(replica, winner.ca_crt)
+    assert world.events.told == []
+
+
+async def test_no_admission_fails_while_the_authority_changes_however_late_the_api_server_hears(
+    world: Any, admits: Any
+) -> None:
+    """The API server's view of its configuration lags 8 s behind; every replica is tried twice a second."""
+    async with world.replicas(3, settle=10.0) as replicas:
+        for replica in replicas:
+            await replica.served()
+        before = await world.material()
+        seen = [(await world.bundles())[0]] * 16
+        await world.client.delete(SECRET)
+        for _ in range(60):
+            await anyio.sleep(0.5)
+            seen.append((await world.bundles())[0])
+            for replica in replicas:
+                assert admits(replica, seen[-16])
+        after = await world.material()
+        assert after.ca_crt != before.ca_crt
+        assert all(admits(replica, after.ca_crt) for replica in replicas)
+        assert not any(admits(replica, before.ca_crt) for replica in replicas)
+
+
+async def test_the_former_authority_is_trusted_for_a_day_and_then_no_more(world: Any) -> None:
+    async with world.replicas(2) as replicas:
+        for replica in replicas:
+            await replica.served()
+        before = await world.material()
+        await world.client.delete(SECRET)
+        await anyio.sleep(60)
+        after = await world.material()
+        assert await world.bundles() == [after.ca_crt + before.ca_crt] * 2
+        await anyio.sleep(23 * 3600)
+        assert before.ca_crt in (await world.bundles())[0]
+        await anyio.sleep(2 * 3600)
+        assert await world.bundles() == [after.ca_crt] * 2
+        found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
+        assert bundle.SINCE not in found.annotations
+
+
+async def test_a_serving_certificate_is_renewed_120_days_ahead_under_the_same_authority(world: Any) -> None:
+    async with world.replicas(2):
+        await anyio.sleep(1)
+        first = await world.material()
+        world.began += timedelta(days=244)
+        await anyio.sleep(2 * 3600)
+        assert await world.material() == first
+        await anyio.sleep(24 * 3600)
+        second = await world.material()
+        assert second.ca_crt == first.ca_crt
+        assert second.tls_crt != first.tls_crt
+        assert await world.bundles() == [first.ca_crt] * 2
+    assert [reason for _, reason, _ in world.events.told] == [
+        "WebhookCertificatesCreated",
+        "WebhookCertificatesRenewed",
+    ]
+
+
+async def test_an_authority_is_replaced_before_it_could_not_sign_for_a_whole_year(world: Any) -> None:
+    first = pki.issue(["manager.system.svc"], world.now() - pki.CA_LIFETIME + timedelta(days=399))
+    await world.put(pki.reissue(first, ["manager.system.svc"], world.now()))
+    async with world.replicas() as (replica,):
+        await replica.served()
+        assert (await world.material()).ca_crt != first.ca_crt
+    ((kind, reason, message),) = world.events.told
+    assert (kind, reason) == ("Normal", "WebhookCertificatesRenewed")
+    assert "ca.crt expires on" in message
+
+
+def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
+    names, now = ["manager.system.svc"], world.now()
+    other = pki.issue(names, now)
+    long_ago = now - timedelta(days=4000)
+    return {
+        "a missing authority": (Material(b"", b"", good.tls_crt, good.tls_key), "ca.crt is missing"),
+        "a missing serving key": (
+            Material(good.ca_crt, good.ca_key, good.tls_crt, b""),
+            "tls.key is missing",
+        ),
+        "garbage": (Material(b"what?", good.ca_key, good.tls_crt, good.tls_key), "ca.crt is no certificate"),
+        "a garbled key": (
+            Material(good.ca_crt, good.ca_key, good.tls_crt, good.tls_key[:40]),
+            "tls.key is no private key",
+        ),
+        "another authority's key": (
+            Material(good.ca_crt, other.ca_key, good.tls_crt, good.tls_key),
+            "ca.key does not belong to ca.crt",
+        ),
+        "another serving key": (
+            Material(good.ca_crt, good.ca_key, good.tls_crt, other.tls_key),
+            "tls.key does not belong to tls.crt",
+        ),
+        "another authority's certificate": (
+            Material(good.ca_crt, good.ca_key, other.tls_crt, other.tls_key),
+            "tls.crt is not signed by ca.crt",
+        ),
+        "no authority": (
+            Material(good.tls_crt, good.tls_key, good.tls_crt, good.tls_key),
+            "ca.crt is no authority",
+        ),
+        "another host": (pki.reissue(good, ["else.svc"], now), "tls.crt does not name manager.system.svc"),
+        "an expired authority": (pki.issue(names, long_ago), "ca.crt expired on"),
+        "an expired certificate": (
+            pki.reissue(good, names, now - timedelta(days=400)),
+            "tls.crt expired on",
+        ),
+        "a certificate of the future": (
+            pki.reissue(good, names, now + timedelta(days=2)),
+            "tls.crt is not valid before",
+        ),
+    }
+
+
+CASES = [
+    "a missing authority", "a missing serving key", "garbage", "a garbled key", "another authority's key",
+    "another serving key", "another authority's certificate", "no authority", "another host",
+    "an expired authority", "an expired certificate", "a certificate of the future",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_broken_secret_is_repaired_and_reported_and_what_is_sound_of_it_kept(
+    world: Any, admits: Any, case: str
+) -> None:
+    async with world.replicas() as (replica,):
+        await replica.served()
+        good = await world.material()
+        bad, why = broken(good, world)[case]
+        world.events.told.clear()
+        await world.put(bad, extra="a2VwdA==")
+        for _ in range(30):
+            await anyio.sleep(0.5)
+            assert admits(replica, (await world.bundles())[0])
+        mended = await world.material()
+        assert pki.inspect(mended, ["manager.system.svc"], world.now())
+        assert (mended.ca_crt == good.ca_crt) == why.startswith("tls")
+        assert (await world.secret()).data["extra"] == "a2VwdA=="
+    ((kind, reason, message),) = world.events.told
+    assert (kind, reason) == ("Warning", "WebhookCertificatesRepaired")
+    assert why in message
+
+
+async def test_a_secret_made_by_somebody_else_is_used_as_it_is(world: Any, admits: Any) -> None:
+    theirs = pki.issue(["manager.system.svc"], world.now() - timedelta(days=30))
+    await world.put(theirs)
+    async with world.replicas() as (replica,):
+        await replica.served()
+        assert await world.material() == theirs
+        assert await world.bundles() == [theirs.ca_crt] * 2
+        assert admits(replica, theirs.ca_crt)
+    assert world.events.told == []
+
+
+async def test_a_configuration_that_is_replaced_or_made_later_is_told_of_the_authority(world: Any) -> None:
+    configuration = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
+    await world.client.delete(configuration)
+    async with world.replicas() as (replica,):
+        with anyio.fail_after(1):
+            await replica.served()
+        configuration.metadata = ObjectMeta(name="validator")
+        made = await world.client.create(configuration)
+        await anyio.sleep(1)
+        authority = (await world.material()).ca_crt
+        assert await world.bundles() == [authority] * 2
+        made = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
+        made.webhooks[1].client_config.ca_bundle = None
+        await world.client.update(made)
+        await anyio.sleep(1)
+        assert await world.bundles() == [authority] * 2
+
+
+async def test_hosts_that_hooks_call_by_url_are_named_in_the_certificate(world: Any, admits: Any) -> None:
+    async with world.replicas() as (replica,):
+        await replica.served()
+        before = await world.material()
+        found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
+        found.webhooks[0].client_config.service = None
+        found.webhooks[0].client_config.url = "https://127.0.0.1:9443/validate"
+        await world.client.update(found)
+        await anyio.sleep(1)
+        after = await world.material()
+        assert after.ca_crt == before.ca_crt
+        assert admits(replica, after.ca_crt, "127.0.0.1")
+        assert admits(replica, after.ca_crt)
+
+
+async def test_an_authority_trusted_before_ours_stays_trusted_for_the_overlap(world: Any) -> None:
+    theirs = pki.issue(["x"], world.now() - timedelta(days=900)).ca_crt
+    found = await world.client.get(ValidatingWebhookConfiguration, ("", "validator"))
+    found.webhooks[0].client_config.ca_bundle = base64.b64encode(theirs).decode()
+    await world.client.update(found)
+    async with world.replicas() as (replica,):
+        await replica.served()
+        ours = (await world.material()).ca_crt
+        assert await world.bundles() == [ours + theirs] * 2
+
+
+async def test_a_denied_write_is_told_by_readiness_and_tried_again(world: Any) -> None:
+    denied = True
+
+    async def refuse(client: Any, obj: Any, **options: Any) -> Any:
+        if denied and isinstance(obj, ValidatingWebhookConfiguration):
+            raise ForbiddenError("you may not", code=403, reason="Forbidden")
+        return await client.update(obj, **options)
+
+    world.client = interceptor.wrap(world.client, interceptor.Funcs(update=refuse))
+    world.watch = lambda changed: anyio.sleep_forever()
+    async with world.replicas() as (replica,):
+        await anyio.sleep(100)
+        with pytest.raises(NotHealthyError, match="certificates are not ready: you may not"):
+            replica.check()
+        denied = False
+        with anyio.fail_after(31):
+            await replica.served()
+        replica.check()
+
+
+def test_many_rotations_within_a_day_do_not_grow_the_bundle_for_ever(world: Any) -> None:
+    configuration = ValidatingWebhookConfiguration.from_dict(
+        {
+            "metadata": {"name": "validator"},
+            "webhooks": [{"name": "hook", "clientConfig": {"url": "https://x"}}],
+        }
+    )
+    now = world.began
+    authority = b""
+    for minute in range(bundle.MOST + 5):
+        now = world.began + timedelta(minutes=minute)
+        authority = Authority.create("kubeflow-trainer-ca", now=now).certificate
+        assert bundle.trust(configuration, authority, b"", now)
+        assert not bundle.trust(configuration, authority, b"", now)
+    assert configuration.webhooks is not None
+    assert configuration.webhooks[0].client_config is not None
+    found = base64.b64decode(configuration.webhooks[0].client_config.ca_bundle or "")
+    assert found.count(b"BEGIN CERTIFICATE") == bundle.MOST + 1
+    assert found.startswith(authority)
+    assert bundle.trust(configuration, authority, b"", now + timedelta(hours=25))
+    assert base64.b64decode(configuration.webhooks[0].client_config.ca_bundle or "") == authority
