@@ -137,7 +137,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     )
     builder = (
         ctrl.new_controller_managed_by(mgr)
-        .for_(PodIdentity, predicates=[predicate.Funcs(delete=lambda _event: False)])
+        .for_(PodIdentity)
         .with_options(
             controller.Options(
                 max_concurrent_reconciles=options.max_concurrent_reconciles,

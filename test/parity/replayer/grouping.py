@@ -111,9 +111,6 @@ async def reconcile_pods(case: Answer) -> Answer:
     """Go through the steps; return what each reconcile did, and what is stored at the end."""
     cluster, recorder = GroupCluster(case), Recorder()
     product = _product(cluster, case.get("config") or {})
-    reconciler = PodReconciler(
-        cluster.side("cached"), recorder, product.grouper, product.handler, product.options
-    )
     steps = case.get("steps") or [{"reconcile": _key(case["pod"])}]
     done = []
     for step in steps:
@@ -122,6 +119,10 @@ async def reconcile_pods(case: Answer) -> Answer:
         elif "delete" in step:
             cluster.drop(step["delete"])
         else:
+            # A new one each time: a step is no echo of our own mark on the pod, which a reconciler passes over.
+            reconciler = PodReconciler(
+                cluster.side("cached"), recorder, product.grouper, product.handler, product.options
+            )
             done.append(await _reconcile(cluster, reconciler, recorder, step["reconcile"]))
     return {
         "steps": done,

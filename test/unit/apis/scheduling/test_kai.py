@@ -35,6 +35,19 @@ def test_the_spec_of_a_pod_group_has_upstreams_limits() -> None:
     }
 
 
+def test_the_status_of_a_pod_group_that_cannot_be_scheduled_is_read() -> None:
+    quota = {"name": "q", "queueResourceLimits": {"nvidia.com/gpu": "8"}}
+    reason = {"reason": "OverLimit", "message": "too much", "details": {"queueDetails": quota}}
+    condition = {"type": "UnschedulableOnNodePool", "transitionID": "1", "reasons": [reason]}
+
+    group = PodGroup.from_dict({"status": {"schedulingConditions": [condition]}})
+
+    (read,) = group.status.scheduling_conditions or []
+    assert read.transition_id == "1"
+    assert group.to_dict()["status"] == {"schedulingConditions": [condition]}
+    assert custom_resource_definition(PodGroup)["spec"]["names"]["shortNames"] == ["pg"]
+
+
 def test_queues_belong_to_no_namespace() -> None:
     assert custom_resource_definition(Queue)["spec"]["scope"] == "Cluster"
     assert schema(Queue)["spec"]["properties"]["resources"]["properties"]["gpu"]["properties"]["limit"] == {
