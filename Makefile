@@ -96,8 +96,9 @@ bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BE
 	$(BIN)/python test/bench/main.py $(BENCH_ARGS)
 
 .PHONY: manifests
-manifests: $(VENV)/.dev ## Write config/crd and docs/reference from the code
+manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles and docs/reference from the code
 	$(BIN)/python -m pkg.cli.manifests
+	$(BIN)/python -m pkg.cli.rbac
 	$(BIN)/python -m pkg.cli.reference docs/reference
 
 .PHONY: docs
