@@ -87,6 +87,10 @@ test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API se
 test-fault: $(VENV)/.dev binaries ## Break the API server and the way to it; FAULT_SECONDS=30 FAULT_EVERY_K=1 for all of it
 	$(BIN)/pytest test/fault $(PYTEST_ARGS)
 
+.PHONY: soak
+soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer
+	$(BIN)/pytest test/soak $(PYTEST_ARGS)
+
 .PHONY: test-e2e
 test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local cluster
 	$(BIN)/pytest test/e2e $(PYTEST_ARGS)

@@ -142,7 +142,8 @@ def rest_config(audited: Environment) -> Config:
 
 def read(audit_log: Path, user: str) -> Asked:
     """Return what a user asked for; an apply that makes the object counts as patch and as create."""
-    granted, refused = set(), set()
+    granted: set[rbac.Grant] = set()
+    refused: set[rbac.Grant] = set()
     for line in audit_log.read_text().splitlines():
         entry = json.loads(line) if line.endswith("}") else {}
         ref = entry.get("objectRef")

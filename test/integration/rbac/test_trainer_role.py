@@ -236,11 +236,6 @@ async def metrics(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 SCENARIOS: Final[dict[str, Scenario]] = {
-    each.__name__: each for each in (start, torch, mpi, coscheduling, volcano, metrics)
-}
-
-
-SCENARIOS: Final[dict[str, Scenario]] = {
     each.__name__: each for each in (start, torch, cluster_runtime, mpi, coscheduling, volcano, metrics)
 }
 
@@ -268,13 +263,12 @@ async def test_each_scenario_asks_for_what_it_is_granted_and_is_refused_nothing(
             await scenario(live_client, namespace, run)
             wanted = USED[name]
 
-            def missing(wanted: set[rbac.Grant] = wanted) -> set[rbac.Grant]:
-                return wanted - run.asked().granted
+            def all_asked(wanted: set[rbac.Grant] = wanted) -> bool:
+                missing = wanted - run.asked().granted
+                assert not missing
+                return True
 
-            try:
-                await eventually(lambda missing=missing: not missing(), timeout=30, reason=name)  # type: ignore[misc]  # bound
-            except EventuallyError:
-                pytest.fail(f"{name}: never asked for {sorted(missing())}")
+            await eventually(all_asked, timeout=30, reason=name)
         asked = run.asked()
         assert not asked.refused
         known = {each for each in asked.granted if not each[1].startswith("selfsubject")}
@@ -294,8 +288,11 @@ async def test_a_feature_is_refused_what_is_taken_away(
             with contextlib.suppress(EventuallyError, StatusError, AssertionError):
                 await SCENARIOS[name](live_client, namespace, run)
 
+        def missed() -> bool:
+            return grant in run.asked().refused
+
         tasks.start_soon(attempt)
-        await eventually(lambda: grant in run.asked().refused, timeout=60, reason=f"{grant} is missed")
+        await eventually(missed, timeout=60, reason=f"{grant} is missed")
         tasks.cancel_scope.cancel()
 
 
