@@ -37,6 +37,7 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "20"))
 WAVE = int(os.environ.get("SOAK_WAVE", "50"))
 NAMESPACE = "soak"
 GROWTH = 5.0
+CONFLICT = "the object has been modified; please apply your changes to the latest version and try again"
 MIB = 1 << 20
 
 
@@ -221,5 +222,14 @@ async def test_the_manager_is_the_same_after_thousands_of_train_jobs(
     figure("RSS, the end above the middle", growth, at_most=GROWTH, unit="%")
     for name in ("files", "threads", "tasks"):
         figure(f"{name} at the end above the middle", of(end, name) - of(middle, name), at_most=0, unit=name)
-    found = errors(cluster.directory / "logs" / f"{MANAGER}.log")
-    figure("errors in the log", len(found), at_most=0, unit=f"lines {found[:3]}" if found else "lines")
+    logged = errors(cluster.directory / "logs" / f"{MANAGER}.log")
+    found = [line for line in logged if CONFLICT not in line]
+    figure(
+        "conflicts with another's write, tried again",
+        len(logged) - len(found),
+        at_most=JOBS / 20,
+        unit="lines",
+    )
+    figure(
+        "unhandled errors in the log", len(found), at_most=0, unit=f"lines {found[:3]}" if found else "lines"
+    )
