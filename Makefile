@@ -105,6 +105,10 @@ manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles and docs/reference
 	$(BIN)/python -m pkg.cli.rbac
 	$(BIN)/python -m pkg.cli.reference docs/reference
 
+.PHONY: recording
+recording: $(VENV)/.runtime ## Run the demo and draw it into docs/demo.svg
+	$(BIN)/python -m pkg.cli.recording
+
 .PHONY: docs
 docs: $(VENV)/.dev ## Build the documentation's site into build/site; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict

@@ -157,9 +157,13 @@ async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
     }
     assert "torch-distributed" in shipped
     assert said["runtimes"] == shipped
-    assert {
-        kind: (job["runtime"], job["num_nodes"], job["steps"]) for kind, job in said["jobs"].items()
-    } == STEPS
+    for kind, job in said["jobs"].items():
+        runtime, nodes, steps = STEPS[kind]
+        assert (job["runtime"], job["num_nodes"]) == (runtime, nodes)
+        if kind == "mpi":  # a launcher that is done ends the job, and nodes that are still at it go
+            assert set(steps[:1]) <= set(job["steps"]) <= set(steps)
+        else:
+            assert job["steps"] == steps
     for job in said["jobs"].values():
         assert job["status"] == "Complete"
         assert set(job["seen"]) <= {"Created", "Running", "Complete"}
