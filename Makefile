@@ -87,6 +87,10 @@ test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API se
 test-fault: $(VENV)/.dev binaries ## Break the API server and the way to it; FAULT_SECONDS=30 FAULT_EVERY_K=1 for all of it
 	$(BIN)/pytest test/fault $(PYTEST_ARGS)
 
+.PHONY: soak
+soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer
+	$(BIN)/pytest test/soak $(PYTEST_ARGS)
+
 .PHONY: test-e2e
 test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local cluster
 	$(BIN)/pytest test/e2e $(PYTEST_ARGS)
@@ -96,9 +100,14 @@ bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BE
 	$(BIN)/python test/bench/main.py $(BENCH_ARGS)
 
 .PHONY: manifests
-manifests: $(VENV)/.dev ## Write config/crd and docs/reference from the code
+manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles and docs/reference from the code
 	$(BIN)/python -m pkg.cli.manifests
+	$(BIN)/python -m pkg.cli.rbac
 	$(BIN)/python -m pkg.cli.reference docs/reference
+
+.PHONY: recording
+recording: $(VENV)/.runtime ## Run the demo and draw it into docs/demo.svg
+	$(BIN)/python -m pkg.cli.recording
 
 .PHONY: docs
 docs: $(VENV)/.dev ## Build the documentation's site into build/site; a warning is an error

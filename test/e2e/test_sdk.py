@@ -11,54 +11,105 @@ from pathlib import Path
 import anyio.to_thread
 import pytest
 
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import unstructured
 from pkg.cli import resources
 from pkg.cli.cluster import Cluster
+from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest.binaries import cache_directory
 
 pytestmark = pytest.mark.e2e
 
 # The SDK asks for any release of its models from 2.0 on; with those of 2.2 and later it cannot read its own runtimes.
-VERSION, MODELS = "0.2.0", "2.1.0"
+VERSIONS, MODELS = ("0.2.0", "0.3.1"), "2.1.0"
+TUNED = "torchtune-llama3.2-1b"
+CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 # Run by the SDK's own interpreter: nothing of ours is imported.
 SCRIPT = """
 import json, sys
-from kubeflow.trainer import CustomTrainer, KubernetesBackendConfig, TrainerClient
+from kubeflow.trainer import (
+    BuiltinTrainer, CustomTrainer, HuggingFaceDatasetInitializer, HuggingFaceModelInitializer, Initializer,
+    KubernetesBackendConfig, TorchTuneConfig, TrainerClient,
+)
 
 
 def train():
     print("training")
 
 
-kubeconfig, namespace = sys.argv[1:]
+kubeconfig, namespace, tuned = sys.argv[1:]
 client = TrainerClient(KubernetesBackendConfig(config_file=kubeconfig, namespace=namespace))
 runtimes = {r.name: r for r in client.list_runtimes()}
-runtime = client.get_runtime("torch-distributed")
-name = client.train(
-    runtime=runtime,
-    trainer=CustomTrainer(func=train, num_nodes=2, resources_per_node={"cpu": 1}),
-)
-seen = [client.get_job(name).status]
-job = client.wait_for_job_status(name, status={"Running", "Complete"}, timeout=60, polling_interval=1)
-seen.append(job.status)
-job = client.wait_for_job_status(name, timeout=60, polling_interval=1)
+asked = {
+    "custom": dict(
+        runtime=client.get_runtime("torch-distributed"),
+        trainer=CustomTrainer(func=train, num_nodes=2, resources_per_node={"cpu": 1}),
+    ),
+    "builtin": dict(
+        runtime=client.get_runtime(tuned),
+        trainer=BuiltinTrainer(config=TorchTuneConfig(epochs=1, batch_size=4, resources_per_node={"gpu": 2})),
+        initializer=Initializer(
+            dataset=HuggingFaceDatasetInitializer(storage_uri="hf://tatsu-lab/alpaca/data"),
+            model=HuggingFaceModelInitializer(
+                storage_uri="hf://meta-llama/Llama-3.2-1B-Instruct", access_token="secret"
+            ),
+        ),
+    ),
+    "mpi": dict(
+        runtime=client.get_runtime("deepspeed-distributed"),
+        trainer=CustomTrainer(func=train, num_nodes=2, resources_per_node={"cpu": 1}),
+    ),
+}
+names = {kind: client.train(**given) for kind, given in asked.items()}
+said = {}
+for kind, name in names.items():
+    seen = [client.get_job(name).status]
+    job = client.wait_for_job_status(name, status={"Running", "Complete"}, timeout=60, polling_interval=1)
+    seen.append(job.status)
+    job = client.wait_for_job_status(name, timeout=60, polling_interval=1)
+    said[kind] = {
+        "name": name,
+        "seen": seen,
+        "status": job.status,
+        "num_nodes": job.num_nodes,
+        "runtime": job.runtime.name,
+        "steps": sorted(step.name for step in job.steps),
+    }
+    if hasattr(client, "get_job_events"):
+        said[kind]["events"] = sorted({
+            (event.involved_object_kind, event.reason) for event in client.get_job_events(name)
+        })
+listed = sorted(j.name for j in client.list_jobs())
+of_runtime = [j.name for j in client.list_jobs(runtime=client.get_runtime(tuned))]
+for name in names.values():
+    client.delete_job(name)
 print(json.dumps({
     "runtimes": {n: [r.trainer.framework, r.trainer.num_nodes] for n, r in runtimes.items()},
-    "seen": seen,
-    "status": job.status,
-    "num_nodes": job.num_nodes,
-    "runtime": job.runtime.name,
-    "steps": sorted(step.name for step in job.steps),
-    "listed": [j.name for j in client.list_jobs()] == [name],
+    "jobs": said,
+    "listed": listed == sorted(names.values()),
+    "of_runtime": of_runtime == [names["builtin"]],
+    "left": [j.name for j in client.list_jobs()],
 }))
-client.delete_job(name)
 """
+STEPS = {
+    "custom": ("torch-distributed", 2, ["node-0", "node-1"]),
+    "builtin": (TUNED, 1, ["dataset-initializer", "model-initializer", "node-0"]),
+    "mpi": ("deepspeed-distributed", 2, ["node-0", "node-1"]),  # the launcher is a node too
+}
+"""Of each way to train: the runtime, the nodes, and the steps that the SDK shows."""
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def sdk(request: pytest.FixtureRequest) -> str:
+    """A release of the SDK."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")
-def sdk_python() -> Path:
+def sdk_python(sdk: str) -> Path:
     """An interpreter with the SDK, in a virtual environment of its own that later runs use again."""
     home = cache_directory()
-    venv = home / f"sdk-{VERSION}-{MODELS}-py{sys.version_info.major}.{sys.version_info.minor}"
+    venv = home / f"sdk-{sdk}-{MODELS}-py{sys.version_info.major}.{sys.version_info.minor}"
     python, done = venv / "bin" / "python", venv / "installed"
     home.mkdir(parents=True, exist_ok=True)
     with (home / f"{venv.name}.lock").open("w") as lock:
@@ -66,20 +117,32 @@ def sdk_python() -> Path:
         if not done.exists():
             subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
             command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            subprocess.run([*command, f"kubeflow=={VERSION}", f"kubeflow-trainer-api=={MODELS}"], check=True)
+            subprocess.run([*command, f"kubeflow=={sdk}", f"kubeflow-trainer-api=={MODELS}"], check=True)
             done.touch()
     return python
 
 
-async def test_the_sdk_lists_runtimes_and_trains(
-    local_cluster: Cluster, cluster_namespace: str, sdk_python: Path, tmp_path: Path
+async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
+    local_cluster: Cluster,
+    cluster_client: LiveClient,
+    cluster_namespace: str,
+    sdk: str,
+    sdk_python: Path,
+    tmp_path: Path,
 ) -> None:
+    (claim,) = [
+        each
+        for each in resources.manifests("samples")
+        if each["kind"] == "PersistentVolumeClaim" and each["metadata"]["name"] == TUNED
+    ]
+    claim["metadata"]["namespace"] = cluster_namespace
+    await cluster_client.create(CLAIM.from_dict(claim))
     script = tmp_path / "train.py"  # a file: the SDK sends the function's source
     script.write_text(SCRIPT)
-    argv = [str(sdk_python), str(script), str(local_cluster.kubeconfig), cluster_namespace]
+    argv = [str(sdk_python), str(script), str(local_cluster.kubeconfig), cluster_namespace, TUNED]
 
     def train() -> subprocess.CompletedProcess[str]:
-        return subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=240, check=False)
 
     done = await anyio.to_thread.run_sync(train)
     assert done.returncode == 0, done.stderr
@@ -94,7 +157,18 @@ async def test_the_sdk_lists_runtimes_and_trains(
     }
     assert "torch-distributed" in shipped
     assert said["runtimes"] == shipped
-    assert (said["status"], said["num_nodes"], said["runtime"]) == ("Complete", 2, "torch-distributed")
-    assert said["steps"] == ["node-0", "node-1"]
-    assert said["listed"] is True
-    assert set(said["seen"]) <= {"Created", "Running", "Complete"}
+    for kind, job in said["jobs"].items():
+        runtime, nodes, steps = STEPS[kind]
+        assert (job["runtime"], job["num_nodes"]) == (runtime, nodes)
+        if kind == "mpi":  # a launcher that is done ends the job, and nodes that are still at it go
+            assert set(steps[:1]) <= set(job["steps"]) <= set(steps)
+        else:
+            assert job["steps"] == steps
+    for job in said["jobs"].values():
+        assert job["status"] == "Complete"
+        assert set(job["seen"]) <= {"Created", "Running", "Complete"}
+        if sdk != "0.2.0":  # which cannot ask for events
+            assert ["JobSet", "AllJobsCompleted"] in job["events"]
+    assert said["listed"]
+    assert said["of_runtime"]
+    assert said["left"] == []

@@ -109,6 +109,9 @@ class Parts:
             "service-account-private-key-file": self.plane.pki / "sa.key",
             "root-ca-file": self.plane.authority_file,
             "use-service-account-credentials": "true",
+            # Its 20 requests a second are for a server shared by thousands; a hundred TrainJobs wait a minute for them.
+            "kube-api-qps": 200,
+            "kube-api-burst": 400,
             "controllers": ",".join(_CONTROLLERS),
         }
         return self._go("kube-controller-manager", flags, self._tls(self.ports.controller_manager, "healthz"))

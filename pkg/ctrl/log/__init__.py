@@ -7,6 +7,8 @@ from .logger import Logger as Logger
 from .logger import configure as configure
 from .logger import into_context as into_context
 from .logger import logger_from as logger_from
+from .logger import set_verbosity as set_verbosity
+from .logger import verbosity as verbosity
 from .options import DEBUG as DEBUG
 from .options import ERROR as ERROR
 from .options import INFO as INFO

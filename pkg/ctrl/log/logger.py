@@ -85,6 +85,29 @@ def into_context(**fields: Any) -> AbstractContextManager[None]:
     return cast("AbstractContextManager[None]", structlog.contextvars.bound_contextvars(**fields))
 
 
+def verbosity() -> int:
+    """Return up to which verbosity lines are written now."""
+    allowed: int = getattr(_sink(), "verbosity", INFO)
+    return allowed
+
+
+def set_verbosity(wanted: int) -> None:
+    """Write lines up to that verbosity from now on, without a second :func:`configure`; unconfigured, do nothing."""
+    sink = _sink()
+    if isinstance(sink, Sink):
+        sink.verbosity = wanted
+        _set_foreign_level(wanted)
+
+
+def _sink() -> object:
+    factory = structlog.get_config()["logger_factory"]
+    return factory() if callable(factory) else None
+
+
+def _set_foreign_level(wanted: int) -> None:
+    logging.getLogger().setLevel(logging.DEBUG if wanted >= TRACE else logging.WARNING)
+
+
 def configure(
     options: Options | None = None,
     *,
@@ -104,7 +127,7 @@ def configure(
     for handler in [h for h in root.handlers if isinstance(h, _Bridge)]:
         root.removeHandler(handler)
     root.addHandler(_Bridge())
-    root.setLevel(logging.DEBUG if options.effective_verbosity >= TRACE else logging.WARNING)
+    _set_foreign_level(options.effective_verbosity)
 
 
 class _Bridge(logging.Handler):
@@ -124,4 +147,16 @@ class _Bridge(logging.Handler):
             self.handleError(record)
 
 
-__all__ = ["DEBUG", "ERROR", "INFO", "TRACE", "Logger", "Sink", "configure", "into_context", "logger_from"]
+__all__ = [
+    "DEBUG",
+    "ERROR",
+    "INFO",
+    "TRACE",
+    "Logger",
+    "Sink",
+    "configure",
+    "into_context",
+    "logger_from",
+    "set_verbosity",
+    "verbosity",
+]

@@ -9,6 +9,8 @@ series that start with ``controller_runtime_``, ``workqueue_`` or ``rest_client_
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -23,7 +25,8 @@ from prometheus_client import (
     ProcessCollector,
     exposition,
 )
-from prometheus_client.metrics_core import Metric
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 CONTENT_TYPE: Final = exposition.CONTENT_TYPE_PLAIN_0_0_4
@@ -209,6 +212,22 @@ def register_rest_client_metrics(*metrics: Histogram) -> None:
         REGISTRY.register(metric)
 
 
+class TaskCollector(Collector):
+    """The tasks of the event loop that serves the scrape: what ``go_goroutines`` is to a Go manager."""
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Return the one family, empty."""
+        return [GaugeMetricFamily("python_asyncio_tasks", "Tasks of the event loop")]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the one family; outside of a loop there is nothing to count."""
+        (family,) = self.describe()
+        with contextlib.suppress(RuntimeError):
+            family.add_metric([], len(asyncio.all_tasks()))
+        yield family
+
+
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
+REGISTRY.register(TaskCollector())

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from pkg import config
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.object import Unstructured
+from pkg.cli.manager import flags
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import Environment
 from pkg.ctrl.rest import RESTMapper, Transport
@@ -29,10 +32,10 @@ Build = Callable[[str], list[Manifest]]
 @pytest.fixture
 def build(kustomize: Callable[[Path], list[Manifest]], jobset_source: Path, tmp_path: Path) -> Build:
     """Build an overlay by its name, with JobSet's sources from this machine in place of its repository."""
-    config = tmp_path / "config"
-    shutil.copytree(CONFIG, config)
-    shutil.copytree(jobset_source, config / "jobset-source")
-    file = config / "third-party" / "jobset" / "kustomization.yaml"
+    copied = tmp_path / "config"
+    shutil.copytree(CONFIG, copied)
+    shutil.copytree(jobset_source, copied / "jobset-source")
+    file = copied / "third-party" / "jobset" / "kustomization.yaml"
     text, count = re.subn(
         r"https://\S+//config/default\?ref=\S+", "../../jobset-source/default", file.read_text()
     )
@@ -40,7 +43,7 @@ def build(kustomize: Callable[[Path], list[Manifest]], jobset_source: Path, tmp_
     file.write_text(text)
 
     def by_name(name: str) -> list[Manifest]:
-        return kustomize(config / "overlays" / name)
+        return kustomize(copied / "overlays" / name)
 
     return by_name
 
@@ -116,7 +119,7 @@ async def test_a_misspelt_field_would_be_refused(build: Build, bare_cluster: Env
         await install(bare_cluster, [service])
 
 
-@pytest.mark.parametrize("name", ["manager", "standalone", "kubeflow-platform"])
+@pytest.mark.parametrize("name", ["manager", "standalone", "kubeflow-platform", "podgrouper"])
 def test_the_overlays_that_install_a_manager_pin_its_image(name: str, build: Build) -> None:
     (manager,) = [
         each for each in build(name) if each["kind"] == "Deployment" and each["metadata"]["name"] == MANAGER
@@ -143,3 +146,53 @@ def test_the_platform_gets_one_namespace_and_the_mesh_is_kept_off_the_webhook(bu
     (manager,) = [each for each in objects if each["kind"] == "Deployment"]
     annotations = manager["spec"]["template"]["metadata"]["annotations"]
     assert annotations["traffic.sidecar.istio.io/excludeInboundPorts"] == "9443"
+
+
+def configuration(objects: list[Manifest], tmp_path: Path) -> Configuration:
+    """Return what the Deployment's ``--config`` says, read as the manager reads it."""
+    (manager,) = [each for each in objects if each["kind"] == "Deployment"]
+    (container,) = manager["spec"]["template"]["spec"]["containers"]
+    (argument,) = [each for each in container["args"] if each.startswith("--config=/")]
+    (config_map,) = [
+        each["configMap"]["name"]
+        for each in manager["spec"]["template"]["spec"]["volumes"]
+        if "configMap" in each
+    ]
+    (held,) = [
+        each for each in objects if each["kind"] == "ConfigMap" and each["metadata"]["name"] == config_map
+    ]
+    file = tmp_path / "configuration.yaml"
+    file.write_text(held["data"][argument.removeprefix("--config=/")])
+    return config.load(str(file))
+
+
+def test_the_overlay_with_the_pod_grouper_is_the_managers_with_its_role_and_the_switch(
+    build: Build, tmp_path: Path
+) -> None:
+    plain, both = build("manager"), build("podgrouper")
+    names = {(each["kind"], each["metadata"]["name"]) for each in both}
+    assert names - {(each["kind"], each["metadata"]["name"]) for each in plain} == {
+        ("ClusterRole", "kubeflow-trainer-pod-grouper"),
+        ("ClusterRoleBinding", "kubeflow-trainer-pod-grouper"),
+    }
+    usual = configuration(plain, tmp_path)
+    assert not usual.pod_grouper.enable
+    usual.pod_grouper.enable = True
+    assert configuration(both, tmp_path) == usual
+
+
+def test_the_pod_grouper_alone_has_no_right_name_or_lease_of_the_trainers(
+    build: Build, tmp_path: Path
+) -> None:
+    alone, trainers = build("podgrouper-only"), build("manager")
+    shared = {(each["kind"], each["metadata"]["name"]) for each in alone} & {
+        (each["kind"], each["metadata"]["name"]) for each in trainers
+    }
+    assert shared == {("Namespace", "kubeflow-system")}
+    ours, theirs = configuration(alone, tmp_path), configuration(trainers, tmp_path)
+    assert ours.leader_election.leader_elect
+    assert ours.leader_election.resource_name != theirs.leader_election.resource_name
+    (deployment,) = [each for each in alone if each["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert flags.parse(container["args"]).controllers == (flags.POD_GROUPER,)
+    assert re.fullmatch(r"\S+:\d+\.\d+\.\d+", container["image"])

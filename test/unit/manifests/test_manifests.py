@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from pkg.cli import rbac
 from pkg.constants.trainer import API_RELEASE
 from pkg.ctrl.client import FakeClient
 from pkg.podgrouper import new_plugins_hub
@@ -62,7 +63,9 @@ def test_the_sdk_is_told_the_release_that_the_code_serves() -> None:
     assert public["literals"] == [f"kubeflow_trainer_version={API_RELEASE}"]
 
 
-def test_the_role_grants_what_the_markers_ask_for_and_no_more() -> None:
+def test_the_roles_are_written_from_the_markers_and_grant_no_more() -> None:
+    for path, text in rbac.render().items():
+        assert (CONFIG / path).read_text() == text, f"run `make manifests`: {path}"
     (role,) = read("rbac/role.yaml")
     assert permissions(role["rules"]) == permissions(markers("rbac"))
 
@@ -73,7 +76,7 @@ def test_the_role_grants_what_the_reference_does_and_reading_priority_classes_an
     (theirs,) = read("rbac/role.yaml", root=reference())
     (ours,) = read("rbac/role.yaml")
     assert ours["metadata"] == theirs["metadata"]
-    added = {("scheduling.k8s.io", "priorityclasses", verb) for verb in ("get", "list", "watch")}
+    added = {("scheduling.k8s.io", "priorityclasses", verb) for verb in ("list", "watch")}
     added |= {
         ("authentication.k8s.io", "tokenreviews", "create"),
         ("authorization.k8s.io", "subjectaccessreviews", "create"),

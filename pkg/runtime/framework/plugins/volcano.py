@@ -44,7 +44,7 @@ _PRIORITY_CLASS: Final = field.Path("spec").child("templateSpec").child("priorit
 
 
 # +kubebuilder:rbac:groups=scheduling.volcano.sh,resources=podgroups,verbs=create;get;list;watch;update;patch
-# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
+# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch
 # +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch
 # +kubebuilder:rbac:groups="",resources=limitranges,verbs=get;list;watch
 async def new(client: Reader, _indexer: FieldIndexer) -> Volcano:

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 import re
 
+import anyio
 from prometheus_client import Counter, Histogram
+from prometheus_client.parser import text_string_to_metric_families
 
 from pkg.ctrl import metrics
 
@@ -59,3 +61,20 @@ def test_the_text_has_no_created_series_and_whole_bounds_without_a_point() -> No
     text = metrics.render(registry).decode()
     assert re.findall(r'le="([^"]+)"', text) == ["0.5", "1", "10", "+Inf"]
     assert "_created" not in text
+
+
+async def test_the_tasks_of_the_loop_are_counted_and_a_finished_one_is_not() -> None:
+    def tasks() -> float:
+        (family,) = [
+            each
+            for each in text_string_to_metric_families(metrics.render().decode())
+            if each.name == "python_asyncio_tasks"
+        ]
+        return family.samples[0].value
+
+    before = tasks()
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.sleep_forever)
+        assert tasks() == before + 1
+        group.cancel_scope.cancel()
+    assert tasks() == before

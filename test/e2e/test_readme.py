@@ -1,0 +1,156 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the first pages tell a new user to type, typed: in a copy of the checkout, with a home of its own for clusters."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import anyio
+import pytest
+
+from pkg.ctrl.envtest import Binaries, PlainProgress, Tool, ToolGroup
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+ROOT = Path(__file__).parents[2]
+PAGES: Final = ("README.md", "docs/index.md")
+COPIED: Final = (
+    "Makefile",
+    "README.md",
+    "cmd",
+    "config",
+    "docs",
+    "examples",
+    "pkg",
+    "pyproject.toml",
+    "requirements",
+)
+
+ELSEWHERE: Final = {
+    "make test": "this is a part of it",
+    "trainerctl crds --apply": "for a cluster of the reader's",
+    "trainerctl run --kubeconfig ~/.kube/config --config=config.yaml": "for a cluster of the reader's",
+}
+"""Lines that are not run here, and why."""
+
+WAIT: Final = "kubectl wait --for=condition=Complete --timeout=60s"
+
+
+def blocks(page: str) -> list[list[str]]:
+    """Return a page's shell blocks, each as its commands without what is said of them."""
+    found = re.findall(r"^```sh\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+    return [
+        [line for raw in block.splitlines() if (line := re.sub(r"\s{2,}#.*$", "", raw).strip())]
+        for block in found
+    ]
+
+
+def commands() -> dict[str, list[list[str]]]:
+    """Return what is run of each page."""
+    return {
+        page: [kept for block in blocks(page) if (kept := [line for line in block if line not in ELSEWHERE])]
+        for page in PAGES
+    }
+
+
+@pytest.fixture(scope="module")
+def kubectl() -> Path:
+    """The kubectl of the API server's release, built like the cluster's own programs."""
+    group = ToolGroup(ROOT / "test" / "tools" / "kubectl", "k8s.io/kubernetes")
+    tool = Tool("kubectl", group, "k8s.io/kubernetes/cmd/kubectl")
+    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["kubectl"].path
+
+
+@pytest.fixture
+def shell(kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Run lines in one shell, stopping at the first that fails; return what they printed.
+
+    The copy has the environment that this run has, so that nothing is downloaded again.
+    """
+    copy = tmp_path / "checkout"
+    copy.mkdir()
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, copy / name, ignore=ignored)
+        else:
+            shutil.copy2(source, copy / name)
+    state, venv = tmp_path / "state", copy / ".venv"
+    (venv / "bin").mkdir(parents=True)
+    package = f"PYTHONPATH='{copy}' exec '{sys.executable}' -P"
+    for name, module in {
+        "python": "",
+        "trainerctl": f"'{copy}/cmd/trainerctl/main.py'",
+        "trainer-controller-manager": "-m pkg.cli.manager",
+    }.items():
+        program = venv / "bin" / name
+        program.write_text(f'#!/bin/sh\n{package} {module} "$@"\n')
+        program.chmod(0o755)
+    (venv / "bin" / "activate").write_text(f'PATH="{venv}/bin:$PATH"\n')
+    (venv / ".runtime").touch()
+    environment = {
+        **{key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "KUBECONFIG"}},
+        "XDG_STATE_HOME": str(state),
+        "PATH": f"{kubectl.parent}:{os.environ['PATH']}",
+    }
+
+    def run(*lines: str) -> str:
+        done = subprocess.run(
+            ["bash", "-e", "-x", "-c", "\n".join(lines)],
+            cwd=copy,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    yield run
+    run(". .venv/bin/activate", "trainerctl cluster down")
+
+
+def test_every_line_is_run_or_has_a_reason() -> None:
+    every = {line for page in PAGES for block in blocks(page) for line in block}
+    assert every >= set(ELSEWHERE), "a reason for a line that nobody is told to type"
+    assert {"make demo", "make install", "trainerctl cluster down"} <= every - set(ELSEWHERE)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_tells_to_type_works(page: str, shell: Callable[..., str]) -> None:
+    job = ROOT / "config" / "samples" / "trainjob.yaml"
+    shell(f"cp {job} job.yaml", "cp config/runtimes/torch_distributed.yaml runtime.yaml")
+    for block in commands()[page]:
+        lines = []
+        for line in block:
+            lines.append(line)
+            if line.startswith("kubectl apply") and "samples" in line:
+                lines.append(f"{WAIT} -f {line.split()[-1]}")
+        needs = not lines[0].startswith(("make", ".")) and any(
+            line.startswith("trainerctl") for line in lines
+        )
+        said = shell(*([". .venv/bin/activate"] if needs else []), *lines)
+        if "make demo" in lines:
+            assert re.search(r"TrainJob \S+ is Complete", said)
+
+
+def test_the_overlay_of_the_manager_is_taken_by_the_local_cluster(shell: Callable[..., str]) -> None:
+    said = shell(
+        ". .venv/bin/activate",
+        'eval "$(trainerctl cluster up --without-manager)"',
+        # Its admission would be asked at a Service, and no pod of this cluster serves one.
+        "kubectl apply --server-side --force-conflicts -k config/overlays/manager",
+        "kubectl -n kubeflow-system get deployment,service,configmap,secret,serviceaccount -o name",
+        "kubectl get clusterrole,clusterrolebinding,crd,validatingwebhookconfiguration -o name",
+    )
+    assert "deployment.apps/kubeflow-trainer-controller-manager" in said
+    assert (
+        "validatingwebhookconfiguration.admissionregistration.k8s.io/validator.trainer.kubeflow.org" in said
+    )

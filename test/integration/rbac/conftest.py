@@ -1,0 +1,260 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Our manager as a process under a role cut to measure, and the API server's own record of what it asked for."""
+
+import dataclasses
+import json
+import secrets
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import anyio
+import pytest
+import yaml
+
+from pkg.apis.core.v1 import Namespace, Secret
+from pkg.apis.machinery.object import Unstructured
+from pkg.cli import rbac
+from pkg.cli.cluster import contents
+from pkg.cli.cluster.tools import JOBSET
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Binaries, Environment, apply_manifests, eventually
+from pkg.ctrl.envtest.ports import free_ports
+from pkg.ctrl.rest import Config, Request, RESTMapper, Transport, TransportError
+
+ROOT = Path(__file__).parents[3]
+GROUP = "under-test"
+API = "rbac.authorization.k8s.io"
+_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": [GROUP]}, {"level": "None"}],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What a manager asked for, as the API server saw it."""
+
+    granted: frozenset[rbac.Grant]
+    refused: frozenset[rbac.Grant]
+
+
+@dataclasses.dataclass
+class Run:
+    """A manager that runs."""
+
+    metrics: int
+    health: int
+    record: Callable[[], Asked]
+
+    def asked(self) -> Asked:
+        """Return what it has asked for by now."""
+        return self.record()
+
+    async def ready(self) -> None:
+        """Return once its webhooks answer: the API server asks them about every Trainer object of the test."""
+        await eventually(lambda: answers(self.health, "/readyz"), timeout=30, reason="the manager is ready")
+
+
+RunUnder = Callable[..., AbstractAsyncContextManager[Run]]
+
+
+def crd(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
+    """Return a CRD whose objects may hold anything."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+        },
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural},
+            "versions": [
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {
+                        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                    },
+                }
+            ],
+        },
+    }
+
+
+@pytest.fixture(scope="session")
+def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("audit") / "audit.log"
+
+
+@pytest.fixture(scope="session")
+def audited(audit_log: Path) -> Iterator[Environment]:
+    """An API server that writes down what managers ask.
+
+    It lists before it watches, as those before streaming lists do, and lets nobody block an owner's deletion who may
+    not change its finalizers.
+    """
+    policy = audit_log.with_name("policy.json")
+    policy.write_text(json.dumps(_POLICY))
+    environment = Environment(
+        api_server_flags=[
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={audit_log}",
+            "--audit-log-mode=blocking",
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+            "--feature-gates=WatchList=false",
+        ]
+    )
+
+    async def start() -> None:
+        await environment.start()
+        binaries = await Binaries().locate(JOBSET)
+        groups = [
+            crd("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"),
+            crd("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+        ]
+        await environment.install_crds(*contents.crds(binaries[JOBSET.name]), *groups)
+        async with Transport(environment.config) as transport:
+            client = LiveClient(transport, RESTMapper(transport))
+            await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
+
+    anyio.run(start)
+    yield environment
+    anyio.run(environment.stop)
+
+
+@pytest.fixture
+def rest_config(audited: Environment) -> Config:
+    """How an administrator reaches the server of this folder."""
+    return dataclasses.replace(audited.config)
+
+
+def read(audit_log: Path, user: str) -> Asked:
+    """Return what a user asked for; an apply that makes the object counts as patch and as create."""
+    granted: set[rbac.Grant] = set()
+    refused: set[rbac.Grant] = set()
+    for line in audit_log.read_text().splitlines():
+        entry = json.loads(line) if line.endswith("}") else {}
+        ref = entry.get("objectRef")
+        if not ref or entry["user"]["username"] != user or "resource" not in ref:
+            continue
+        resource = ref["resource"] + (f"/{ref['subresource']}" if "subresource" in ref else "")
+        group, verb, status = ref.get("apiGroup", ""), entry["verb"], entry.get("responseStatus", {})
+        found = refused if status.get("code") == 403 else granted
+        found.add((group, resource, verb))
+        if verb == "patch" and status.get("code") in {201, 403}:
+            found.add((group, resource, "create"))
+    return Asked(frozenset(granted), frozenset(refused))
+
+
+@pytest.fixture
+def run_under(
+    audited: Environment, audit_log: Path, live_client: LiveClient, namespace: str, tmp_path: Path
+) -> Iterator[RunUnder]:
+    """Run the program under its shipped role less what is ``without``."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    @asynccontextmanager
+    async def run(without: Collection[rbac.Grant] = ()) -> AsyncIterator[Run]:
+        user = f"manager-{secrets.token_hex(4)}"
+        rules = rbac.rules(rbac.collected(grouper=False) - set(without))
+        subject = {"apiGroup": API, "kind": "User", "name": user}
+        role = {
+            "apiVersion": f"{API}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": user},
+            "rules": rules,
+        }
+        binding = {
+            "apiVersion": f"{API}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": user},
+            "roleRef": {"apiGroup": API, "kind": "ClusterRole", "name": user},
+            "subjects": [subject],
+        }
+        metrics, health, serving = free_ports(3)
+        (hooks,) = contents.trainer_webhooks(f"https://127.0.0.1:{serving}", b"")
+        for hook in hooks["webhooks"]:
+            hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+        secret = {"metadata": {"name": f"cert-{user}", "namespace": contents.TRAINER_NAMESPACE}}
+        await live_client.create(Secret.from_dict(secret))
+        await apply_manifests(live_client, [role, binding, hooks], owner="test")
+
+        async def in_force() -> bool:
+            review = {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": {
+                    "user": user,
+                    "resourceAttributes": {
+                        "group": "trainer.kubeflow.org",
+                        "resource": "clustertrainingruntimes",
+                        "verb": "get",
+                    },
+                },
+            }
+            said = await live_client.create(Unstructured.wrap(review))
+            return bool(said.to_dict()["status"]["allowed"])
+
+        await eventually(in_force, reason="the API server knows the role")
+        kubeconfig, configuration = tmp_path / f"{user}.kubeconfig", tmp_path / f"{user}.yaml"
+        kubeconfig.write_text(yaml.safe_dump(audited.kubeconfig_for(user, [GROUP])))
+        kubeconfig.chmod(0o600)
+        said = {
+            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+            "kind": "Configuration",
+            "metrics": {"bindAddress": f"127.0.0.1:{metrics}", "requireAuthorization": True},
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
+            "webhook": {"host": "127.0.0.1", "port": serving},
+            "leaderElection": {
+                "leaderElect": True,
+                "resourceName": user,
+                "resourceNamespace": contents.TRAINER_NAMESPACE,
+                "leaseDuration": "3s",
+                "renewDeadline": "2s",
+                "retryPeriod": "500ms",
+            },
+            "certManagement": {"webhookSecretName": f"cert-{user}"},
+            "clientConnection": {"qps": -1},
+        }
+        configuration.write_text(yaml.safe_dump(said))
+        with (tmp_path / f"{user}.log").open("wb") as log:
+            process = launch([f"--config={configuration}", f"--kubeconfig={kubeconfig}"], log)
+        processes.append(process)
+        await eventually(lambda: answers(health, "/healthz"), timeout=60, reason="the manager answers")
+        yield Run(metrics, health, lambda: read(audit_log, user))
+        process.kill()
+        process.wait()
+
+    yield run
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def launch(arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start the program."""
+    command = [sys.executable, "-m", "pkg.cli.manager", *arguments]
+    return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+
+
+async def answers(port: int, path: str) -> bool:
+    """Tell whether a GET is answered by 200."""
+    async with Transport(Config(f"http://127.0.0.1:{port}")) as probe:
+        try:
+            response = await probe.send(Request("GET", path))
+        except TransportError:
+            return False
+        await response.read()
+        return response.status == 200

@@ -1,0 +1,36 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Roles out of markers: what is joined, what is not, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from pkg.cli import rbac
+
+
+def test_rules_are_joined_by_verbs_within_a_group_and_then_across_groups_alike() -> None:
+    text = (
+        '# +kubebuilder:rbac:groups="",resources=pods;secrets,verbs=list;get\n'
+        "# +kubebuilder:rbac:groups=b;a,resources=podgroups,verbs=get\n"
+        '# +kubebuilder:rbac:groups="",resources=events,verbs=create\n'
+        '# +kubebuilder:rbac:groups="",resources=pods,verbs=get\n'
+    )
+    assert rbac.rules(rbac.grants(text)) == [
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["get", "list"]},
+        {"apiGroups": ["a", "b"], "resources": ["podgroups"], "verbs": ["get"]},
+    ]
+
+
+def test_a_marker_without_verbs_is_refused() -> None:
+    with pytest.raises(ValueError, match="groups=a,resources=b has no 'verbs'"):
+        rbac.grants("# +kubebuilder:rbac:groups=a,resources=b\n")
+
+
+def test_writing_reports_only_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rbac.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("wrote ") == 2
+    (tmp_path / "rbac" / "role.yaml").write_text("old")
+    assert rbac.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'rbac' / 'role.yaml'}\n"
