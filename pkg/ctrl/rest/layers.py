@@ -109,7 +109,10 @@ class RetryAfter:
                 return response
             await anyio.sleep(delay)
             if retries == self._max_retries:
-                # Passed on when its time is over: whoever asks next does so no sooner than the server said.
+                # Passed on when its time is over, and saying so: whoever asks next does so no sooner than the
+                # server said, and nobody waits a second time.
+                others = {k: v for k, v in response.headers.items() if k.lower() != "retry-after"}
+                response.headers = {**others, "Retry-After": "0"}
                 return response
             retries += 1
             await response.close()

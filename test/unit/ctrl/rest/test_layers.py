@@ -7,6 +7,7 @@ import json
 import anyio
 import pytest
 
+from pkg.apis.machinery.errors import TooManyRequestsError
 from pkg.ctrl import log, rest
 from pkg.ctrl.rest import layers
 
@@ -118,8 +119,13 @@ async def test_other_answers_are_passed_on(request_: rest.Request, response: res
 
 async def test_a_server_that_stays_busy_is_believed_in_the_end() -> None:
     inner = answers(rest.FakeResponse(429, headers={"Retry-After": "1"}))
+    began = anyio.current_time()
     response = await layers.RetryAfter(inner, max_retries=3).send(GET)
     assert (response.status, len(inner.requests)) == (429, 4)
+    assert anyio.current_time() - began == 4
+    with pytest.raises(TooManyRequestsError) as refused:
+        await response.raise_for_status()
+    assert refused.value.retry_after == 0  # it has been waited for
 
 
 async def test_a_refused_identity_is_renewed_once_for_all_who_were_refused() -> None:
