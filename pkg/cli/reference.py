@@ -18,6 +18,7 @@ import pkg.metrics
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.apis.machinery.base import Struct
 from pkg.ctrl import metrics
+from pkg.util.cert import certificates
 
 from .manager.flags import FLAGS
 
@@ -124,9 +125,8 @@ def _metrics() -> str:
 
 
 def _wrappers() -> list[MetricWrapperBase]:
-    found = {
-        id(each): each for module in (metrics.registry, pkg.metrics.metrics) for each in vars(module).values()
-    }
+    modules = (metrics.registry, pkg.metrics.metrics, certificates)
+    found = {id(each): each for module in modules for each in vars(module).values()}
     opt_in = {id(metrics.registry.REST_REQUEST_DURATION), id(metrics.registry.REST_RATE_LIMITER_DURATION)}
     return [each for key, each in found.items() if isinstance(each, MetricWrapperBase) and key not in opt_in]
 

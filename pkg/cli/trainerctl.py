@@ -21,7 +21,7 @@ import anyio
 from rich.console import Console
 
 from pkg.apis.machinery.errors import StatusError
-from pkg.cli import cluster, crds, demo, documents, explain, render, run, validate
+from pkg.cli import cluster, crds, demo, documents, explain, group, render, run, validate
 from pkg.ctrl.envtest import EnvtestError, EventuallyError
 from pkg.ctrl.rest import RestError
 
@@ -60,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
         ("render", "print the objects that TrainJobs would become, without a cluster", render.add_arguments),
         ("explain", "show stage by stage what makes TrainJobs into objects", explain.add_arguments),
         ("validate", "say what an API server would answer to TrainJobs and runtimes", validate.add_arguments),
+        ("group", "show what group pods would get from the pod grouper, and why", group.add_arguments),
         ("crds", "print the CRDs, or apply them", crds.add_arguments),
     ):
         add(commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}."))

@@ -13,7 +13,7 @@ they are mended all the same when somebody edits them; after a restart that is n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
@@ -33,7 +33,7 @@ from pkg.ctrl.client import Client, Reader
 from . import drift
 
 T = TypeVar("T", bound=Object)
-_Name: TypeAlias = tuple[GVK, NamespacedName]
+Name: TypeAlias = tuple[GVK, NamespacedName]
 
 _AS_METADATA: Final[frozenset[GVK]] = frozenset({ConfigMap.gvk, Secret.gvk})
 """Kinds that are cached without their content: their resourceVersion stands for it."""
@@ -69,48 +69,13 @@ class Applier:
     def __init__(self, client: Client, reader: Reader | None = None) -> None:
         self._client = client
         self._reader: Reader = client if reader is None else reader
-        self._applied: dict[NamespacedName, dict[_Name, _Applied]] = {}
-        self._kept: dict[NamespacedName, dict[_Name, tuple[type[Object], bytes]]] = {}
+        self._applied: dict[NamespacedName, dict[Name, _Applied]] = {}
+        self._kept: dict[NamespacedName, dict[Name, tuple[type[Object], bytes]]] = {}
 
     def forget(self, owner: NamespacedName) -> None:
         """Drop what was remembered for ``owner``; the next apply looks at everything again."""
         self._applied.pop(owner, None)
         self._kept.pop(owner, None)
-
-    async def apply_all(self, owner: NamespacedName, desired: Sequence[Object]) -> list[tuple[GVK, Outcome]]:
-        """Apply all that ``owner`` wants, in that order, and what it wanted once and still has.
-
-        Returns what each took, by its kind.
-
-        Raises:
-            StatusError: the API server refused.
-            TransportError: it was not reached.
-        """
-        outcomes = []
-        for obj in desired:
-            outcomes.append((obj.gvk, await self.apply(owner, obj)))
-            if obj.gvk in _BUILT_ONCE:
-                essence = drift.rule_for(obj.gvk).essence(obj.to_dict())
-                kept = self._kept.setdefault(owner, {})
-                kept[obj.gvk, obj.key] = type(obj), msgspec.json.encode(essence)
-        return outcomes + await self._mend(owner, {(obj.gvk, obj.key) for obj in desired})
-
-    async def _mend(self, owner: NamespacedName, built: Container[_Name]) -> list[tuple[GVK, Outcome]]:
-        """Undo edits of what was not ``built`` this time. An absent one is the plugins' affair."""
-        memory = self._applied.get(owner, {})
-        outcomes = []
-        for name, (kind, essence) in self._kept.get(owner, {}).items():
-            if name in built:
-                continue
-            try:
-                live = await self._client.get(kind, name[1])
-            except NotFoundError:
-                continue
-            known = memory.get(name)
-            if known is not None and known.live != _live_digest(live):
-                desired = kind.from_dict(msgspec.json.decode(essence))
-                outcomes.append((kind.gvk, await self._settle(memory, desired, live, known.desired)))
-        return outcomes
 
     async def apply(self, owner: NamespacedName, desired: T) -> Outcome:
         """Make the live object what ``desired`` says, as field owner ``trainer``; tell what that took.
@@ -123,16 +88,45 @@ class Applier:
         """
         memory = self._applied.setdefault(owner, {})
         name = (desired.gvk, desired.key)
-        wanted = _digest(desired.to_dict())
+        wire = desired.to_dict()
+        wanted = _digest(wire)
         live = await self._live(desired)
         if live is None:
             outcome = Outcome.HEALED if name in memory else Outcome.CREATED
             memory[name] = _Applied(wanted, _live_digest(await self._send(desired)))
-            return outcome
-        return await self._settle(memory, desired, live, wanted)
+        else:
+            outcome = await self._settle(memory, desired, live, wanted)
+        if desired.gvk in _BUILT_ONCE:
+            essence = drift.rule_for(desired.gvk).essence(wire)
+            self._kept.setdefault(owner, {})[name] = type(desired), msgspec.json.encode(essence)
+        return outcome
+
+    async def mend(self, owner: NamespacedName, built: Container[Name]) -> list[GVK]:
+        """Undo edits of what ``owner`` wanted once and was not ``built`` this time; return the kinds mended.
+
+        An absent one is made by those who build it.
+
+        Raises:
+            StatusError: the API server refused.
+            TransportError: it was not reached.
+        """
+        memory = self._applied.get(owner, {})
+        mended = []
+        for name, (kind, essence) in self._kept.get(owner, {}).items():
+            if name in built or (known := memory.get(name)) is None:
+                continue
+            try:
+                live = await self._client.get(kind, name[1])
+            except NotFoundError:
+                continue
+            if known.live != _live_digest(live):
+                desired = kind.from_dict(msgspec.json.decode(essence))
+                if await self._settle(memory, desired, live, known.desired) is Outcome.HEALED:
+                    mended.append(name[0])
+        return mended
 
     async def _settle(
-        self, memory: dict[_Name, _Applied], desired: Object, live: Object, wanted: bytes
+        self, memory: dict[Name, _Applied], desired: Object, live: Object, wanted: bytes
     ) -> Outcome:
         """Turn ``live`` into ``desired``, whose digest is ``wanted``; tell what that took."""
         if live.metadata.deletion_timestamp is not None:

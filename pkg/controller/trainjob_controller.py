@@ -147,12 +147,15 @@ class TrainJobReconciler:
         raise error
 
     async def _reconcile_objects(self, runtime: Runtime, train_job: TrainJob) -> None:
-        outcomes = await self._applier.apply_all(train_job.key, await runtime.new_objects(train_job))
-        for kind, outcome in outcomes:
+        built = await runtime.new_objects(train_job)
+        for obj in built:
+            outcome = await self._applier.apply(train_job.key, obj)
             if outcome is Outcome.HEALED:
-                metrics.DRIFT_HEALED.labels(kind.kind).inc()
-            elif outcome is Outcome.CREATED and kind == JobSet.gvk:
+                metrics.DRIFT_HEALED.labels(obj.gvk.kind).inc()
+            elif outcome is Outcome.CREATED and isinstance(obj, JobSet):
                 metrics.TIME_TO_CHILDREN.observe(self._age(train_job))
+        for gvk in await self._applier.mend(train_job.key, {(obj.gvk, obj.key) for obj in built}):
+            metrics.DRIFT_HEALED.labels(gvk.kind).inc()
 
     def _age(self, train_job: TrainJob) -> float:
         created = train_job.metadata.creation_timestamp

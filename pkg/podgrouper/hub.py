@@ -11,6 +11,7 @@ from typing import Final
 
 from pkg.apis.machinery.gvk import GVK
 from pkg.ctrl import client
+from pkg.ctrl.manager import ManagerError
 
 from .plugins import Grouper, Reads
 from .plugins.aml import AmlGrouper
@@ -55,7 +56,7 @@ RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grou
 """What an entry point loads: given the default grouper and a reader, it returns rows of the table."""
 
 
-class GrouperLoadError(Exception):
+class GrouperLoadError(ManagerError):
     """Groupers of others cannot be had; the text names the entry point and what holds it."""
 
 

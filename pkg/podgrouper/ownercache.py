@@ -131,7 +131,7 @@ class OwnerCache:
             async with self._locks.holding(key):
                 known = self._remember(key)
                 if not _has(known, meta, reads):
-                    return await self._read(key, known)
+                    return await self._read(key, known, reads)
         return _assembled(kind, meta, msgspec.json.decode(known.rest))
 
     # Reader.
@@ -217,12 +217,15 @@ class OwnerCache:
         await self._watch(kind)
         return self._learn(key, found)
 
-    async def _read(self, key: _Key, known: _Known) -> Unstructured:
+    async def _read(self, key: _Key, known: _Known, reads: Reads) -> Unstructured:
         kind, namespace, name = key
         found = await self._live.get(unstructured(kind), (namespace, name))
-        meta = found.metadata
-        known.rest = msgspec.json.encode(found.__pydantic_extra__ or {})
+        meta, rest = found.metadata, found.__pydantic_extra__ or {}
         known.uid, known.generation, known.version = meta.uid, meta.generation, meta.resource_version
+        if reads is Reads.SPEC and meta.generation:
+            # Not kept, and so of no version: who looks at the status reads it.
+            rest, known.version = {key: value for key, value in rest.items() if key != "status"}, None
+        known.rest = msgspec.json.encode(rest)
         return found
 
     def _learn(self, key: _Key, found: PartialObjectMetadata) -> PartialObjectMetadata:

@@ -16,7 +16,7 @@ from pkg.ctrl.rest import RestError
 
 from .hub import PluginsHub
 from .owners import Owners, pod_as_owner
-from .plugins import GroupingError
+from .plugins import GroupingError, fields
 from .podgroup import Metadata
 
 _log: Final = log.logger_from("podgrouper")
@@ -90,18 +90,7 @@ class PodGrouper:
 
 
 def _several(owner: Object, namespace: str, references: Sequence[OwnerReference]) -> GroupingError:
-    shown = " ".join(map(_shown, references))
+    shown = " ".join(map(fields.go_owner_reference, references))
     return GroupingError(
         f"found {type(owner).gvk.kind} <{owner.name} in namespace {namespace}> with multiple owners: [{shown}]"
     )
-
-
-def _shown(reference: OwnerReference) -> str:
-    # As Go shows the struct, but for the two pointers, whose addresses would say nothing.
-    flags = ("<nil>" if flag is None else str(flag).lower() for flag in _flags(reference))
-    fields = (reference.api_version, reference.kind, reference.name, reference.uid, *flags)
-    return f"{{{' '.join(fields)}}}"
-
-
-def _flags(reference: OwnerReference) -> tuple[bool | None, bool | None]:
-    return reference.controller, reference.block_owner_deletion

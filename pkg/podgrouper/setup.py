@@ -113,13 +113,14 @@ def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
     return held
 
 
-def setup(mgr: ctrl.Manager, options: Settings) -> None:
-    """Register the pod grouper.
+async def setup(mgr: ctrl.Manager, options: Settings) -> None:
+    """Register the pod grouper with a manager that has not started.
 
     Raises:
         ControllerError: it cannot be registered.
         GrouperLoadError: groupers of others cannot be had.
     """
+    await mgr.cache.get_informer(PodGroup)  # else the first pods would wait for its list
     owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache)
     hub = new_plugins_hub(owners, options.hub)
     owners.reads = hub.reads
@@ -136,7 +137,7 @@ def setup(mgr: ctrl.Manager, options: Settings) -> None:
     )
     builder = (
         ctrl.new_controller_managed_by(mgr)
-        .for_(PodIdentity, predicates=[predicate.Funcs(delete=lambda _event: False)])
+        .for_(PodIdentity)
         .with_options(
             controller.Options(
                 max_concurrent_reconciles=options.max_concurrent_reconciles,

@@ -24,6 +24,27 @@ _WORDS: Final = frozenset(
     for word in (lower, lower.capitalize(), lower.upper())
 )
 _NOT_STRINGS: Final = _WORDS | {"", "~", ".nan", ".NaN", ".NAN"}
+_UNPRINTABLE: Final = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd]")
+_TO_ESCAPE: Final = re.compile(
+    "[^\\x20!#-\\x5b\\x5d-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd]"
+)
+_ESCAPES: Final = {
+    "\0": "0",
+    "\a": "a",
+    "\b": "b",
+    "\t": "t",
+    "\n": "n",
+    "\v": "v",
+    "\f": "f",
+    "\r": "r",
+    "\x1b": "e",
+    '"': '"',
+    "\\": "\\",
+    "\x85": "N",
+    "\xa0": "_",
+    "\u2028": "L",
+    "\u2029": "P",
+}
 _INFINITY: Final = re.compile(r"[-+]?\.(inf|Inf|INF)")
 _BASE_60: Final = re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?")
 _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -51,12 +72,39 @@ def _render(name: str, uid: str, group: str, version: str, kind: str) -> str:
 def _scalar(text: str) -> str:
     if _UUID.fullmatch(text) or (_PLAIN.fullmatch(text) and text not in _WORDS):
         return text  # all that an API server gives out, but for names that begin with a digit
-    quoted = '"' if _reads_as_something_else(text) else ""
-    style = "|" if "\n" in text else quoted
-    written: str = yaml.dump(
-        {"k": _Text(text, style)}, Dumper=_Dumper, allow_unicode=True, width=1 << 30, indent=4
-    )
+    if _UNPRINTABLE.search(text):
+        return _double_quoted(text)
+    if "\n" in text:
+        return _double_quoted(text) if text[-1] == " " or " \n" in text else _literal(text)
+    style = '"' if _reads_as_something_else(text) else ""
+    written: str = yaml.dump({"k": _Text(text, style)}, Dumper=_Dumper, allow_unicode=True, width=1 << 30)
     return written.removeprefix("k: ").removesuffix("\n")
+
+
+def _literal(text: str) -> str:
+    """Return text of several lines; a break that it begins with is taken for the one that ends the header."""
+    indent = "4" if text[0] in " \n" else ""
+    keep = "+" if text == "\n" or text.endswith("\n\n") else ""
+    chomp = keep if text[-1] == "\n" else "-"
+    body = "\n".join(f"    {line}" if line else "" for line in text.split("\n"))
+    start = "" if text[0] == "\n" else "\n"
+    return f"|{indent}{chomp}{start}{body}".removesuffix("\n")
+
+
+def _double_quoted(text: str) -> str:
+    """Return text with something in it that cannot be shown; once it begins with a byte order mark, nothing is."""
+    if text[0] == "\ufeff":
+        return f'"{"".join(map(_escaped, text))}"'
+    return f'"{_TO_ESCAPE.sub(lambda found: _escaped(found[0]), text)}"'
+
+
+def _escaped(character: str) -> str:
+    if (short := _ESCAPES.get(character)) is not None:
+        return f"\\{short}"
+    code = ord(character)
+    if code <= 0xFF:
+        return f"\\x{code:02X}"
+    return f"\\u{code:04X}" if code <= 0xFFFF else f"\\U{code:08X}"
 
 
 def _reads_as_something_else(text: str) -> bool:

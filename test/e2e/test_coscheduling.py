@@ -69,7 +69,7 @@ async def start(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIter
         containers = [{"name": "node", "image": "busybox", "resources": resources}]
         metadata = {
             "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"},
-            "annotations": {"sim.local/run-for": "10s"},
+            "annotations": {"sim.local/run-for": "3s"},
         }
         pod = {"metadata": metadata, "spec": {"containers": containers}}
         job = {"name": "node", "template": {"metadata": metadata, "spec": {"template": pod}}}
@@ -88,7 +88,7 @@ async def start(cluster_client: LiveClient, cluster_namespace: str) -> AsyncIter
     async def gone() -> bool:
         return not await cluster_client.list(Pod, namespace=cluster_namespace)
 
-    await eventually(gone, timeout=30, reason="the pods are gone with their TrainJob")
+    await eventually(gone, timeout=120, reason="the pods are gone with their TrainJob")
 
 
 async def test_a_gang_that_fits_is_bound_as_a_whole_and_completes(

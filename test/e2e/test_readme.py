@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the first pages tell a new user to type, typed: in a copy of the checkout, with a home of its own for clusters."""
 
+import json
 import os
 import re
 import shutil
@@ -33,12 +34,33 @@ COPIED: Final = (
 
 ELSEWHERE: Final = {
     "make test": "this is a part of it",
+    "make image": "for a machine with podman or docker",
+    "kubectl apply --server-side -k config/overlays/standalone": "fetches JobSet's manifests; a cluster's nodes run the image",
+    "kubectl apply --server-side -k config/overlays/runtimes": "asks the manager that the line before has started",
     "trainerctl crds --apply": "for a cluster of the reader's",
     "trainerctl run --kubeconfig ~/.kube/config --config=config.yaml": "for a cluster of the reader's",
 }
 """Lines that are not run here, and why."""
 
 WAIT: Final = "kubectl wait --for=condition=Complete --timeout=60s"
+
+
+OWNER: Final = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "train", "namespace": "default", "uid": "1"},
+}
+POD: Final = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "train-0",
+        "namespace": "default",
+        "uid": "2",
+        "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "1"}],
+    },
+    "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "busybox"}]},
+}
 
 
 def blocks(page: str) -> list[list[str]]:
@@ -127,6 +149,8 @@ def test_every_line_is_run_or_has_a_reason() -> None:
 def test_what_a_page_tells_to_type_works(page: str, shell: Callable[..., str]) -> None:
     job = ROOT / "config" / "samples" / "trainjob.yaml"
     shell(f"cp {job} job.yaml", "cp config/runtimes/torch_distributed.yaml runtime.yaml")
+    for name, manifest in {"pods.yaml": POD, "owners.yaml": OWNER}.items():
+        shell(f"echo '{json.dumps(manifest)}' > {name}")
     for block in commands()[page]:
         lines = []
         for line in block:

@@ -36,7 +36,6 @@ from pkg.ctrl.rest import Config, RESTMapper, Transport
 NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).with_name("program.py")
-FIGURES = pytest.StashKey[list[str]]()
 POD_GROUPS: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -377,22 +376,3 @@ async def work(client: LiveClient, namespace: str, writes: Any) -> Callable[[], 
         ]
 
     return read
-
-
-@pytest.fixture
-def figure(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Print a figure at the end of the run beside its bound, and assert it."""
-    lines = request.config.stash.setdefault(FIGURES, [])
-
-    def show(what: str, value: float, *, at_most: float, unit: str = "s") -> None:
-        lines.append(f"{what}: {value:.4g} {unit} (at most {at_most:g})")
-        assert value <= at_most, lines[-1]
-
-    return show
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if lines := config.stash.get(FIGURES, []):
-        terminalreporter.section("figures")
-        for line in lines:
-            terminalreporter.line(line)

@@ -33,6 +33,8 @@ from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli import resources
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import eventually
+from pkg.ctrl.envtest.pki import Authority
+from pkg.ctrl.envtest.ports import free_ports
 
 pytestmark = pytest.mark.fault
 ROOT = Path(__file__).parents[2]
@@ -90,8 +92,11 @@ class Managers:
             "metrics": {"bindAddress": "0"},
             "health": {"healthProbeBindAddress": "0"},
             "clientConnection": {"qps": -1},
-            "webhook": {"certDir": str(folder / "none")},
+            # The certificates' Secret would be one more write; what becomes of it is test_rotation's.
+            "certManagement": {"enable": False},
+            "webhook": {"host": "127.0.0.1", "port": free_ports(1)[0], "certDir": str(folder)},
         }
+        Authority.create("test").server("webhook", ["127.0.0.1"]).write(folder)
         (folder / "kubeconfig").write_text(yaml.safe_dump(content))
         (folder / "kubeconfig").chmod(0o600)
         (folder / "config.yaml").write_text(yaml.safe_dump(configuration))

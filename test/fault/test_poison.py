@@ -131,6 +131,7 @@ async def manager(plane: Environment) -> AsyncIterator[ctrl.Manager]:
     """Our own manager, inside the test."""
     cfg = config.load()
     cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    cfg.webhook.host, cfg.webhook.port = "127.0.0.1", 0
     mgr = ctrl.Manager(plane.config, config.manager_options(cfg))
     await program.setup(mgr, flags.parse([]), cfg)
     async with anyio.create_task_group() as tasks:

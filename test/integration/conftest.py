@@ -18,7 +18,8 @@ import yaml
 
 from pkg import config
 from pkg.apis.core.v1 import Namespace
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.tools import JOBSET
@@ -27,7 +28,7 @@ from pkg.ctrl import Manager
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import Binaries, Environment, apply_manifests
 from pkg.ctrl.envtest.ports import free_ports
-from pkg.ctrl.rest import Config, Request, Response, RESTMapper, Transport
+from pkg.ctrl.rest import Config, NoKindMatchError, Request, Response, RESTMapper, Transport
 
 USER = "trainer-under-test"
 ROOT = Path(__file__).parents[2]
@@ -112,6 +113,18 @@ def run_manager(trainer_config: Config) -> RunManager:
             mgr.stop()
 
     return run
+
+
+@pytest.fixture
+async def namespace(namespace: str, live_client: LiveClient) -> AsyncIterator[str]:
+    """A fresh namespace, whose TrainJobs go with the test: no later test's manager shall find work in them."""
+    yield namespace
+    try:
+        jobs = await live_client.list(TrainJob, namespace=namespace)
+    except (NoKindMatchError, NotFoundError):
+        return  # no test has installed the kind
+    for job in jobs:
+        await live_client.delete(job)
 
 
 class Process:

@@ -76,6 +76,7 @@ class KindMarkers:
 
     printer_columns: tuple[PrinterColumn, ...] = ()
     status_subresource: bool = False
+    short_names: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
 
 

@@ -78,6 +78,7 @@ def custom_resource_definition(kind: type[Object]) -> dict[str, Any]:
                 "kind": gvk.kind,
                 "listKind": f"{gvk.kind}List",
                 "plural": resource.plural,
+                **({"shortNames": list(markers.short_names)} if markers.short_names else {}),
                 "singular": gvk.kind.lower(),
             },
             "scope": "Namespaced" if resource.namespaced else "Cluster",

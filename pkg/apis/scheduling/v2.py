@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from pkg.apis.machinery.base import JSON, Struct
-from pkg.apis.machinery.crd import KindMarkers
+from pkg.apis.machinery.base import Struct
+from pkg.apis.machinery.crd import CRD, KindMarkers, PrinterColumn
 from pkg.apis.machinery.object import Object
 from pkg.apis.machinery.quantity import ResourceList
+
+DATE_TIME: Final = CRD(format="date-time")
 
 
 class QueueResource(Struct):
@@ -41,10 +43,21 @@ class QueueSpec(Struct):
     reclaim_min_runtime: str | None = None
 
 
+class QueueCondition(Struct):
+    """What is true of the queue."""
+
+    type: str = ""
+    status: str = ""
+    last_probe_time: Annotated[str | None, DATE_TIME] = None
+    last_transition_time: Annotated[str | None, DATE_TIME] = None
+    reason: str | None = None
+    message: str | None = None
+
+
 class QueueStatus(Struct):
     """What was observed of the queue."""
 
-    conditions: list[dict[str, JSON]] | None = None
+    conditions: list[QueueCondition] | None = None
     child_queues: list[str] | None = None
     allocated: ResourceList | None = None
     allocated_non_preemptible: ResourceList | None = None
@@ -56,4 +69,12 @@ class Queue(Object, group="scheduling.run.ai", version="v2", kind="Queue", plura
 
     spec: QueueSpec = Field(default_factory=QueueSpec)
     status: QueueStatus = Field(default_factory=QueueStatus)
-    crd_kind: ClassVar[KindMarkers] = KindMarkers(status_subresource=True)
+    crd_kind: ClassVar[KindMarkers] = KindMarkers(
+        printer_columns=(
+            PrinterColumn("Priority", "string", ".spec.priority"),
+            PrinterColumn("Parent", "string", ".spec.parentQueue"),
+            PrinterColumn("Children", "string", ".status.childQueues"),
+            PrinterColumn("DisplayName", "string", ".spec.displayName"),
+        ),
+        status_subresource=True,
+    )

@@ -8,13 +8,15 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from pkg.apis.machinery.base import JSON, Struct
+from pkg.apis.machinery.base import Struct
 from pkg.apis.machinery.crd import CRD, Int32, KindMarkers
 from pkg.apis.machinery.object import Object
 from pkg.apis.machinery.quantity import ResourceList
 
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
+
+DATE_TIME: Final = CRD(format="date-time")
 
 
 def parse_preemptibility(value: str) -> str:
@@ -87,17 +89,68 @@ class PodGroupResourcesStatus(Struct):
     requested: ResourceList | None = None
 
 
+class PodGroupCondition(Struct):
+    """What is true of the group."""
+
+    type: str | None = None
+    status: str | None = None
+    transition_id: Annotated[str | None, Field(alias="transitionID")] = None
+    last_transition_time: Annotated[str | None, DATE_TIME] = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class QuotaDetails(Struct):
+    """What a queue had and the group wanted when the group was found unschedulable."""
+
+    name: str | None = None
+    queue_requested_resources: ResourceList | None = None
+    queue_deserved_resources: ResourceList | None = None
+    queue_allocated_resources: ResourceList | None = None
+    queue_allocated_non_preemptible_resources: ResourceList | None = None
+    queue_resource_limits: ResourceList | None = None
+    pod_group_requested_resources: ResourceList | None = None
+    pod_group_requested_non_preemptible_resources: ResourceList | None = None
+
+
+class UnschedulableExplanationDetails(Struct):
+    """What a program can make of an explanation."""
+
+    queue_details: QuotaDetails | None = None
+
+
+class UnschedulableExplanation(Struct):
+    """A reason why the group cannot be scheduled."""
+
+    reason: str | None = None
+    message: str | None = None
+    details: UnschedulableExplanationDetails | None = None
+
+
+class SchedulingCondition(Struct):
+    """What the scheduler found out about the group on a node pool."""
+
+    type: str | None = None
+    node_pool: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    reasons: list[UnschedulableExplanation] | None = None
+    transition_id: Annotated[str | None, Field(alias="transitionID")] = None
+    last_transition_time: Annotated[str | None, DATE_TIME] = None
+    status: str | None = None
+
+
 class PodGroupStatus(Struct):
     """What was observed of the group; the scheduler and its pod group controller write it."""
 
     phase: str | None = None
-    conditions: list[dict[str, JSON]] | None = None
+    conditions: list[PodGroupCondition] | None = None
     running: Int32 | None = None
     succeeded: Int32 | None = None
     failed: Int32 | None = None
     pending: Int32 | None = None
     resources_status: PodGroupResourcesStatus | None = None
-    scheduling_conditions: list[dict[str, JSON]] | None = None
+    scheduling_conditions: list[SchedulingCondition] | None = None
 
 
 class PodGroup(Object, group="scheduling.run.ai", version="v2alpha2", kind="PodGroup", plural="podgroups"):
@@ -105,4 +158,4 @@ class PodGroup(Object, group="scheduling.run.ai", version="v2alpha2", kind="PodG
 
     spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
     status: PodGroupStatus = Field(default_factory=PodGroupStatus)
-    crd_kind: ClassVar[KindMarkers] = KindMarkers(status_subresource=True)
+    crd_kind: ClassVar[KindMarkers] = KindMarkers(status_subresource=True, short_names=("pg",))

@@ -37,7 +37,13 @@ _FAILED: Final = 1
 _REACH: Final = 10.0
 _RETRY: Final = 1.0
 
-_EXPECTED: Final = (config.ConfigurationError, rest.RestError, StatusError, ManagerError, OSError)
+_EXPECTED: Final = (
+    config.ConfigurationError,
+    rest.RestError,
+    StatusError,
+    ManagerError,
+    OSError,
+)
 """What the world can do to us: told in one line, without a traceback."""
 
 
@@ -138,7 +144,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     if groups_pods(parsed, cfg):
         from pkg import podgrouper
 
-        podgrouper.setup(mgr, podgrouper.settings(cfg))
+        await podgrouper.setup(mgr, podgrouper.settings(cfg))
     if parsed.controllers == (flags.POD_GROUPER,):
         return
     runtimes = await core.new(mgr.client, mgr.field_indexer)

@@ -9,24 +9,20 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from pkg.apis.core.v1 import ConfigMap, Pod
-from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, OwnerReference, Unstructured
 from pkg.apis.scheduling.v1 import PriorityClass
 from pkg.apis.scheduling.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
 from pkg.ctrl import client, log
-from pkg.ctrl.cache import CacheError
-from pkg.ctrl.rest import RestError
 from pkg.podgrouper.podgroup import Metadata
 from pkg.podgrouper.topowner import top_owner_metadata
 
 from .defaults import Defaults, DefaultsError, parse_defaults
 from .grouper import Grouper, Reads
+from .reading import UNREADABLE
 
 _log: Final = log.logger_from("podgrouper")
-
-_UNREADABLE: Final = (StatusError, RestError, CacheError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +120,7 @@ class DefaultGrouper(Grouper):
                 return named, None
         try:
             defaults = await self._defaults()
-        except (*_UNREADABLE, DefaultsError) as error:
+        except (*UNREADABLE, DefaultsError) as error:
             _log.error("Unable to get default values mapping for priority class", error=error)
             return default, None
         for owner in owners:
@@ -144,7 +140,7 @@ class DefaultGrouper(Grouper):
         if not defaults:
             try:
                 defaults = await self._defaults()
-            except (*_UNREADABLE, DefaultsError) as error:
+            except (*UNREADABLE, DefaultsError) as error:
                 _log.error("Unable to get default values mapping for preemptibility", error=error)
                 return ""
         for owner in owners:
@@ -162,7 +158,7 @@ class DefaultGrouper(Grouper):
             return False
         try:
             await self._reader.get(PriorityClass, ("", priority_class))
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             _log.debug("Failed to get priority class", priorityClassName=priority_class, error=error)
             return False
         return True

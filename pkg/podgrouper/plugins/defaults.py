@@ -57,7 +57,7 @@ def parse_defaults(text: str | None) -> Defaults:
         raise DefaultsError("default priorities configmap Data does not contain <types> key")
     try:
         entries = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DefaultsError(f"failed to unmarshal default priorities configmap data: {error}") from error
     if entries is None:
         return Defaults()

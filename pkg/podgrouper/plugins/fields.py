@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pkg.apis.machinery.base import JSON
-from pkg.apis.machinery.object import Unstructured
+from pkg.apis.machinery.object import OwnerReference, Unstructured
 
 from .errors import AccessorError
 
@@ -131,6 +131,12 @@ def go_text(value: JSON) -> str:
     if isinstance(value, float):
         return _go_float(value)
     return str(value)
+
+
+def go_owner_reference(owner: OwnerReference) -> str:
+    """Return ``owner`` as Go's ``%v`` writes it, but for its two pointers, whose addresses would say nothing."""
+    flags = (go_text(flag) for flag in (owner.controller, owner.block_owner_deletion))
+    return f"{{{owner.api_version} {owner.kind} {owner.name} {owner.uid} {' '.join(flags)}}}"
 
 
 def go_type(value: JSON) -> str:

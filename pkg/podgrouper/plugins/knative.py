@@ -128,7 +128,9 @@ class KnativeGrouper(Grouper):
             raise GroupingError(f"podgroup {name} has no owner references")
         owner = owners[0]
         if owner.kind not in (revision.kind, "Pod"):
-            raise GroupingError(f"podgroup {name} has unexpected owner reference: {_go_text(owner)}")
+            raise GroupingError(
+                f"podgroup {name} has unexpected owner reference: {fields.go_owner_reference(owner)}"
+            )
         return owner.kind == "Pod"
 
 
@@ -140,9 +142,3 @@ def _min_scale(revision: Unstructured) -> int:
     except ValueError:
         _log.debug("Minimum scale is no number, using 1", minScale=text, name=revision.name)
         return 1
-
-
-def _go_text(owner: OwnerReference) -> str:
-    """Return ``owner`` as Go's ``%v``, with true and false for what are addresses there."""
-    flags = (fields.go_text(flag) for flag in (owner.controller, owner.block_owner_deletion))
-    return f"{{{owner.api_version} {owner.kind} {owner.name} {owner.uid} {' '.join(flags)}}}"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from pkg.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
@@ -68,12 +69,13 @@ class Handler:
         return None
 
     async def _update(self, stored: PodGroup, wanted: PodGroup) -> None:
+        labels = wanted.labels
         for attempt in range(_TRIES):
-            new = self._with_what_others_own(wanted, stored)
-            if pod_groups_equal(stored, new):
+            self._take_what_others_own(wanted, labels, stored)
+            if pod_groups_equal(stored, wanted):
                 return
             version = stored.metadata.resource_version
-            update_pod_group(stored, new)
+            update_pod_group(stored, wanted)
             try:
                 await self._client.update(stored)
             except ConflictError:
@@ -85,19 +87,16 @@ class Handler:
             else:
                 return
 
-    def _with_what_others_own(self, wanted: PodGroup, stored: PodGroup) -> PodGroup:
-        """Return a copy of ``wanted`` with the fields that whoever assigns queues and pools has set."""
-        new = wanted.deep_copy()
-        new.spec.mark_unschedulable = stored.spec.mark_unschedulable
-        new.spec.scheduling_backoff = stored.spec.scheduling_backoff
-        new.spec.queue = stored.spec.queue
-        labels = dict(new.labels)
-        labels.pop(self._node_pool_key, None)
+    def _take_what_others_own(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
+        """Want those fields as they are that whoever assigns queues and pools has set; ``labels`` are our own."""
+        wanted.spec.mark_unschedulable = stored.spec.mark_unschedulable
+        wanted.spec.scheduling_backoff = stored.spec.scheduling_backoff
+        wanted.spec.queue = stored.spec.queue
+        kept = {key: value for key, value in labels.items() if key != self._node_pool_key}
         for key in (self._node_pool_key, self._queue_key):
             if (value := stored.labels.get(key)) is not None:
-                labels[key] = value
-        new.metadata.labels = labels
-        return new
+                kept[key] = value
+        wanted.metadata.labels = kept
 
 
 def pod_group_for(metadata: Metadata) -> PodGroup:

@@ -30,9 +30,8 @@ def update_pod_group(old: PodGroup, new: PodGroup) -> None:
     if new.metadata.labels:
         old.metadata.labels = {**old.labels, **new.metadata.labels}
     unknown = old.spec.__pydantic_extra__
-    old.spec = new.spec
-    if unknown:
-        old.spec.__pydantic_extra__ = dict(unknown)
+    old.spec = new.spec.model_copy()
+    old.spec.__pydantic_extra__ = dict(unknown) if unknown else {}
     old.metadata.owner_references = new.metadata.owner_references
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import ipaddress
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
@@ -13,6 +14,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from pkg.apis.admissionregistration.v1 import ValidatingWebhook, ValidatingWebhookConfiguration
 
@@ -54,11 +56,11 @@ def trust(
     """
     hooks = [hook for hook in configuration.webhooks or () if hook.client_config is not None]
     before = [_bundle(hook) for hook in hooks]
-    newest = pki.certificate(current)
+    newest = _certificates(current)
     former = _former(newest, (*before, served), now)
     since = None
     if former:
-        leads = all(pki.certificate(bundle) == newest for bundle in before if bundle) and all(before)
+        leads = all(_certificates(bundle)[: len(newest)] == newest for bundle in before)
         since = _since(configuration, now) if leads else now
         if since is None:
             since = now
@@ -73,16 +75,23 @@ def trust(
     return changed
 
 
-def _former(newest: x509.Certificate, bundles: Iterable[bytes], now: datetime) -> list[bytes]:
+def _certificates(bundle: bytes) -> list[x509.Certificate]:
+    """Return what is in a bundle; what is no certificate is passed over."""
+    found = []
+    for pem in _split(bundle):
+        with contextlib.suppress(ValueError):
+            found.append(pki.certificate(pem))
+    return found
+
+
+def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datetime) -> list[bytes]:
     """Return what else is in ``bundles``, each once, youngest first."""
-    kept: dict[x509.Certificate, bytes] = {}
-    for pem in (pem for bundle in bundles for pem in _split(bundle)):
-        try:
-            found = pki.certificate(pem)
-        except ValueError:
-            continue
-        if found != newest and found.not_valid_after_utc > now:
-            kept.setdefault(found, pem)
+    kept = {
+        found: found.public_bytes(Encoding.PEM)
+        for bundle in bundles
+        for found in _certificates(bundle)
+        if found not in newest and found.not_valid_after_utc > now
+    }
     by_age = sorted(kept, key=lambda cert: (cert.not_valid_before_utc, cert.serial_number), reverse=True)
     return [kept[cert] for cert in by_age[:MOST]]
 

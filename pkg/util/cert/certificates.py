@@ -202,12 +202,12 @@ class Certificates:
             else:
                 made = await self._make(pki.reissue, found, names, now)
             secret.data = {**(secret.data or {}), **made.to_data()}
+            exists = bool(secret.metadata.resource_version)
             try:
-                if secret.metadata.resource_version:
-                    secret = await cluster.client.update(secret)
-                else:
-                    secret = await cluster.client.create(secret)
-            except (AlreadyExistsError, ConflictError, NotFoundError):
+                secret = await (cluster.client.update if exists else cluster.client.create)(secret)
+            except (AlreadyExistsError, ConflictError, NotFoundError) as error:
+                if isinstance(error, NotFoundError) and not exists:
+                    raise  # it is the namespace that is missing
                 continue  # another replica was quicker, or somebody interfered: what is there now counts
             self._tell(secret, verdict, blank=not found)
             return made

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CRDs on a real API server: accepted, defaulting, validating, and pruning nothing a user may write."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, T
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import read_manifests
 from pkg.ctrl.envtest.crds import install_crds, wait_established
+from pkg.ctrl.rest import Config, Request, Transport
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.integration
@@ -164,3 +166,36 @@ async def test_nothing_that_a_job_template_may_hold_is_pruned(
     assert missing(spec, stored["spec"]) == []
     again = TrainingRuntime.from_dict(stored.to_dict())
     assert missing(spec, again.to_dict()["spec"]) == []
+
+
+@pytest.mark.parametrize(
+    ("conditions", "state"),
+    [
+        ([], None),
+        ([("Suspended", "True")], "Suspended"),
+        ([("Suspended", "False")], None),
+        ([("Suspended", "False"), ("Complete", "True")], "Complete"),
+        ([("Failed", "True"), ("Suspended", "False")], "Failed"),
+    ],
+)
+async def test_the_state_that_kubectl_prints_is_the_condition_that_holds(
+    rest_config: Config,
+    live_client: LiveClient,
+    namespace: str,
+    conditions: list[tuple[str, str]],
+    state: str | None,
+) -> None:
+    job = await live_client.create(train_job(namespace))
+    when = {"reason": "Because", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    if conditions:
+        told = [{"type": kind, "status": status, **when} for kind, status in conditions]
+        job = unstructured(TrainJob.gvk).from_dict({**job.to_dict(), "status": {"conditions": told}})
+        await live_client.status.update(job)
+    path = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs"
+    table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    async with Transport(rest_config) as transport:
+        response = await transport.send(Request("GET", path, headers=table))
+        printed = json.loads(await response.read())
+    names = [column["name"] for column in printed["columnDefinitions"]]
+    assert names == ["Name", "State", "Age"]
+    assert printed["rows"][0]["cells"][:2] == ["job", state]

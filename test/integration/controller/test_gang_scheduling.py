@@ -3,6 +3,7 @@
 """PodGroups on a real API server: before their CRD is there, after it came, and what changes them later."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -17,8 +18,10 @@ from pkg.apis.node.v1 import RuntimeClass
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingPodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
+from pkg.ctrl import cache, metrics
 from pkg.ctrl.client import MERGE, LiveClient, raw_patch
 from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.rest import Request
 
 pytestmark = pytest.mark.integration
 
@@ -248,3 +251,27 @@ async def test_a_pod_group_is_back_at_once_when_it_was_edited_or_deleted(
 
         await eventually(another, interval=0.01, reason="the PodGroup is made again")
         figure(f"{policy} PodGroup back after its deletion", anyio.current_time() - began, at_most=1)
+
+
+async def test_gangs_at_rest_cost_nothing_however_often_they_are_looked_at(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, policy: str, serve_pod_groups: Any
+) -> None:
+    await serve_pod_groups()
+    await live_client.create(runtime(namespace, policy))
+    jobs = [train_job(namespace, policy, suspend=suspend) for suspend in (False, True)]
+    jobs[1].metadata.name = "suspended"
+    sent: list[Request] = []
+
+    def looked_at() -> float:
+        labels = {"controller": "trainjob_controller", "result": "success"}
+        return metrics.REGISTRY.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
+
+    async with run_manager(sent=sent, cache=cache.Options(resync_period=0.3)):
+        for job in jobs:
+            await live_client.create(job)
+            await eventually(partial(live_client.get, JobSet, job.key), reason="the JobSet is made")
+        await anyio.sleep(0.5)
+        sent.clear()
+        before = looked_at()
+        await eventually(lambda: looked_at() - before >= 10, timeout=30, reason="resyncs have come by")
+    assert [f"{each.method} {each.path}" for each in sent if each.method != "GET"] == []

@@ -190,24 +190,42 @@ async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
         )
 
 
+@pytest.mark.parametrize("kind", [ClusterTrainingRuntime, TrainingRuntime])
 async def test_a_runtime_in_use_outlives_its_deletion_until_the_last_job_goes(
-    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+    run_manager: RunManager,
+    live_client: LiveClient,
+    namespace: str,
+    torch_runtime: str,
+    kind: type[ClusterTrainingRuntime] | type[TrainingRuntime],
 ) -> None:
     key = ("", torch_runtime)
-    async with run_manager("--controllers=clustertrainingruntime"):
-        job = await live_client.create(train_job(namespace, torch_runtime))
+    if kind is TrainingRuntime:
+        key = (namespace, torch_runtime)
+        shared = await live_client.get(ClusterTrainingRuntime, ("", torch_runtime))
+        metadata = {"name": torch_runtime, "namespace": namespace}
+        await live_client.create(
+            TrainingRuntime.from_dict({"metadata": metadata, "spec": shared.spec.to_dict()})
+        )
+    async with run_manager("--controllers=trainingruntime,clustertrainingruntime"):
+        jobs = []
+        for name in ("one", "two"):
+            job = train_job(namespace, torch_runtime, name=name)
+            job.spec.runtime_ref.kind = kind.gvk.kind
+            jobs.append(await live_client.create(job))
 
         async def guarded() -> bool:
-            return bool((await live_client.get(ClusterTrainingRuntime, key)).metadata.finalizers)
+            return (await live_client.get(kind, key)).metadata.finalizers == [FINALIZER]
 
         await eventually(guarded, reason="the runtime is guarded")
-        await live_client.delete(await live_client.get(ClusterTrainingRuntime, key))
-        await consistently(guarded, reason="the deleted runtime stays")
-        await live_client.delete(job)
+        await live_client.delete(await live_client.get(kind, key))
+        await consistently(guarded, duration=0.5, reason="the deleted runtime stays")
+        await live_client.delete(jobs[0])
+        await consistently(guarded, duration=0.5, reason="it stays for the other job")
+        await live_client.delete(jobs[1])
 
         async def gone() -> bool:
             try:
-                await live_client.get(ClusterTrainingRuntime, key)
+                await live_client.get(kind, key)
             except NotFoundError:
                 return True
             return False

@@ -17,6 +17,7 @@ from pkg.ctrl import reconcile
 from pkg.ctrl.cache import CacheError
 from pkg.ctrl.rest import RestError
 from pkg.podgrouper.hub import HubOptions, PluginsHub, new_plugins_hub
+from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.owners import DirectOwners
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions
@@ -24,7 +25,7 @@ from pkg.podgrouper.pod_controller import Options, PodReconciler
 from pkg.podgrouper.podgroup import Handler, Metadata, SubGroupMetadata, TopologyConstraintMetadata
 from pkg.podgrouper.podgrouper import PodGrouper
 
-from .groupworld import GroupCluster
+from .groupworld import GroupCluster, Watches
 from .world import Recorder
 
 Answer = dict[str, Any]
@@ -43,14 +44,15 @@ class _Product:
     options: Options
 
 
-def _product(cluster: GroupCluster, config: Answer) -> _Product:
+def _product(cluster: GroupCluster, config: Answer, *, remembering: bool = False) -> _Product:
     cached, direct = cluster.side("cached"), cluster.side("direct")
+    remembered = OwnerCache(direct, cached, Watches(cached))
     queue = config.get("queueLabelKey", kai.QUEUE_LABEL_KEY)
     pool = config.get("nodePoolLabelKey", kai.NODE_POOL_LABEL_KEY)
     namespace = config.get("defaultConfigPerTypeConfigMapNamespace")
     name = config.get("defaultConfigPerTypeConfigMapName")
     hub = new_plugins_hub(
-        cached,
+        remembered if remembering else cached,
         HubOptions(
             grouper=GrouperOptions(
                 queue_label_key=queue,
@@ -62,9 +64,10 @@ def _product(cluster: GroupCluster, config: Answer) -> _Product:
         ),
         found=(),
     )
+    remembered.reads = hub.reads
     return _Product(
         hub,
-        PodGrouper(DirectOwners(direct, cached), hub),
+        PodGrouper(remembered if remembering else DirectOwners(direct, cached), hub),
         Handler(cached, cached, node_pool_key=pool, queue_key=queue),
         Options(
             scheduler_name=config.get("schedulerName", kai.SCHEDULER_NAME),
@@ -74,17 +77,20 @@ def _product(cluster: GroupCluster, config: Answer) -> _Product:
     )
 
 
-async def owners(case: Answer) -> Answer:
-    """Walk from the pod to its top owner."""
+async def owners(case: Answer, *, remembering: bool = False) -> Answer:
+    """Walk from the pod to its top owner; with ``remembering``, as the manager does."""
     cluster = GroupCluster(case)
-    found = await _walk(_product(cluster, case.get("config") or {}), await cluster.pod(case["pod"]))
+    found = await _walk(
+        _product(cluster, case.get("config") or {}, remembering=remembering), await cluster.pod(case["pod"])
+    )
     return found if isinstance(found, dict) else _owners_answer(*found)
 
 
-async def metadata(case: Answer) -> Answer:
-    """Walk, then ask the top owner's grouper."""
+async def metadata(case: Answer, *, remembering: bool = False) -> Answer:
+    """Walk, then ask the top owner's grouper; with ``remembering``, as the manager does."""
     cluster = GroupCluster(case)
-    product, pod = _product(cluster, case.get("config") or {}), await cluster.pod(case["pod"])
+    product = _product(cluster, case.get("config") or {}, remembering=remembering)
+    pod = await cluster.pod(case["pod"])
     found = await _walk(product, pod)
     if isinstance(found, dict):
         return found
@@ -105,17 +111,18 @@ async def reconcile_pods(case: Answer) -> Answer:
     """Go through the steps; return what each reconcile did, and what is stored at the end."""
     cluster, recorder = GroupCluster(case), Recorder()
     product = _product(cluster, case.get("config") or {})
-    reconciler = PodReconciler(
-        cluster.side("cached"), recorder, product.grouper, product.handler, product.options
-    )
     steps = case.get("steps") or [{"reconcile": _key(case["pod"])}]
     done = []
     for step in steps:
         if "apply" in step:
             cluster.put(step["apply"])
         elif "delete" in step:
-            await cluster.drop(step["delete"])
+            cluster.drop(step["delete"])
         else:
+            # A new one each time: a step is no echo of our own mark on the pod, which a reconciler passes over.
+            reconciler = PodReconciler(
+                cluster.side("cached"), recorder, product.grouper, product.handler, product.options
+            )
             done.append(await _reconcile(cluster, reconciler, recorder, step["reconcile"]))
     return {
         "steps": done,
@@ -129,7 +136,10 @@ async def _reconcile(
 ) -> Answer:
     recorder.events, cluster.asked, cluster.written = [], [], []
     error: Answer | None = None
-    selected = await reconciler.selects(pod["namespace"])
+    try:
+        selected = await reconciler.selects(pod["namespace"])
+    except _CLEAN:
+        selected = False  # the pod is tried again later; nothing is done about it now
     if selected:
         try:
             await reconciler.reconcile(reconcile.Request(pod["namespace"], pod["name"]))
@@ -137,7 +147,8 @@ async def _reconcile(
             error = _error(raised)
     # Upstream asks for another try after a nanosecond when the pod cannot be read. Beside an error neither
     # that nor any other result counts; it is written here so that answers have the recorded form.
-    unread = error is not None and cluster.asked == [("get", "Pod")]
+    asked = [call for call in cluster.asked if call != ("get", "Namespace")]
+    unread = error is not None and asked == [("get", "Pod")]
     return {
         **({} if selected else {"filteredOut": True}),
         "requeue": unread,

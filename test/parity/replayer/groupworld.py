@@ -16,6 +16,7 @@ from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery import errors
 from pkg.apis.machinery.gvk import GVK, NamespacedName
 from pkg.apis.machinery.object import Object, Unstructured, metadata_only, unstructured
+from pkg.apis.machinery.time import format_time
 from pkg.ctrl import client
 from pkg.ctrl.client import interceptor
 from pkg.ctrl.rest import NoKindMatchError
@@ -56,12 +57,17 @@ class GroupCluster(client.FakeClient):
         self._table(type(obj)).rows.pop(obj.key, None)
         self.add(obj)
 
-    async def drop(self, reference: Document) -> None:
-        """Remove an object, finalizers or not."""
+    def drop(self, reference: Document) -> None:
+        """Delete an object, named by itself or by a reference; one with finalizers stays, on its way."""
         reference = {**reference, **reference.get("metadata", {})}
-        kind = unstructured(GVK.parse(reference["apiVersion"], reference["kind"]))
-        key = NamespacedName(reference.get("namespace", ""), reference["name"])
-        self._table(kind).rows.pop(key, None)
+        version = "/".join(filter(None, (reference.get("group"), reference.get("version"))))
+        kind = unstructured(GVK.parse(reference.get("apiVersion", version), reference["kind"]))
+        rows, key = self._table(kind).rows, NamespacedName(reference.get("namespace", ""), reference["name"])
+        row = rows.get(key)
+        if row is not None and row.document["metadata"].get("finalizers"):
+            row.document["metadata"].setdefault("deletionTimestamp", format_time(NOW))
+        else:
+            rows.pop(key, None)
 
     async def pod(self, document: Document) -> Pod:
         """Return the pod as a client returns it."""
@@ -138,6 +144,23 @@ class GroupCluster(client.FakeClient):
                 raise _refusal(
                     fault["error"], kind.gvk, f'{self._table(kind).resource.group_resource} "{name}"'
                 )
+
+
+class Watches:
+    """A cache's watches that are always up to date and never tell of a change."""
+
+    has_synced = True
+    problem = None
+
+    def __init__(self, reader: client.Reader) -> None:
+        self.get = reader.get
+
+    async def get_informer(self, _kind: type[Object]) -> Any:
+        """Return the watch of a kind."""
+        return self
+
+    def add_event_handler(self, _handler: object) -> None:
+        """Listen to nothing."""
 
 
 def _as_stored(value: Any) -> Any:

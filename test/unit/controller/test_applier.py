@@ -115,26 +115,28 @@ async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> No
 async def test_what_is_built_once_is_mended_and_not_changed_by_what_is_built_elsewhere() -> None:
     client = FakeClient()
     applier = Applier(client)
-    await applier.apply_all(OWNER, [pod_group(minMember=3), config_map(hostfile="a")])
+    await applier.apply(OWNER, pod_group(minMember=3))
+    await applier.apply(OWNER, config_map(hostfile="a"))
     live = await client.get(PodGroup, OWNER)
     live.spec.min_member = 1
     await client.update(live, field_owner="somebody")
-    await applier.apply_all(OWNER, [])
+    assert await applier.mend(OWNER, {(PodGroup.gvk, OWNER)}) == []
+    assert await applier.mend(OWNER, ()) == [PodGroup.gvk]
     assert (await client.get(PodGroup, OWNER)).spec.min_member == 3
     before = len(client.calls)
-    await applier.apply_all(OWNER, [])
+    assert await applier.mend(OWNER, ()) == []
     assert not [call for call in client.calls[before:] if call.is_write]
 
 
 async def test_what_is_gone_is_made_by_those_who_build_it_alone() -> None:
     client = FakeClient()
     applier = Applier(client)
-    await applier.apply_all(OWNER, [pod_group(minMember=3)])
+    await applier.apply(OWNER, pod_group(minMember=3))
     await client.delete(await client.get(PodGroup, OWNER))
     before = len(client.calls)
-    await applier.apply_all(OWNER, [])
+    await applier.mend(OWNER, ())
     assert not [call for call in client.calls[before:] if call.is_write]
-    await applier.apply_all(OWNER, [pod_group(minMember=3)])
+    await applier.apply(OWNER, pod_group(minMember=3))
     assert (await client.get(PodGroup, OWNER)).spec.min_member == 3
 
 
@@ -143,16 +145,16 @@ async def test_a_running_job_set_is_mended_in_what_may_change_and_keeps_its_pods
     applier = Applier(client)
     metadata = {"name": "job", "namespace": "ns", "labels": {"team": "ours"}}
     spec = {"suspend": False, "replicatedJobs": [{"name": "node", "replicas": 1}]}
-    await applier.apply_all(OWNER, [JobSet.from_dict({"metadata": metadata, "spec": spec})])
+    await applier.apply(OWNER, JobSet.from_dict({"metadata": metadata, "spec": spec}))
     live = await client.get(JobSet, OWNER)
     live.metadata.labels = {"team": "theirs", "mine": "1"}
     await client.update(live, field_owner="somebody")
-    await applier.apply_all(OWNER, [])
+    await applier.mend(OWNER, ())
     now = await client.get(JobSet, OWNER)
     assert now.labels == {"team": "ours", "mine": "1"}
     assert [job.name for job in now.spec.replicated_jobs or ()] == ["node"]
     before = len(client.calls)
     now.metadata.labels = {"team": "ours", "mine": "2"}
     await client.update(now, field_owner="somebody")
-    await applier.apply_all(OWNER, [])
+    await applier.mend(OWNER, ())
     assert len([call for call in client.calls[before:] if call.is_write]) == 1

@@ -13,6 +13,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[3] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
 ELSEWHERE = sorted(EXAMPLES.glob("envtest_pytest/*.py"))
+GROUPER = sorted(EXAMPLES.glob("mybigdata_grouper/*.py"))
 OURS = re.compile(r"pkg\.ctrl(\..*)?|pkg\.apis\.(machinery|meta|core)(\..*)?")
 
 
@@ -49,7 +50,7 @@ def test_the_test_suite_needs_pytest_besides(path: Path) -> None:
     assert foreign(path, also=frozenset({"pytest", path.parent.name, "labeller"})) == []
 
 
-@pytest.mark.parametrize("path", PROGRAMS + ELSEWHERE, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PROGRAMS + ELSEWHERE + GROUPER, ids=lambda path: path.name)
 def test_an_example_is_short(path: Path) -> None:
     assert len(path.read_text().splitlines()) <= 80
 

@@ -89,6 +89,20 @@ async def test_our_own_mark_is_not_looked_at_again_but_what_came_with_it_is(
     assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "u"
 
 
+async def test_of_a_pod_that_is_gone_nothing_is_kept(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+    reconciler = make_reconciler(client)
+    await reconciler.reconcile(REQUEST)
+    await client.delete(await client.get(Pod, REQUEST))
+
+    await reconciler.reconcile(REQUEST)
+
+    assert reconciler._marks == {}
+    assert len(client.writes) == 3
+
+
 async def test_a_mark_that_somebody_takes_away_comes_back(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> None:

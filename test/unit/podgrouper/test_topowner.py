@@ -33,6 +33,16 @@ from pkg.podgrouper.topowner import top_owner_metadata
         ("é", "é"),
         ("line\nbreak", "|-\n    line\n    break"),
         ("key: value", "'key: value'"),
+        ("😀", '"\\U0001F600"'),
+        ("next\x85line", '"next\\Nline"'),
+        ("a\ufeff'\"", '"a\\uFEFF\'\\""'),
+        ("\ufeff-a", '"\\uFEFF\\x2D\\x61"'),
+        ("tab\tand\nbreak", "|-\n    tab\tand\n    break"),
+        ("space \nbreak", '"space \\nbreak"'),
+        ("\nbreak", "|4-\n    break"),
+        ("\n", "|4+"),
+        ("break\n", "|\n    break"),
+        ("break\n\n", "|+\n    break\n"),
     ],
 )
 def test_text_is_quoted_where_a_reader_would_take_it_for_something_else(uid: str, written: str) -> None:

@@ -243,7 +243,8 @@ class TrainJob(Object, group="trainer.kubeflow.org", version="v1alpha1", kind="T
 
     crd_kind: ClassVar[KindMarkers] = KindMarkers(
         printer_columns=(
-            PrinterColumn("State", "string", ".status.conditions[-1:].type"),
+            # The conditions that hold; upstream shows the newest, so a job that was resumed looks suspended.
+            PrinterColumn("State", "string", '.status.conditions[?(@.status=="True")].type'),
             PrinterColumn("Age", "date", ".metadata.creationTimestamp"),
         ),
         status_subresource=True,

@@ -55,6 +55,12 @@ def test_list_carries_selectors_and_paging_and_nothing_unset() -> None:
     assert request.list_(PODS).query == ()
 
 
+def test_a_field_selector_may_be_given_as_its_text() -> None:
+    text = "spec.schedulerName=mine,status.phase!=Failed"
+    for made in (request.list_(PODS, fields=text), request.watch(PODS, fields=text, resource_version="7")):
+        assert dict(made.query)["fieldSelector"] == text
+
+
 def test_a_watch_is_a_stream_with_bookmarks() -> None:
     made = request.watch(PODS, namespace="a", resource_version="7", timeout_seconds=300)
     assert made.stream

@@ -9,7 +9,7 @@ import pytest
 
 from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
 from pkg.apis.core.v1 import Secret
-from pkg.apis.machinery.errors import ConflictError, ForbiddenError
+from pkg.apis.machinery.errors import ConflictError, ForbiddenError, NotFoundError
 from pkg.apis.machinery.object import ObjectMeta
 from pkg.ctrl.client import interceptor
 from pkg.ctrl.envtest.pki import Authority
@@ -304,3 +304,71 @@ def test_many_rotations_within_a_day_do_not_grow_the_bundle_for_ever(world: Any)
     assert found.startswith(authority)
     assert bundle.trust(configuration, authority, b"", now + timedelta(hours=25))
     assert base64.b64decode(configuration.webhooks[0].client_config.ca_bundle or "") == authority
+
+
+def configuration_with(*bundles: bytes) -> ValidatingWebhookConfiguration:
+    hooks = [
+        {
+            "name": f"hook-{i}",
+            "clientConfig": {"url": "https://x", "caBundle": base64.b64encode(each).decode()},
+        }
+        for i, each in enumerate(bundles)
+    ]
+    return ValidatingWebhookConfiguration.from_dict({"metadata": {"name": "validator"}, "webhooks": hooks})
+
+
+def bundles_of(configuration: ValidatingWebhookConfiguration) -> list[bytes]:
+    found = configuration.to_dict()["webhooks"]
+    return [base64.b64decode(each["clientConfig"].get("caBundle", "")) for each in found]
+
+
+def test_a_bundle_that_makes_no_sense_is_replaced(world: Any) -> None:
+    authority = Authority.create("kubeflow-trainer-ca").certificate
+    configuration = configuration_with(b"garbage", b"-----BEGIN CERTIFICATE-----\nAAAA\n", authority)
+    assert bundle.trust(configuration, authority, b"", world.began)
+    assert bundles_of(configuration) == [authority] * 3
+
+
+def test_an_authority_that_comes_as_a_chain_is_not_taken_for_a_former_one(world: Any) -> None:
+    chain = b"".join(Authority.create(name).certificate for name in ("one", "two"))
+    configuration = configuration_with(b"")
+    assert bundle.trust(configuration, chain, b"", world.began)
+    assert not bundle.trust(configuration, chain, b"", world.began + timedelta(days=3))
+    assert bundles_of(configuration) == [chain]
+
+
+def test_hooks_that_trust_different_authorities_come_to_trust_all_of_them(world: Any) -> None:
+    ours, one, two = (Authority.create(name).certificate for name in ("ours", "one", "two"))
+    configuration = configuration_with(one, two)
+    assert bundle.trust(configuration, ours, b"", world.began)
+    first, second = bundles_of(configuration)
+    assert first == second
+    assert first.startswith(ours)
+    assert one in first
+    assert two in first
+
+
+def test_what_we_still_serve_with_stays_trusted_whatever_became_of_the_configuration(world: Any) -> None:
+    """A Secret that is restored from a backup brings an old authority back, and the overlap begins anew."""
+    old, served = (Authority.create(name).certificate for name in ("old", "served"))
+    configuration = configuration_with(old)
+    now = world.began + timedelta(days=30)
+    assert bundle.trust(configuration, old, served, now)
+    assert bundles_of(configuration) == [old + served]
+    assert configuration.annotations[bundle.SINCE] == now.isoformat(timespec="seconds")
+    assert not bundle.trust(configuration, old, b"", now + timedelta(hours=23))
+    assert bundle.trust(configuration, old, b"", now + timedelta(hours=25))
+    assert bundles_of(configuration) == [old]
+
+
+async def test_a_namespace_that_is_missing_is_what_readiness_tells(world: Any) -> None:
+    async def no_namespace(_client: Any, _obj: Any, **_options: Any) -> Any:
+        raise NotFoundError('namespaces "system" not found', code=404, reason="NotFound")
+
+    await world.client.delete(SECRET)
+    world.client = interceptor.wrap(world.client, interceptor.Funcs(create=no_namespace))
+    world.watch = lambda changed: anyio.sleep_forever()
+    async with world.replicas() as (replica,):
+        await anyio.sleep(1)
+        with pytest.raises(NotHealthyError, match='namespaces "system" not found'):
+            replica.check()

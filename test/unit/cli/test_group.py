@@ -1,0 +1,276 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl group``: the manager's own answer, and what it is due to."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pkg.cli import trainerctl
+from pkg.cli.grouping import explain
+from pkg.cli.snapshot import key_of
+from pkg.podgrouper import HubOptions, Settings
+
+RECORDED = Path(__file__).parents[2] / "testdata" / "parity" / "groups-metadata.json"
+Data = dict[str, Any]
+
+
+def obj(api_version: str, kind: str, name: str, *owners: Data, **more: Any) -> Data:
+    metadata: Data = {"name": name, "namespace": "team-a", "uid": f"uid-{name}"}
+    references = [
+        {
+            "apiVersion": o["apiVersion"],
+            "kind": o["kind"],
+            "name": o["metadata"]["name"],
+            "uid": o["metadata"]["uid"],
+        }
+        for o in owners
+    ]
+    metadata |= {"ownerReferences": references} if references else {}
+    metadata |= {name: more.pop(name) for name in ("labels", "annotations") if name in more}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **more}
+
+
+def pod(name: str, *owners: Data, **more: Any) -> Data:
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "a"}]}
+    return obj("v1", "Pod", name, *owners, spec={**spec, **more.pop("spec", {})}, **more)
+
+
+TRAIN_JOB = obj(
+    "trainer.kubeflow.org/v1alpha1",
+    "TrainJob",
+    "tj",
+    labels={"kai.scheduler/queue": "q", "priorityClassName": "gold"},
+)
+JOB_SET = obj(
+    "jobset.x-k8s.io/v1alpha2",
+    "JobSet",
+    "js",
+    TRAIN_JOB,
+    spec={"replicatedJobs": [{"name": "node", "replicas": 2, "template": {"spec": {"parallelism": 3}}}]},
+)
+JOB = obj("batch/v1", "Job", "j", JOB_SET)
+POD = pod("p", JOB, labels={"jobset.sigs.k8s.io/replicatedjob-name": "node"})
+GOLD = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "gold"},
+    "value": 1,
+}
+
+
+def run(tmp_path: Path, *objects: Data, flags: tuple[str, ...] = ()) -> int:
+    path = tmp_path / "in.yaml"
+    path.write_text(yaml.safe_dump_all(objects))
+    return trainerctl.main(["group", "-f", str(path), *flags])
+
+
+def group(tmp_path: Path, capsys: pytest.CaptureFixture[str], *objects: Data, **flags: str) -> Any:
+    given = tuple(f"--{name}={value}" for name, value in flags.items())
+    assert run(tmp_path, *objects, flags=("-o", "json", *given)) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["pods"]
+    return answer
+
+
+def test_every_value_names_what_it_is_due_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = group(tmp_path, capsys, TRAIN_JOB, JOB_SET, JOB, POD, GOLD)
+
+    assert [f"{owner['kind']} {owner['name']}" for owner in answer["owners"]] == [
+        "Job j",
+        "JobSet js",
+        "TrainJob tj",
+    ]
+    assert answer["grouper"] == "SkipTopOwner Grouper"
+    assert answer["group"]["name"] == "pg-js-uid-js-node"
+    assert (answer["group"]["queue"], answer["group"]["minMember"]) == ("q", 6)
+    due = answer["dueTo"]
+    assert due["queue"] == ["TrainJob tj: label kai.scheduler/queue"]
+    assert due["name"] == ["JobSet js: uid", "Pod p: label jobset.sigs.k8s.io/replicatedjob-name"]
+    assert "JobSet js: spec.replicatedJobs[0].replicas" in due["minMember"]
+    assert "JobSet js: spec.replicatedJobs[0].template.spec.parallelism" in due["minMember"]
+    assert "missing" not in answer
+
+
+def test_a_priority_class_that_is_not_given_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labelled = {**POD, "spec": {**POD["spec"], "priorityClassName": "gold"}}
+
+    without = group(tmp_path, capsys, TRAIN_JOB, JOB_SET, JOB, labelled)
+    given = group(tmp_path, capsys, TRAIN_JOB, JOB_SET, JOB, labelled, GOLD)
+
+    assert (without["group"]["priorityClassName"], without["missing"]) == ("train", ["PriorityClass gold"])
+    assert given["group"]["priorityClassName"] == "gold"
+    assert "PriorityClass gold: that it exists" in given["dueTo"]["priorityClassName"]
+
+
+def test_a_group_that_is_there_is_what_a_legacy_name_is_due_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = obj("batch/v1", "Job", "j", spec={"parallelism": 2})
+    legacy = obj("scheduling.run.ai/v2alpha2", "PodGroup", "pg-p-uid-j", spec={"minMember": 1})
+
+    answer = group(tmp_path, capsys, job, pod("p", job), legacy)
+
+    assert answer["group"]["name"] == "pg-p-uid-j"
+    assert (
+        "PodGroup pg-p-uid-j: that it exists" not in answer["dueTo"]["name"]
+    )  # it would have that name anyway
+    assert answer["dueTo"]["name"] == ["Job j: uid"]
+
+
+def test_what_others_have_may_decide(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spec = {
+        "launcherCreationPolicy": "WaitForWorkersReady",
+        "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 2}},
+    }
+    job = obj("kubeflow.org/v1", "MPIJob", "m", spec=spec)
+    labels = {"training.kubeflow.org/job-name": "m", "training.kubeflow.org/job-role": "launcher"}
+    worker, launcher = pod("w", job), pod("l", labels=labels, spec={"schedulerName": "other"})
+
+    assert run(tmp_path, job, worker, launcher, flags=("-o", "json")) == 0
+
+    answer = json.loads(capsys.readouterr().out)["pods"][0]
+    assert answer["group"]["minMember"] == 3
+    assert "Pod l: that it exists" in answer["dueTo"]["minMember"]
+    assert "MPIJob m: spec.mpiReplicaSpecs.Worker.replicas" in answer["dueTo"]["minMember"]
+
+
+def test_subgroups_and_the_pods_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lws = obj(
+        "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l", spec={"leaderWorkerTemplate": {"size": 3}}
+    )
+    worker = pod("p", lws, labels={"leaderworkerset.sigs.k8s.io/worker-index": "1"})
+
+    answer = group(tmp_path, capsys, lws, worker)
+
+    assert answer["group"]["subGroups"] == [
+        {"name": "leader", "minMember": 1},
+        {"name": "workers", "minMember": 2},
+    ]
+    assert answer["dueTo"]["subGroups"] == ["LeaderWorkerSet l: spec.leaderWorkerTemplate.size"]
+    assert answer["group"]["subGroup"] == "workers"
+
+
+def test_the_text_has_a_line_for_each_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stateful_set = obj("apps/v1", "StatefulSet", "db", labels={"kai.scheduler/queue": "q"})
+
+    assert run(tmp_path, stateful_set, pod("db-0", stateful_set)) == 0
+
+    assert capsys.readouterr().out.splitlines() == [
+        "Pod team-a/db-0",
+        "  owners                       StatefulSet db",
+        "  grouper                      Default Grouper",
+        "  name                         pg-db-uid-db  ← StatefulSet db: uid",
+        "  owner                        StatefulSet db",
+        "  queue                        q  ← StatefulSet db: label kai.scheduler/queue",
+        "  priorityClassName            train  ← by default",
+        "  minMember                    1  ← by default",
+        "  labels[kai.scheduler/queue]  q  ← StatefulSet db: label kai.scheduler/queue",
+        "",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        (pod("p", spec={"schedulerName": "other"}), "its scheduler is other"),
+        (
+            pod("p", annotations={"pod-group-name": "mine"}),
+            "it has no owner, and a group that somebody gave it: mine",
+        ),
+    ],
+)
+def test_pods_that_are_left_alone(
+    left: Data, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert group(tmp_path, capsys, left) == {"pod": "team-a/p", "leftAlone": why}
+
+
+def test_a_pod_without_a_group_fails_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path, TRAIN_JOB, JOB_SET, JOB, pod("p", JOB), pod("q", TRAIN_JOB, JOB)) == 1
+
+    told = capsys.readouterr()
+    missing = 'pod team-a/p missing required label "jobset.sigs.k8s.io/replicatedjob-name"'
+    assert f"trainerctl: Pod team-a/p: {missing}" in told.err.replace("\n", "")
+    assert "pg-q-uid-q" in told.out
+
+
+def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+                "kind": "Configuration",
+                "podGrouper": {"queueLabelKey": "team", "schedulerName": "mine"},
+            }
+        )
+    )
+    mine = pod("p", labels={"team": "blue"}, spec={"schedulerName": "mine"})
+
+    answer = group(tmp_path, capsys, mine, config=str(config))
+
+    assert answer["group"]["queue"] == "blue"
+    config.write_text("kind: Other")
+    assert run(tmp_path, mine, flags=(f"--config={config}",)) == 2
+
+
+@pytest.mark.parametrize(
+    ("objects", "told"),
+    [
+        ([TRAIN_JOB], "there is no Pod in the input"),
+        ([POD, POD], "it is there twice, before in"),
+        ([{"apiVersion": "v1", "kind": "Pod", "metadata": {}}], "metadata.name: a name is expected"),
+        ([pod("p", spec={"containers": {}})], "spec.containers: a list is expected"),
+        ([{**GOLD, "value": "much"}, POD], "value: a whole number is expected"),
+        (
+            [{"apiVersion": "a/v1", "kind": "A", "metadata": {"name": "a", "labels": [1]}}, POD],
+            "metadata.labels: a map",
+        ),
+    ],
+)
+def test_input_that_makes_no_sense(
+    objects: list[Data], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tmp_path, *objects) == 2
+    assert told in capsys.readouterr().err.replace("\n", " ")
+
+
+SWITCHES = {"searchForLegacyPodGroups", "knativeGangSchedule"}
+CASES = [
+    case
+    for case in json.loads(RECORDED.read_text())
+    if not case.get("faults") and not (case.get("config") or {}).keys() - SWITCHES
+]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES[::9]])
+async def test_what_is_told_is_what_the_grouper_does(case: Data) -> None:
+    config = case.get("config") or {}
+    hub = HubOptions(
+        search_legacy_pod_groups=config.get("searchForLegacyPodGroups", True),
+        knative_gang_schedule=config.get("knativeGangSchedule", True),
+    )
+    objects = {key_of(data): data for data in [*(case.get("objects") or ()), case["pod"]]}
+
+    told = await explain(objects, key_of(case["pod"]), Settings(hub=hub))
+
+    if told.left_alone:
+        return
+    want = case["want"]
+    if "error" in want:
+        assert told.refusal
+        return
+    group = want["metadata"]
+    assert (told.grouper, told.values["name"]) == (want["plugin"], group["name"])
+    assert told.values.get("minMember", 0) == group["minAvailable"]
+    assert told.values.get("priorityClassName", "") == group["priorityClassName"]
+    assert [each["name"] for each in told.values.get("subGroups", ())] == [
+        each["name"] for each in group["subGroups"]
+    ]

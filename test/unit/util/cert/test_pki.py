@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from pkg.util.cert import Material, pki
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
+NAMES = ["manager.system.svc", "127.0.0.1", "::1"]
+
+
+@pytest.fixture(scope="module")
+def made() -> Material:
+    return pki.issue(NAMES, NOW)
+
+
+def test_what_is_made_is_sound_for_its_names_until_it_is_due(made: Material) -> None:
+    assert pki.inspect(made, NAMES, NOW)
+    assert pki.inspect(made, NAMES[:1], NOW - timedelta(minutes=30))
+    assert pki.renewal(made) == NOW + timedelta(days=365 - 120)
+    assert pki.inspect(made, NAMES, pki.renewal(made) - timedelta(hours=1))
+    verdict = pki.inspect(made, NAMES, pki.renewal(made))
+    assert (bool(verdict), verdict.due, verdict.authority) == (False, True, "")
+
+
+def test_the_chain_holds_for_the_names_and_no_others(made: Material) -> None:
+    store = Store([pki.certificate(made.ca_crt)])
+    builder = PolicyBuilder().store(store).time(NOW)
+    leaf = pki.certificate(made.tls_crt)
+    builder.build_server_verifier(x509.DNSName("manager.system.svc")).verify(leaf, [])
+    with pytest.raises(VerificationError):
+        builder.build_server_verifier(x509.DNSName("elsewhere.svc")).verify(leaf, [])
+
+
+def test_a_go_manager_can_take_the_secret_over(made: Material) -> None:
+    """It reads the authority's key as PKCS#1, and looks for the authority's name among its alternative names."""
+    assert made.ca_key.startswith(b"-----BEGIN RSA PRIVATE KEY-----")
+    ca = pki.certificate(made.ca_crt)
+    alternatives = ca.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert alternatives.get_values_for_type(x509.DNSName) == ["kubeflow-trainer-ca"]
+    (name,) = ca.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    assert name.value == "kubeflow-trainer-ca"
+
+
+def test_data_is_kept_as_a_secret_keeps_it(made: Material) -> None:
+    data = made.to_data()
+    assert sorted(data) == ["ca.crt", "ca.key", "tls.crt", "tls.key"]
+    assert Material.from_data(data) == made
+    assert not Material.from_data({"ca.crt": "no base64!"})
+
+
+def test_a_serving_certificate_never_outlives_its_authority(made: Material) -> None:
+    late = pki.certificate(made.ca_crt).not_valid_after_utc - timedelta(days=10)
+    renewed = pki.reissue(made, NAMES, late)
+    assert pki.certificate(renewed.tls_crt).not_valid_after_utc == late + timedelta(days=10)
