@@ -35,17 +35,17 @@ _MAX_DELAY: Final = 60.0
 
 # What is needed beside the groupers' own rules, and the kinds without a module of their own. Owners are read and not
 # written; one of a kind that the role does not grant ends the walk below it.
-# +kubebuilder:rbac:groups="",resources=configmaps;namespaces,verbs=get;list;watch
-# +kubebuilder:rbac:groups="",resources=events,verbs=create;patch;update
+# +kubebuilder:rbac:groups="",resources=configmaps;namespaces,verbs=list;watch
+# +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 # +kubebuilder:rbac:groups="",resources=pods,verbs=patch
 # +kubebuilder:rbac:groups=apps,resources=replicasets;statefulsets,verbs=get;list;watch
 # +kubebuilder:rbac:groups=argoproj.io,resources=workflows,verbs=get;list;watch
-# +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;list;update
+# +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;update
 # +kubebuilder:rbac:groups=kubevirt.io,resources=virtualmachineinstances;virtualmachines,verbs=get;list;watch
 # +kubebuilder:rbac:groups=machinelearning.seldon.io,resources=seldondeployments,verbs=get;list;watch
 # +kubebuilder:rbac:groups=nvidia.com,resources=dynamographdeployments,verbs=get;list;watch
 # +kubebuilder:rbac:groups=run.ai,resources=distributedinferenceworkloads;distributedworkloads;inferenceworkloads;interactiveworkloads;trainingworkloads,verbs=get;list;watch
-# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=get;list;watch
+# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch
 # +kubebuilder:rbac:groups=scheduling.run.ai,resources=podgroups,verbs=create;get;list;update;watch
 # +kubebuilder:rbac:groups=tekton.dev,resources=pipelineruns;taskruns,verbs=get;list;watch
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainjobs,verbs=get;list;watch

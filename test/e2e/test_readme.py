@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the first pages tell a new user to type, typed: in a copy of the checkout, with a home of its own for clusters."""
 
+import json
 import os
 import re
 import shutil
@@ -33,31 +34,33 @@ COPIED: Final = (
 
 ELSEWHERE: Final = {
     "make test": "this is a part of it",
+    "make image": "for a machine with podman or docker",
+    "kubectl apply --server-side -k config/overlays/standalone": "fetches JobSet's manifests; a cluster's nodes run the image",
+    "kubectl apply --server-side -k config/overlays/runtimes": "asks the manager that the line before has started",
     "trainerctl crds --apply": "for a cluster of the reader's",
     "trainerctl run --kubeconfig ~/.kube/config --config=config.yaml": "for a cluster of the reader's",
-    "make image": "needs podman or docker; test_image runs what it would run",
-    "kubectl apply --server-side -k config/overlays/standalone": "fetches JobSet; test_overlays installs it from here",
-    "kubectl apply --server-side -k config/overlays/runtimes": "for a cluster of the reader's; test_overlays installs it",
 }
 """Lines that are not run here, and why."""
 
-OWNER: Final = """\
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: db, namespace: team-a, uid: 6c0f1d0e-0000-4000-8000-000000000001}
-spec: {replicas: 2}
-"""
-POD: Final = """\
-apiVersion: v1
-kind: Pod
-metadata:
-  name: db-0
-  namespace: team-a
-  ownerReferences:
-    - {apiVersion: apps/v1, kind: StatefulSet, name: db, uid: 6c0f1d0e-0000-4000-8000-000000000001, controller: true}
-spec: {schedulerName: kai-scheduler, containers: [{name: db, image: db}]}
-"""
 WAIT: Final = "kubectl wait --for=condition=Complete --timeout=60s"
+
+
+OWNER: Final = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "train", "namespace": "default", "uid": "1"},
+}
+POD: Final = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "train-0",
+        "namespace": "default",
+        "uid": "2",
+        "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "1"}],
+    },
+    "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "main", "image": "busybox"}]},
+}
 
 
 def blocks(page: str) -> list[list[str]]:
@@ -146,7 +149,8 @@ def test_every_line_is_run_or_has_a_reason() -> None:
 def test_what_a_page_tells_to_type_works(page: str, shell: Callable[..., str]) -> None:
     job = ROOT / "config" / "samples" / "trainjob.yaml"
     shell(f"cp {job} job.yaml", "cp config/runtimes/torch_distributed.yaml runtime.yaml")
-    shell(f"cat > owners.yaml <<'EOF'\n{OWNER}EOF", f"cat > pods.yaml <<'EOF'\n{POD}EOF")
+    for name, manifest in {"pods.yaml": POD, "owners.yaml": OWNER}.items():
+        shell(f"echo '{json.dumps(manifest)}' > {name}")
     for block in commands()[page]:
         lines = []
         for line in block:

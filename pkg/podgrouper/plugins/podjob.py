@@ -13,7 +13,7 @@ from .grouper import Grouper, Reads
 from .spark import SparkGrouper, is_spark_pod
 
 
-# +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
+# +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 class PodJobGrouper(Grouper):
     """Groups a pod that is its own top owner."""
 

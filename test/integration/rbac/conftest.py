@@ -65,7 +65,7 @@ class Run:
 RunUnder = Callable[..., AbstractAsyncContextManager[Run]]
 
 
-def crd(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
+def crd_of(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
     """Return a CRD whose objects may hold anything."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -91,6 +91,12 @@ def crd(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
             ],
         },
     }
+
+
+@pytest.fixture
+def crd() -> Callable[..., dict[str, Any]]:
+    """Make a CRD whose objects may hold anything: ``crd(group, version, kind, plural)``."""
+    return crd_of
 
 
 @pytest.fixture(scope="session")
@@ -121,8 +127,8 @@ def audited(audit_log: Path) -> Iterator[Environment]:
         await environment.start()
         binaries = await Binaries().locate(JOBSET)
         groups = [
-            crd("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"),
-            crd("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+            crd_of("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"),
+            crd_of("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
         ]
         await environment.install_crds(*contents.crds(binaries[JOBSET.name]), *groups)
         async with Transport(environment.config) as transport:
@@ -162,13 +168,13 @@ def read(audit_log: Path, user: str) -> Asked:
 def run_under(
     audited: Environment, audit_log: Path, live_client: LiveClient, namespace: str, tmp_path: Path
 ) -> Iterator[RunUnder]:
-    """Run the program under its shipped role less what is ``without``."""
+    """Run the program, or the pod grouper alone, under its shipped role less what is ``without``."""
     processes: list[subprocess.Popen[bytes]] = []
 
     @asynccontextmanager
-    async def run(without: Collection[rbac.Grant] = ()) -> AsyncIterator[Run]:
+    async def run(without: Collection[rbac.Grant] = (), *, grouper: bool = False) -> AsyncIterator[Run]:
         user = f"manager-{secrets.token_hex(4)}"
-        rules = rbac.rules(rbac.collected(grouper=False) - set(without))
+        rules = rbac.rules(rbac.collected(grouper=grouper) - set(without))
         subject = {"apiGroup": API, "kind": "User", "name": user}
         role = {
             "apiVersion": f"{API}/v1",
@@ -189,7 +195,7 @@ def run_under(
             hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
         secret = {"metadata": {"name": f"cert-{user}", "namespace": contents.TRAINER_NAMESPACE}}
         await live_client.create(Secret.from_dict(secret))
-        await apply_manifests(live_client, [role, binding, hooks], owner="test")
+        await apply_manifests(live_client, [role, binding, *([] if grouper else [hooks])], owner="test")
 
         async def in_force() -> bool:
             review = {
@@ -199,7 +205,7 @@ def run_under(
                     "user": user,
                     "resourceAttributes": {
                         "group": "trainer.kubeflow.org",
-                        "resource": "clustertrainingruntimes",
+                        "resource": "trainjobs",
                         "verb": "get",
                     },
                 },
@@ -214,7 +220,7 @@ def run_under(
         said = {
             "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
             "kind": "Configuration",
-            "metrics": {"bindAddress": f"127.0.0.1:{metrics}", "requireAuthorization": True},
+            "metrics": {"bindAddress": f"127.0.0.1:{metrics}", "requireAuthorization": not grouper},
             "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
             "webhook": {"host": "127.0.0.1", "port": serving},
             "leaderElection": {
@@ -228,9 +234,15 @@ def run_under(
             "certManagement": {"webhookSecretName": f"cert-{user}"},
             "clientConnection": {"qps": -1},
         }
+        if grouper:
+            said["podGrouper"] = {
+                "defaultPrioritiesConfigMap": {"name": "defaults", "namespace": namespace},
+                "namespaceLabelSelector": {"kubernetes.io/metadata.name": namespace},
+            }
         configuration.write_text(yaml.safe_dump(said))
         with (tmp_path / f"{user}.log").open("wb") as log:
-            process = launch([f"--config={configuration}", f"--kubeconfig={kubeconfig}"], log)
+            arguments = [f"--config={configuration}", f"--kubeconfig={kubeconfig}"]
+            process = launch([*arguments, *(["--controllers=podgrouper"] if grouper else [])], log)
         processes.append(process)
         await eventually(lambda: answers(health, "/healthz"), timeout=60, reason="the manager answers")
         yield Run(metrics, health, lambda: read(audit_log, user))

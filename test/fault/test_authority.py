@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster's authority is replaced under a running manager, which knows it by a file."""
+
+import dataclasses
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.cli.cluster import contents
+from pkg.cli.cluster.tools import JOBSET
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Binaries, Environment, eventually
+from pkg.ctrl.envtest.pki import Authority
+from pkg.ctrl.envtest.ports import free_ports
+from pkg.ctrl.rest import Config, RESTMapper, Transport
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Environment]:
+    """An API server of this test's own, with the kinds that the manager watches."""
+    async with Environment() as environment:
+        binaries = await Binaries().locate(JOBSET)
+        await environment.install_crds(*contents.crds(binaries[JOBSET.name]))
+        yield environment
+
+
+def launch(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as out:
+        command = [sys.executable, "-m", "pkg.cli.manager", *arguments]
+        return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
+
+
+async def train(config: Config, name: str, *, within: float) -> float:
+    """Make a TrainJob; return the seconds until it has its JobSet."""
+    async with Transport(config) as transport:
+        client = LiveClient(transport, RESTMapper(transport))
+        pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
+        jobs = [{"name": "node", "template": {"spec": {"template": pod}}}]
+        metadata = {"name": name, "namespace": "default"}
+        runtime = {"metadata": metadata, "spec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+        await client.create(TrainingRuntime.from_dict(runtime))
+        spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": name}}
+        await client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
+        began = time.monotonic()
+        await eventually(
+            lambda: client.get(JobSet, ("default", name)), timeout=within, reason=f"{name} has its JobSet"
+        )
+        return time.monotonic() - began
+
+
+async def test_the_manager_goes_on_when_the_clusters_authority_is_replaced(
+    server: Environment, tmp_path: Path, figure: Any
+) -> None:
+    plane = server.control_plane
+    old, new = plane.authority.certificate, Authority.create("the next authority")
+    trusted, kubeconfig, configuration = (tmp_path / name for name in ("ca.crt", "kubeconfig", "config.yaml"))
+    trusted.write_bytes(old)
+    content = server.kubeconfig_for("manager", ["system:masters"])
+    content["clusters"][0]["cluster"].pop("certificate-authority-data", None)
+    content["clusters"][0]["cluster"]["certificate-authority"] = str(trusted)
+    kubeconfig.write_text(yaml.safe_dump(content))
+    kubeconfig.chmod(0o600)
+    configuration.write_text(
+        "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"
+        "metrics: {bindAddress: '0'}\nhealth: {healthProbeBindAddress: '0'}\n"
+        f"webhook: {{host: 127.0.0.1, port: {free_ports(1)[0]}}}\n"
+    )
+    process = launch([f"--config={configuration}", f"--kubeconfig={kubeconfig}"], tmp_path / "manager.log")
+    try:
+        await train(server.config, "before", within=60)
+
+        # As it is done: both are trusted, then the server shows the new, then the old is forgotten.
+        trusted.write_bytes(old + new.certificate)
+        plane.authority_file.write_bytes(old + new.certificate)  # the clients' certificates are of the old
+        new.server("kube-apiserver", ["127.0.0.1", "localhost", "kubernetes.default.svc"]).write(
+            plane.pki, "server"
+        )
+        plane.kill_api_server()
+        await plane.start_api_server()
+        trusted.write_bytes(new.certificate)
+
+        assert server.config.tls is not None
+        tls = dataclasses.replace(server.config.tls, ca=new.certificate)
+        config = dataclasses.replace(server.config, tls=tls)
+        figure(
+            "authority replaced: next TrainJob's JobSet after",
+            await train(config, "after", within=120),
+            at_most=60,
+        )
+        assert process.poll() is None
+        process.terminate()
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()

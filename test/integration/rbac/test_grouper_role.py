@@ -1,0 +1,124 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The pod grouper's least privilege, by the API server's audit log: an owner of every kind that its role names."""
+
+from typing import Any, Final
+
+import pytest
+
+from pkg.apis.core.v1 import ConfigMap, Pod
+from pkg.apis.machinery.crd_schema import custom_resource_definition
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Unstructured, unstructured
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.cli import rbac
+from pkg.ctrl.client import MERGE, FakeClient, LiveClient, raw_patch
+from pkg.ctrl.envtest import Environment, eventually
+from pkg.podgrouper import new_plugins_hub
+
+pytestmark = pytest.mark.integration
+
+PRIORITY: Final = unstructured(GVK("scheduling.k8s.io", "v1", "PriorityClass"))
+READ: Final = {"get", "list", "watch"}
+NO_OWNERS: Final = {"", "scheduling.k8s.io"}
+
+
+def owners() -> dict[tuple[str, str], GVK]:
+    """Return the kinds of owners that the role lets be read, by group and resource; any version will do."""
+    known = {
+        (gvk.group, f"{gvk.kind.lower()}s"): gvk.kind
+        for gvk in new_plugins_hub(FakeClient(), found=[]).kinds()
+    }
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for group, resource, verb in rbac.collected(grouper=True):
+        verbs.setdefault((group, resource), set()).add(verb)
+    named = sorted(key for key, allowed in verbs.items() if allowed == READ and key[0] not in NO_OWNERS)
+    return {
+        key: CORE.get(key) or GVK(key[0], "v1", known.get(key, key[1].removesuffix("s").capitalize()))
+        for key in named
+    }
+
+
+CORE: Final = {
+    ("apps", "replicasets"): GVK("apps", "v1", "ReplicaSet"),
+    ("apps", "statefulsets"): GVK("apps", "v1", "StatefulSet"),
+    ("apps", "deployments"): GVK("apps", "v1", "Deployment"),
+    ("batch", "jobs"): GVK("batch", "v1", "Job"),
+    ("batch", "cronjobs"): GVK("batch", "v1", "CronJob"),
+    ("jobset.x-k8s.io", "jobsets"): GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"),
+    ("trainer.kubeflow.org", "trainjobs"): GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
+}
+POD: Final[dict[str, Any]] = {"containers": [{"name": "main", "image": "busybox"}], "restartPolicy": "Never"}
+TEMPLATE: Final[dict[str, Any]] = {"metadata": {"labels": {"a": "b"}}, "spec": POD}
+ALWAYS: Final[dict[str, Any]] = {
+    "selector": {"matchLabels": {"a": "b"}},
+    "template": {"metadata": {"labels": {"a": "b"}}, "spec": {**POD, "restartPolicy": "Always"}},
+}
+SPECS: Final[dict[str, dict[str, Any]]] = {
+    "ReplicaSet": ALWAYS,
+    "Deployment": ALWAYS,
+    "StatefulSet": {**ALWAYS, "serviceName": "s"},
+    "Job": {"template": TEMPLATE, "suspend": True},
+    "CronJob": {"schedule": "0 0 * * *", "jobTemplate": {"spec": {"template": TEMPLATE}}},
+    "JobSet": {"replicatedJobs": [{"name": "n", "template": {"spec": {"template": TEMPLATE}}}]},
+    "TrainJob": {"runtimeRef": {"name": "torch-distributed"}},
+}
+
+
+LIVE: Final = {("scheduling.run.ai", "podgroups", "get")}
+"""Asked for only when somebody else wrote the same group at the same moment."""
+
+
+async def grouped(client: LiveClient, namespace: str, key: tuple[str, str], gvk: GVK) -> Pod:
+    """Make an owner of that kind and a pod of its, for the scheduler whose pods are grouped."""
+    group, resource = key
+    metadata = {"name": f"{resource}-{group.partition('.')[0]}", "namespace": namespace}
+    manifest = {
+        "apiVersion": gvk.api_version,
+        "kind": gvk.kind,
+        "metadata": metadata,
+        "spec": SPECS.get(gvk.kind, {}),
+    }
+    owner = await client.create(Unstructured.wrap(manifest))
+    reference = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": owner.name}
+    reference |= {"uid": owner.metadata.uid or ""}
+    labels = {"priorityClassName": f"p-{namespace}"[:60].strip("-")}
+    pod = {
+        "metadata": {**metadata, "labels": labels, "ownerReferences": [reference]},
+        "spec": {**POD, "schedulerName": "kai-scheduler"},
+    }
+    return await client.create(Pod.from_dict(pod))
+
+
+@pytest.mark.timeout(180)
+async def test_every_grant_is_asked_for_and_nothing_else(
+    run_under: Any, crd: Any, audited: Environment, live_client: LiveClient, namespace: str
+) -> None:
+    kinds = owners()
+    made = [crd(gvk.group, gvk.version, gvk.kind, key[1]) for key, gvk in kinds.items() if key not in CORE]
+    await audited.install_crds(custom_resource_definition(PodGroup), *made)
+    name = f"p-{namespace}"[:60].strip("-")
+    await live_client.create(PRIORITY.from_dict({"metadata": {"name": name}, "value": 1}))
+    defaults = {"metadata": {"name": "defaults", "namespace": namespace}, "data": {"types": "[]"}}
+    await live_client.create(ConfigMap.from_dict(defaults))
+    async with run_under(grouper=True) as run:
+        pods = [await grouped(live_client, namespace, key, gvk) for key, gvk in kinds.items()]
+
+        async def marked() -> Pod | None:
+            (pod,) = [each for each in pods if each.name == "jobs-batch"]
+            found = await live_client.get(Pod, pod.key)
+            return found if "pod-group-name" in found.annotations else None
+
+        # A group that somebody else wrote is put right with the next event of a pod.
+        pod = await eventually(marked, timeout=30, reason="the Job's pod has its group")
+        group = await live_client.get(PodGroup, (namespace, pod.annotations["pod-group-name"]))
+        await live_client.patch(group, raw_patch(MERGE, b'{"spec":{"minMember":7}}'))
+        await live_client.patch(pod, raw_patch(MERGE, b'{"metadata":{"labels":{"touched":"yes"}}}'))
+
+        def all_asked() -> bool:
+            missing = rbac.collected(grouper=True) - LIVE - run.asked().granted
+            assert not missing
+            return True
+
+        await eventually(all_asked, timeout=60, reason="every grant is asked for")
+        assert not run.asked().refused
