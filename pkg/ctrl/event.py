@@ -41,6 +41,11 @@ class _About(Generic[T_co]):
         """The object's namespace and name."""
         return self._object.key
 
+    @property
+    def own_write(self) -> bool:
+        """Whether the object is as a write through the cache's own client left it, and the writer knows."""
+        return _own(self._object)
+
 
 class CreateEvent(_About[T_co]):
     """An object is there that was not there before, as far as this process knows."""
@@ -88,6 +93,11 @@ class UpdateEvent(Generic[T_co]):
         return self._new.key
 
     @property
+    def own_write(self) -> bool:
+        """Whether the new state is what a write through the cache's own client made, and the writer knows."""
+        return _own(self._new)
+
+    @property
     def changed(self) -> bool:
         """Whether the resourceVersion differs; it does not in a resync."""
         return _version(self._old) != _version(self._new)
@@ -113,6 +123,10 @@ class GenericEvent(_About[T_co]):
 def whole(told: T_co | cache.Told[T_co]) -> T_co:
     """Return the object that an event tells of, decoded now if it was not before."""
     return told.object if isinstance(told, cache.Told) else told
+
+
+def _own(told: Object | cache.Told[Any]) -> bool:
+    return isinstance(told, cache.Told) and told.own_write
 
 
 def _version(told: Object | cache.Told[Any]) -> str | None:

@@ -35,10 +35,12 @@ class EventHandlerFuncs(Generic[T]):
 class Lazy:
     """An entry that is decoded when asked for, once per class."""
 
-    __slots__ = ("_metadata", "_objects", "entry")
+    __slots__ = ("_metadata", "_objects", "entry", "own_write")
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, *, own_write: bool = False) -> None:
         self.entry = entry
+        self.own_write = own_write
+        """It came of a write of this process, and of nothing later."""
         self._objects: dict[type[Object], Object] = {}
         self._metadata: ObjectMeta | None = None
 
@@ -92,6 +94,11 @@ class Told(Generic[T]):
     def resource_version(self) -> str:
         """Its version."""
         return self._lazy.entry.resource_version
+
+    @property
+    def own_write(self) -> bool:
+        """Whether this state came of a write through this cache's client, and of nothing later."""
+        return self._lazy.own_write
 
     @property
     def metadata(self) -> ObjectMeta:
