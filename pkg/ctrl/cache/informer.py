@@ -117,8 +117,9 @@ class Engine:
         if told is not None and told.uid != entry.uid:
             # Deleted and made anew while we did not look: nobody may mistake it for the old one.
             self.remove(entry.key, entry.resource_version)
-        new = Lazy(entry, own_write=self.store.wrote(entry))
-        before = self.store.put(entry, self._index(new))
+        written = self.store.wrote(entry)
+        new = Lazy(entry, own_write=written is not None)
+        before = self.store.put(entry, self._index(new) if written is None else written)
         if self._registrations:
             old = Lazy(before) if before is not None else None
             if self._writing and (writing := self._writing.get(entry.key)) is not None:
@@ -221,7 +222,8 @@ class Engine:
             return
         data = codec.as_metadata(obj) if self.metadata_only else obj.to_json()
         entry = codec.entry_of(data, self.selection.transform)
-        self.store.remember(entry, self._index(Lazy(entry)), now)
+        known = None if self.selection.transform is not None else obj
+        self.store.remember(entry, self._index(Lazy(entry, known=known)), now)
 
     def _selects(self, obj: Object) -> bool:
         namespaces = self.selection.namespaces or ("",)

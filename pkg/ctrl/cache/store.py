@@ -157,15 +157,13 @@ class Store:
         if told is None or told.uid == uid:
             self._write(key, _Write(None, uid, version, _NOTHING, now + WRITE_TTL), now)
 
-    def wrote(self, entry: Entry) -> bool:
-        """Tell whether ``entry`` is what our last write of it made, which the watch has not told of yet."""
+    def wrote(self, entry: Entry) -> IndexValues | None:
+        """Return the index values of our last write, if ``entry`` is what it made and the watch has not told of it yet."""
         write = self._writes.get(entry.key)
-        return (
-            write is not None
-            and write.entry is not None
-            and write.version == entry.resource_version
-            and write.uid == entry.uid
-        )
+        if write is None or write.entry is None:
+            return None
+        same = write.version == entry.resource_version and write.uid == entry.uid
+        return write.values if same else None
 
     def _write(self, key: NamespacedName, write: _Write, now: float) -> None:
         self._writes.pop(key, None)
