@@ -28,7 +28,7 @@ from pkg.apis.schedulerplugins import v1alpha1 as schedulerplugins
 from pkg.apis.volcano import v1beta1 as volcano
 from pkg.constants import trainer as constants
 from pkg.ctrl import log
-from pkg.ctrl.client import Client, Reader
+from pkg.ctrl.client import Client, Reader, peek
 
 from . import drift
 
@@ -116,7 +116,7 @@ class Applier:
             if name in built or (known := memory.get(name)) is None:
                 continue
             try:
-                live = await self._client.get(kind, name[1])
+                live = await peek(self._client, kind, name[1])
             except NotFoundError:
                 continue
             if known.live != _live_digest(live):
@@ -180,7 +180,7 @@ class Applier:
         if desired.gvk in _AS_METADATA:
             kind = metadata_only(kind)
         try:
-            return await self._client.get(kind, desired.key)
+            return await peek(self._client, kind, desired.key)
         except NotFoundError:
             return None
 
@@ -190,8 +190,12 @@ class Applier:
 
 
 def _live_digest(obj: Object) -> bytes:
+    metadata = obj.metadata
     if obj.gvk in _AS_METADATA:
-        return f"{obj.metadata.uid}/{obj.metadata.resource_version}".encode()
+        return f"{metadata.uid}/{metadata.resource_version}".encode()
+    if metadata.generation is not None:
+        # The server counts every change but those of metadata, and of a status that is written by itself.
+        return _digest([metadata.uid, metadata.generation, drift.content({"metadata": metadata.to_dict()})])
     return _digest(drift.content(obj.to_dict()))
 
 

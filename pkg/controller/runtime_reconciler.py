@@ -51,20 +51,24 @@ class RuntimeReconciler:
         except NotFoundError:
             return ctrl.Result()
         log.logger_from().debug("Reconciling runtime")
+        deleted = runtime.metadata.deletion_timestamp is not None
+        if deleted != (_FINALIZER in (runtime.metadata.finalizers or ())):
+            return (
+                ctrl.Result()
+            )  # guarded while it lives, or free to go: whatever refers to it, that is right
         in_use = bool(
             await self._client.list(
                 TrainJob, namespace=request.namespace, fields={self.index: request.name}, limit=1
             )
         )
         changed = runtime.deep_copy()
-        if in_use and runtime.metadata.deletion_timestamp is None:
-            touched = controllerutil.add_finalizer(changed, _FINALIZER)
-        elif not in_use and runtime.metadata.deletion_timestamp is not None:
-            touched = controllerutil.remove_finalizer(changed, _FINALIZER)
+        if in_use and not deleted:
+            controllerutil.add_finalizer(changed, _FINALIZER)
+        elif not in_use and deleted:
+            controllerutil.remove_finalizer(changed, _FINALIZER)
         else:
-            touched = False
-        if touched:
-            await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
+            return ctrl.Result()
+        await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
         return ctrl.Result()
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
@@ -76,7 +80,7 @@ class RuntimeReconciler:
             .watches(
                 TrainJob,
                 handler.enqueue_requests_from_map_func(self.runtime_of),
-                predicates=[_REFERENCES_CHANGE],
+                predicates=[predicate.NotOwnWrite(), _REFERENCES_CHANGE],
             )
             .with_options(options)
             .complete(self)

@@ -18,7 +18,7 @@ from pkg.apis.meta.v1 import Condition
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
-from pkg.ctrl import client, log
+from pkg.ctrl import client, log, predicate
 from pkg.ctrl.cache import CacheDegradedError, CacheError
 from pkg.ctrl.rest import RestError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
@@ -103,7 +103,6 @@ class TrainJobReconciler:
         errors: list[Exception] = []
         key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
         if _finished(train_job):
-            self._applier.forget(request)
             if (runtime := self._runtimes.get(key)) is not None:
                 await _attempt(errors, self._set_status(runtime, train_job))
         elif (runtime := self._runtimes.get(key)) is None:
@@ -117,13 +116,15 @@ class TrainJobReconciler:
             await _attempt(errors, self._set_status(runtime, train_job))
         await _attempt(errors, self._write_status(stored, train_job))
         self._phases.observe(train_job)
+        if _finished(train_job):
+            self._applier.forget(request)
         _raise(errors)
         return ctrl.Result()
 
     async def _foreign_owner(self, train_job: TrainJob) -> OwnerReference | None:
         """Return who controls the JobSet of the TrainJob's name, if it is not this TrainJob."""
         try:
-            job_set = await self._client.get(JobSet, train_job.key)
+            job_set = await client.peek(self._client, JobSet, train_job.key)
         except (StatusError, RestError, CacheError):
             return None  # whoever needs the JobSet meets the same error and reports it
         owner = next((each for each in job_set.metadata.owner_references or () if each.controller), None)
@@ -188,7 +189,9 @@ class TrainJobReconciler:
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller: woken by TrainJobs, and by whatever the runtimes' plugins watch."""
-        builder = ctrl.new_controller_managed_by(mgr).named(NAME).for_(TrainJob).with_options(options)
+        builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
+        # A reconcile that writes a status has brought everything else in order before.
+        builder = builder.for_(TrainJob, predicates=[predicate.NotOwnWrite()])
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)

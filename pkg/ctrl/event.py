@@ -9,10 +9,11 @@ them, do not change them. What a cache tells is decoded when somebody looks at i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object, ObjectMeta
+from pkg.apis.machinery.object import Object, ObjectMeta, OwnerReference
 from pkg.ctrl import cache
 
 T_co = TypeVar("T_co", bound=Object, covariant=True)
@@ -40,6 +41,16 @@ class _About(Generic[T_co]):
     def key(self) -> NamespacedName:
         """The object's namespace and name."""
         return self._object.key
+
+    @property
+    def owner_references(self) -> Sequence[cache.Owner | OwnerReference]:
+        """Who owns the object; to be had for less than its metadata."""
+        return _owners(self._object)
+
+    @property
+    def own_write(self) -> bool:
+        """Whether the object is as a write through the cache's own client left it, and the writer knows."""
+        return _own(self._object)
 
 
 class CreateEvent(_About[T_co]):
@@ -88,6 +99,21 @@ class UpdateEvent(Generic[T_co]):
         return self._new.key
 
     @property
+    def old_owner_references(self) -> Sequence[cache.Owner | OwnerReference]:
+        """Who owned the object before."""
+        return _owners(self._old)
+
+    @property
+    def new_owner_references(self) -> Sequence[cache.Owner | OwnerReference]:
+        """Who owns the object now."""
+        return _owners(self._new)
+
+    @property
+    def own_write(self) -> bool:
+        """Whether the new state is what a write through the cache's own client made, and the writer knows."""
+        return _own(self._new)
+
+    @property
     def changed(self) -> bool:
         """Whether the resourceVersion differs; it does not in a resync."""
         return _version(self._old) != _version(self._new)
@@ -113,6 +139,14 @@ class GenericEvent(_About[T_co]):
 def whole(told: T_co | cache.Told[T_co]) -> T_co:
     """Return the object that an event tells of, decoded now if it was not before."""
     return told.object if isinstance(told, cache.Told) else told
+
+
+def _owners(told: Object | cache.Told[Any]) -> Sequence[cache.Owner | OwnerReference]:
+    return told.owner_references if isinstance(told, cache.Told) else told.metadata.owner_references or ()
+
+
+def _own(told: Object | cache.Told[Any]) -> bool:
+    return isinstance(told, cache.Told) and told.own_write
 
 
 def _version(told: Object | cache.Told[Any]) -> str | None:

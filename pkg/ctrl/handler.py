@@ -9,12 +9,12 @@ nobody waits for, come after everything else (:data:`pkg.ctrl.workqueue.LOW_PRIO
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, ObjectMeta
-from pkg.ctrl import event, workqueue
+from pkg.apis.machinery.object import Object, OwnerReference
+from pkg.ctrl import cache, event, workqueue
 from pkg.ctrl.reconcile import Request
 
 T = TypeVar("T", bound=Object)
@@ -22,6 +22,7 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 LOW_PRIORITY = workqueue.LOW_PRIORITY
 Queue = workqueue.Adder[Request]
+Owners = Sequence[cache.Owner | OwnerReference]
 MapFunc = Callable[[T], Awaitable[Iterable[Request]]]
 
 
@@ -112,28 +113,28 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
         self._only_controller = only_controller
 
     async def create(self, evt: event.CreateEvent[Object], queue: Queue) -> None:
-        self._enqueue(queue, evt.metadata)
+        self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
     async def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> None:
         # The old owner too: it wants to know that it no longer is one.
-        self._enqueue(queue, evt.old_metadata, evt.new_metadata)
+        self._enqueue(queue, evt.key.namespace, evt.old_owner_references, evt.new_owner_references)
 
     async def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> None:
-        self._enqueue(queue, evt.metadata)
+        self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
     async def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> None:
-        self._enqueue(queue, evt.metadata)
+        self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
-    def _enqueue(self, queue: Queue, *owned: ObjectMeta) -> None:
-        for request in dict.fromkeys(found for metadata in owned for found in self._owners(metadata)):
+    def _enqueue(self, queue: Queue, namespace: str, *owners: Owners) -> None:
+        for request in dict.fromkeys(found for refs in owners for found in self._owners(namespace, refs)):
             queue.add(request)
 
-    def _owners(self, metadata: ObjectMeta) -> Iterator[Request]:
-        for ref in metadata.owner_references or ():
+    def _owners(self, namespace: str, owners: Owners) -> Iterator[Request]:
+        for ref in owners:
             if self._only_controller and not ref.controller:
                 continue
             if ref.kind == self._group_kind.kind and _group_of(ref.api_version) == self._group_kind.group:
-                yield Request((metadata.namespace or "") if self._namespaced else "", ref.name)
+                yield Request(namespace if self._namespaced else "", ref.name)
 
 
 def enqueue_request_for_owner(owner: type[Object], *, only_controller: bool = False) -> EventHandler[Object]:

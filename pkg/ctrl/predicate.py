@@ -113,6 +113,22 @@ class ResourceVersionChanged(Predicate[Object]):
         return evt.changed
 
 
+class NotOwnWrite(Predicate[Object]):
+    """Stops creations and changes that tell of nothing but a write of this process, whose outcome the writer saw.
+
+    For a reconciler that brings everything in order in the reconcile that writes: the watch's echo of its write would wake
+    it for nothing. An error makes it try again anyway, and what somebody else changed later comes as an event of its own.
+    """
+
+    def create(self, evt: event.CreateEvent[Object]) -> bool:
+        """Ask whose write it was."""
+        return not evt.own_write
+
+    def update(self, evt: event.UpdateEvent[Object]) -> bool:
+        """Ask whose write it was."""
+        return not evt.own_write
+
+
 class GenerationChanged(Predicate[Object]):
     """Stops updates that change no spec: of status or metadata alone.
 

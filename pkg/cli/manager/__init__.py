@@ -4,3 +4,5 @@
 
 from . import lean as lean
 from .program import main as main
+
+lean.loaded()

@@ -26,7 +26,7 @@ from pkg.ctrl import healthz, log, rest
 from pkg.ctrl.manager import ManagerError, UnreachableError
 from pkg.runtime import core
 
-from . import flags, goflags
+from . import flags, goflags, lean
 from .certificates import ManagedWebhooks, certificates_for
 from .flags import Flags
 
@@ -86,11 +86,13 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
     log.logger_from("setup").info("Starting", version=_version(), configFile=parsed.config)
     mgr = ctrl.Manager(connection, options(parsed, cfg))
     await setup(mgr, parsed, cfg)
-    # What is loaded stays: a collection that looks at it again and again holds up everything for 30 ms.
-    gc.collect()
-    gc.freeze()
-    async with ctrl.setup_signal_handler() as stop:
-        await mgr.start(stop)
+    mgr.add(lean.Collector(mgr.cache.ready))
+    gc.disable()
+    try:
+        async with ctrl.setup_signal_handler() as stop:
+            await mgr.start(stop)
+    finally:
+        gc.enable()
 
 
 async def reach(connection: rest.Config, *, timeout: float = _REACH) -> None:

@@ -6,6 +6,7 @@ Owns lists, watches and what is stored of them; knows nothing of queues and cont
 """
 
 from .cache import Cache as Cache
+from .codec import Owner as Owner
 from .codec import Transform as Transform
 from .delivery import EventHandlerFuncs as EventHandlerFuncs
 from .delivery import LookingHandlerFuncs as LookingHandlerFuncs

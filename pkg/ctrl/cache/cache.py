@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, TypeVar
 
 import anyio
@@ -28,6 +30,8 @@ DECODE_STEP: Final = 16
 """Objects a list decodes in a row before other tasks get a turn: half a millisecond's worth."""
 MATCH_STEP: Final = 1024
 """Objects a list looks at in a row."""
+PEEKED: Final = 32
+"""Decoded objects kept for those who peek: those of the reconciles under way, and the runtimes most in use."""
 
 
 class Cache:
@@ -48,6 +52,7 @@ class Cache:
         self._transport = transport
         self._mapper = mapper or rest.RESTMapper(transport)
         self._engines: dict[tuple[GVK, bool], Engine] = {}
+        self._peeked: dict[tuple[type[Object], NamespacedName], tuple[Entry, Object]] = {}
         self._tasks: TaskGroup | None = None
         self._stopped = False
 
@@ -129,15 +134,30 @@ class Cache:
             CacheError: the kind cannot be read, see ``errors``.
         """
         engine = await self._readable(kind)
+        return _decode(engine, kind, self._entry(engine, kind, key))
+
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object as :meth:`get` does, shared with others who peek: see :func:`pkg.ctrl.client.peek`.
+
+        Raises like :meth:`get`.
+        """
+        engine = await self._readable(kind)
+        entry = self._entry(engine, kind, key)
+        place = (kind, entry.key)
+        held, obj = self._peeked.pop(place, (None, None))
+        if held is not entry or obj is None:
+            obj = _decode(engine, kind, entry)
+            if len(self._peeked) >= PEEKED:
+                del self._peeked[next(iter(self._peeked))]
+        self._peeked[place] = (entry, obj)
+        return obj  # type: ignore[return-value]  # stored under its own class
+
+    def _entry(self, engine: Engine, kind: type[Object], key: NamespacedName | tuple[str, str]) -> Entry:
         key = NamespacedName(*key)
-        entry = engine.store.get(key, anyio.current_time())
+        entry = engine.store.get(key, asyncio.get_running_loop().time())
         if entry is None:
             raise _not_found(kind, key)
-        try:
-            return entry.decode(kind)
-        except errors.UndecodableObjectError:
-            engine.count_skipped()
-            raise
+        return entry
 
     async def list(
         self,
@@ -164,7 +184,11 @@ class Cache:
         for field in fields or ():
             if field not in _KEY_FIELDS and not engine.store.has_index(field):
                 raise errors.IndexMissingError(kind.gvk, field)
-        entries = engine.store.select(anyio.current_time(), namespace=namespace, fields=fields)
+        # Labels pick from all there are; without, no more are looked at than are wanted.
+        few = None if labels or limit is None else limit
+        entries = engine.store.select(
+            asyncio.get_running_loop().time(), namespace=namespace, fields=fields, limit=few
+        )
         if labels:
             entries = await _matching(entries, selectors.selector(labels))
         listed: client.ObjectList[T] = client.ObjectList()
@@ -191,6 +215,12 @@ class Cache:
 
     # Own writes.
 
+    def writing(self, obj: Object) -> AbstractContextManager[None]:
+        """Hold back what the watch tells of ``obj`` while a write of it is under way: see ``event.own_write``."""
+        found = (self._engines.get((type(obj).gvk, metadata)) for metadata in (False, True))
+        engines = [engine for engine in found if engine is not None]
+        return engines[0].writing(obj.key) if len(engines) == 1 else _writing(engines, obj.key)
+
     def remember_write(self, obj: Object) -> None:
         """Make reads see ``obj``, which the server returned for a write, before the watch tells of it."""
         if obj.metadata.resource_version:
@@ -208,7 +238,23 @@ class Cache:
             # Of a full object its metadata is known, but not the other way round.
             if (partial and not metadata) or (engine := self._engines.get((type(obj).gvk, metadata))) is None:
                 continue
-            engine.remember(obj, anyio.current_time())
+            engine.remember(obj, asyncio.get_running_loop().time())
+
+
+def _decode(engine: Engine, kind: type[T], entry: Entry) -> T:
+    try:
+        return entry.decode(kind)
+    except errors.UndecodableObjectError:
+        engine.count_skipped()
+        raise
+
+
+@contextmanager
+def _writing(engines: Sequence[Engine], key: NamespacedName) -> Iterator[None]:
+    with ExitStack() as stack:
+        for engine in engines:
+            stack.enter_context(engine.writing(key))
+        yield
 
 
 _KEY_FIELDS: Final = frozenset({"metadata.name", "metadata.namespace"})

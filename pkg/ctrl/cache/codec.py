@@ -8,7 +8,7 @@ first two, and nobody reads the third. Beside it stand the few fields that indic
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from sys import intern
 from typing import Any, Final, TypeVar
 
@@ -112,6 +112,24 @@ class _Meta(msgspec.Struct, rename="camel"):
     finalizers: list[str] | None = None
 
 
+class Owner(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """An owner reference, as far as anybody asks before the object is decoded."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _OwnedMeta(msgspec.Struct, rename="camel"):
+    owner_references: list[Owner] | None = None
+
+
+class _Owned(msgspec.Struct):
+    metadata: _OwnedMeta
+
+
 class _Key(msgspec.Struct):
     name: str
     namespace: str = ""
@@ -130,6 +148,7 @@ _decode_page = msgspec.json.Decoder(Page).decode
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 _decode_name = msgspec.json.Decoder(_Named).decode
+_decode_owned = msgspec.json.Decoder(_Owned).decode
 _decode_marked = msgspec.json.Decoder(_Marked).decode
 _encoder = msgspec.json.Encoder()
 _encode = _encoder.encode
@@ -205,6 +224,11 @@ def _compact(value: Any) -> bytes:
 def as_metadata(obj: Object) -> bytes:
     """Return the text of an object's metadata alone, in an object."""
     return b'{"metadata":' + obj.metadata.to_json() + b"}"
+
+
+def owners_of(data: bytes) -> Sequence[Owner]:
+    """Return the owners of an entry's object. msgspec.DecodeError when they have another shape than owners have."""
+    return _decode_owned(data).metadata.owner_references or ()
 
 
 def older(version: str, than: str) -> bool:

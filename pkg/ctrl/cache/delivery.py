@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object, ObjectMeta
+from pkg.apis.machinery.object import Object, ObjectMeta, OwnerReference
 
-from .codec import Entry
+from .codec import Entry, Owner, owners_of
 from .errors import UndecodableObjectError
 
 T = TypeVar("T", bound=Object)
@@ -35,11 +35,13 @@ class EventHandlerFuncs(Generic[T]):
 class Lazy:
     """An entry that is decoded when asked for, once per class."""
 
-    __slots__ = ("_metadata", "_objects", "entry")
+    __slots__ = ("_metadata", "_objects", "entry", "own_write")
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, *, own_write: bool = False, known: Object | None = None) -> None:
         self.entry = entry
-        self._objects: dict[type[Object], Object] = {}
+        self.own_write = own_write
+        """It came of a write of this process, and of nothing later."""
+        self._objects: dict[type[Object], Object] = {} if known is None else {type(known): known}
         self._metadata: ObjectMeta | None = None
 
     def as_(self, kind: type[T]) -> T:
@@ -61,6 +63,13 @@ class Lazy:
         """Return the same with the metadata alone, for an object of which nothing else can be read."""
         metadata = _decode_parts(self.entry.data)["metadata"]
         return Lazy(msgspec.structs.replace(self.entry, data=b'{"metadata":' + metadata + b"}"))
+
+    def owners(self, kind: type[Object]) -> Sequence[Owner | OwnerReference]:
+        """Return the owners alone, which is a tenth of the work; the error of :meth:`metadata` when that is odd."""
+        try:
+            return owners_of(self.entry.data)
+        except msgspec.DecodeError:
+            return self.metadata(kind).owner_references or ()
 
     def metadata(self, kind: type[Object]) -> ObjectMeta:
         """Return the metadata, whatever the shape of the rest; UndecodableObjectError when it is odd itself."""
@@ -94,9 +103,19 @@ class Told(Generic[T]):
         return self._lazy.entry.resource_version
 
     @property
+    def own_write(self) -> bool:
+        """Whether this state came of a write through this cache's client, and of nothing later."""
+        return self._lazy.own_write
+
+    @property
     def metadata(self) -> ObjectMeta:
         """The metadata; the rest stays undecoded. UndecodableObjectError when it is odd."""
         return self._lazy.metadata(self._kind)
+
+    @property
+    def owner_references(self) -> Sequence[Owner | OwnerReference]:
+        """Who owns it; the rest stays undecoded."""
+        return self._lazy.owners(self._kind)
 
     @property
     def object(self) -> T:

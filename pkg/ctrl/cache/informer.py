@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
 
 import anyio
@@ -44,6 +46,7 @@ class Engine:
         self._feeds = [Feed(self, namespace) for namespace in self.selection.namespaces or ("",)]
         self._changed = anyio.Event()
         self._backlog = anyio.Event()
+        self._writing: dict[NamespacedName, _Writing] = {}
 
     # Life.
 
@@ -114,12 +117,15 @@ class Engine:
         if told is not None and told.uid != entry.uid:
             # Deleted and made anew while we did not look: nobody may mistake it for the old one.
             self.remove(entry.key, entry.resource_version)
-        new = Lazy(entry)
-        before = self.store.put(entry, self._index(new))
+        written = self.store.wrote(entry)
+        new = Lazy(entry, own_write=written is not None)
+        before = self.store.put(entry, self._index(new) if written is None else written)
         if self._registrations:
             old = Lazy(before) if before is not None else None
-            for registration in tuple(self._registrations):
-                self._guard(registration.on_put, new, old, initial)
+            if self._writing and (writing := self._writing.get(entry.key)) is not None:
+                writing.held.append((new, partial(self._tell_put, new, old, initial)))
+            else:
+                self._tell_put(new, old, initial)
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
         """Drop an object that was gone at ``version``, and tell the handlers its ``final`` state or the last known."""
@@ -127,8 +133,18 @@ class Engine:
         if before is None:
             return
         last = Lazy(final or before)
+        if self._writing and (writing := self._writing.get(key)) is not None:
+            writing.held.append((last, partial(self._tell_gone, last, final is None)))
+        else:
+            self._tell_gone(last, final is None)
+
+    def _tell_put(self, new: Lazy, old: Lazy | None, initial: bool) -> None:
         for registration in tuple(self._registrations):
-            self._guard(registration.on_gone, last, final is None)
+            self._guard(registration.on_put, new, old, initial)
+
+    def _tell_gone(self, last: Lazy, unknown: bool) -> None:
+        for registration in tuple(self._registrations):
+            self._guard(registration.on_gone, last, unknown)
 
     def skip(self, error: errors.CacheError) -> None:
         """Count and report an object that cannot be read; the others go on."""
@@ -174,13 +190,40 @@ class Engine:
 
     # Own writes.
 
+    @contextmanager
+    def writing(self, key: NamespacedName) -> Iterator[None]:
+        """Tell handlers of changes of ``key`` only when the body is done: by then it is known which are its own.
+
+        The watch may be faster than the answer to the write. Reads are not held up by this.
+        """
+        writing = self._writing.setdefault(key, _Writing())
+        writing.count += 1
+        try:
+            yield
+        finally:
+            writing.count -= 1
+            if writing.count == 0:
+                self._release(key)
+                del self._writing[key]
+
+    def _release(self, key: NamespacedName) -> None:
+        """Tell what was held back of an object."""
+        if (writing := self._writing.get(key)) is not None:
+            held, writing.held = writing.held, []
+            for told, tell in held:
+                told.own_write |= (told.entry.uid, told.entry.resource_version) in writing.made
+                tell()
+
     def remember(self, obj: Object, now: float) -> None:
         """Read ``obj``, as the server returned it, until the watch has caught up."""
+        if self._writing and (writing := self._writing.get(obj.key)) is not None:
+            writing.made.add((obj.metadata.uid or "", obj.metadata.resource_version or ""))
         if not self._selects(obj):
             return
         data = codec.as_metadata(obj) if self.metadata_only else obj.to_json()
         entry = codec.entry_of(data, self.selection.transform)
-        self.store.remember(entry, self._index(Lazy(entry)), now)
+        known = None if self.selection.transform is not None else obj
+        self.store.remember(entry, self._index(Lazy(entry, known=known)), now)
 
     def _selects(self, obj: Object) -> bool:
         namespaces = self.selection.namespaces or ("",)
@@ -195,6 +238,8 @@ class Engine:
 
     def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LookingHandlerFuncs[T]) -> Registration:
         """Tell ``handler`` of what exists and of every change."""
+        for key in tuple(self._writing):
+            self._release(key)  # what the newcomer finds in the store is not told to it once more
         registration = Registration(kind, handler, self._unregister)
         registration.bind(lambda: self.has_synced)
         registration.backlog = dict.fromkeys(self.store.keys_told(), True)
@@ -218,6 +263,9 @@ class Engine:
         number = 0
         while registration.backlog:
             key = next(iter(registration.backlog))
+            self._release(key)
+            if key not in registration.backlog:
+                continue
             entry, adding = self.store.told(key), registration.backlog[key]
             if entry is not None:
                 lazy = Lazy(entry)
@@ -236,6 +284,19 @@ class Engine:
                 for key in self.store.keys_told():
                     registration.backlog.setdefault(key, False)
             self._backlog.set()
+
+
+class _Writing:
+    """Writes of one object that are under way."""
+
+    __slots__ = ("count", "held", "made")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.made: set[tuple[str, str]] = set()
+        """Uids and versions that the server returned."""
+        self.held: list[tuple[Lazy, Callable[[], None]]] = []
+        """What the watch told meanwhile."""
 
 
 class Informer(Generic[T]):

@@ -20,6 +20,7 @@ every object there is: what it did not hear of by then is gone. Outside, it hear
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
@@ -291,11 +292,12 @@ class Reflector:
         limit = silence()
         with anyio.move_on_after(limit) as watchdog:
             number = 0
+            now = asyncio.get_running_loop().time
             async for line in lines:
                 if line and self._take_line(line, initial=initial):
                     return True
                 limit = silence()
-                deadline = anyio.current_time() + limit
+                deadline = now() + limit
                 if abs(deadline - watchdog.deadline) > 1:
                     watchdog.deadline = deadline
                 number += 1

@@ -8,7 +8,8 @@ that whoever wrote an object never reads an older one. Nothing here waits or dec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -156,6 +157,14 @@ class Store:
         if told is None or told.uid == uid:
             self._write(key, _Write(None, uid, version, _NOTHING, now + WRITE_TTL), now)
 
+    def wrote(self, entry: Entry) -> IndexValues | None:
+        """Return the index values of our last write, if ``entry`` is what it made and the watch has not told of it yet."""
+        write = self._writes.get(entry.key)
+        if write is None or write.entry is None:
+            return None
+        same = write.version == entry.resource_version and write.uid == entry.uid
+        return write.values if same else None
+
     def _write(self, key: NamespacedName, write: _Write, now: float) -> None:
         self._writes.pop(key, None)
         self._writes[key] = write
@@ -177,40 +186,57 @@ class Store:
         return self.told(key)
 
     def select(
-        self, now: float, *, namespace: str = "", fields: Mapping[str, str] | None = None
+        self,
+        now: float,
+        *,
+        namespace: str = "",
+        fields: Mapping[str, str] | None = None,
+        limit: int | None = None,
     ) -> list[Entry]:
-        """Return the newest entries of a namespace that ``fields``, open indices or parts of the key, find."""
+        """Return the newest entries of a namespace that ``fields``, open indices or parts of the key, find.
+
+        With ``limit`` no more than so many, without looking at the others.
+        """
         self._expire(now)
         fields = dict(fields or {})
         namespace = fields.pop("metadata.namespace", namespace)
         name = fields.pop("metadata.name", None)
         chosen = self._candidates(namespace, fields)
         if self._writes:
-            outdated = {id(self.told(key)) for key in self._writes}
-            chosen = [entry for entry in chosen if id(entry) not in outdated]
-            chosen += [
-                write.entry
-                for write in self._writes.values()
-                if write.entry is not None
-                and (not namespace or write.entry.namespace == namespace)
-                and all(value in write.values.get(field, ()) for field, value in fields.items())
-            ]
-        return chosen if name is None else [entry for entry in chosen if entry.name == name]
+            chosen = itertools.chain(self._unwritten(chosen), self._written(namespace, fields))
+        if name is not None:
+            chosen = (entry for entry in chosen if entry.name == name)
+        return list(itertools.islice(chosen, limit))
 
-    def _candidates(self, namespace: str, fields: Mapping[str, str]) -> list[Entry]:
+    def _candidates(self, namespace: str, fields: Mapping[str, str]) -> Iterable[Entry]:
         """What the watch told, by namespace and indices."""
         if not fields and namespace:
-            return list(self._objects.get(namespace, {}).values())
+            return self._objects.get(namespace, {}).values()
         if not fields:
-            return [entry for within in self._objects.values() for entry in within.values()]
+            return (entry for within in self._objects.values() for entry in within.values())
         found = [self._indices[field].keys.get(value, {}) for field, value in fields.items()]
         found.sort(key=len)
         fewest, *others = found
-        return [
+        return (
             self._objects[key.namespace][key.name]
             for key in fewest
             if (not namespace or key.namespace == namespace) and all(key in keys for keys in others)
-        ]
+        )
+
+    def _unwritten(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield the entries that no write of ours has outdated."""
+        outdated = {id(self.told(key)) for key in self._writes}
+        return (entry for entry in entries if id(entry) not in outdated)
+
+    def _written(self, namespace: str, fields: Mapping[str, str]) -> Iterator[Entry]:
+        """Yield what we wrote and the watch has not confirmed."""
+        for write in self._writes.values():
+            if (
+                write.entry is not None
+                and (not namespace or write.entry.namespace == namespace)
+                and all(value in write.values.get(field, ()) for field, value in fields.items())
+            ):
+                yield write.entry
 
 
 def _confirms(entry: Entry, write: _Write) -> bool:

@@ -21,6 +21,7 @@ from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Writer as Writer
 from .narrow import ignore_not_found as ignore_not_found
 from .narrow import namespaced as namespaced
+from .narrow import peek as peek
 from .narrow import read_only as read_only
 from .patch import APPLY as APPLY
 from .patch import JSON as JSON

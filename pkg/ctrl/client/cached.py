@@ -5,18 +5,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, Unstructured
 
-from . import interfaces
+from . import interfaces, narrow
 
 T = TypeVar("T", bound=Object)
 
 
 class CacheReader(interfaces.Reader, Protocol):
     """A Reader over watched kinds that can be told of writes, so that its reads are never older than they."""
+
+    def writing(self, obj: Object) -> AbstractContextManager[None]:
+        """Stand around a write of ``obj`` until it is remembered."""
+        ...
 
     def remember_write(self, obj: Object) -> None:
         """Take over ``obj``, which the server returned for a write."""
@@ -76,6 +81,10 @@ class CachedClient:
         """Return the object at (namespace, name); NotFoundError when there is none."""
         return await self._reader(kind).get(kind, key)
 
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object, perhaps shared with others: see :func:`pkg.ctrl.client.peek`."""
+        return await narrow.peek(self._reader(kind), kind, key)
+
     async def list(
         self,
         kind: type[T],
@@ -99,13 +108,15 @@ class CachedClient:
 
     async def create(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Create ``obj``; AlreadyExistsError when its name is taken."""
-        stored = await self._live.create(obj, field_owner=field_owner, dry_run=dry_run)
-        return self._remembered(stored, dry_run=dry_run)
+        with self._cache.writing(obj):
+            stored = await self._live.create(obj, field_owner=field_owner, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
 
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
-        stored = await self._live.update(obj, field_owner=field_owner, dry_run=dry_run)
-        return self._remembered(stored, dry_run=dry_run)
+        with self._cache.writing(obj):
+            stored = await self._live.update(obj, field_owner=field_owner, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
 
     async def patch(
         self,
@@ -117,13 +128,15 @@ class CachedClient:
         dry_run: bool = False,
     ) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        stored = await self._live.patch(obj, patch, field_owner=field_owner, force=force, dry_run=dry_run)
-        return self._remembered(stored, dry_run=dry_run)
+        with self._cache.writing(obj):
+            stored = await self._live.patch(obj, patch, field_owner=field_owner, force=force, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
 
     async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
         """Server-side apply exactly the fields that are set."""
-        stored = await self._live.apply(obj, field_owner=field_owner, force=force, dry_run=dry_run)
-        return self._remembered(stored, dry_run=dry_run)
+        with self._cache.writing(obj):
+            stored = await self._live.apply(obj, field_owner=field_owner, force=force, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
 
     async def delete(
         self,
@@ -194,8 +207,9 @@ class CachedSubResource:
 
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Replace the subresource."""
-        stored = await self._live.update(obj, field_owner=field_owner, dry_run=dry_run)
-        return self._remembered(stored, dry_run=dry_run)
+        with self._cache.writing(obj):
+            stored = await self._live.update(obj, field_owner=field_owner, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
 
     async def patch(
         self,
@@ -207,13 +221,15 @@ class CachedSubResource:
         dry_run: bool = False,
     ) -> T:
         """Patch the subresource."""
-        stored = await self._live.patch(obj, patch, field_owner=field_owner, force=force, dry_run=dry_run)
-        return self._remembered(stored, dry_run=dry_run)
+        with self._cache.writing(obj):
+            stored = await self._live.patch(obj, patch, field_owner=field_owner, force=force, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
 
     async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
         """Server-side apply the subresource."""
-        stored = await self._live.apply(obj, field_owner=field_owner, force=force, dry_run=dry_run)
-        return self._remembered(stored, dry_run=dry_run)
+        with self._cache.writing(obj):
+            stored = await self._live.apply(obj, field_owner=field_owner, force=force, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
 
     def _remembered(self, stored: T, *, dry_run: bool) -> T:
         if self._returns_object and not dry_run:

@@ -27,6 +27,15 @@ def read_only(reader: interfaces.Reader) -> ReadOnly:
     return ReadOnly(reader)
 
 
+async def peek(reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+    """Return what ``reader.get`` does, perhaps shared with others: look at it, do not change it, do not keep it.
+
+    A cache decodes what is asked for again and again only once; a reader that has no :func:`peek` of its own is asked as ever.
+    """
+    found: T = await getattr(reader, "peek", reader.get)(kind, key)
+    return found
+
+
 def namespaced(client: interfaces.Client, namespace: str) -> Namespaced:
     """Return ``client`` held to one namespace."""
     return Namespaced(client, namespace)
@@ -43,6 +52,10 @@ class ReadOnly:
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError when there is none."""
         return await self.__reader.get(kind, key)
+
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object, perhaps shared with others: see :func:`peek`."""
+        return await peek(self.__reader, kind, key)
 
     async def list(
         self,

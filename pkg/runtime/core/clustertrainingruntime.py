@@ -13,7 +13,7 @@ from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.ctrl.client import FieldIndexer, Reader, peek
 from pkg.ctrl.rest import RestError
 from pkg.runtime import interface, runtime
 from pkg.util import trainingruntime
@@ -44,7 +44,7 @@ class ClusterTrainingRuntime(interface.Runtime):
         """Return the objects to apply."""
         key = NamespacedName("", train_job.spec.runtime_ref.name)
         try:
-            found = await self._client.get(trainer.ClusterTrainingRuntime, key)
+            found = await peek(self._client, trainer.ClusterTrainingRuntime, key)
         except (StatusError, RestError) as error:
             raise RuntimeNotFoundError(
                 f"not found ClusterTrainingRuntime specified in TrainJob: {error}"
@@ -74,8 +74,10 @@ class ClusterTrainingRuntime(interface.Runtime):
     ) -> tuple[list[str], field.ErrorList]:
         """Refuse a TrainJob whose runtime cannot be read, warn of a deprecated one, then ask the plugins."""
         try:
-            found = await self._client.get(
-                trainer.ClusterTrainingRuntime, NamespacedName("", new.spec.runtime_ref.name)
+            found = await peek(
+                self._client,
+                trainer.ClusterTrainingRuntime,
+                NamespacedName("", new.spec.runtime_ref.name),
             )
         except (StatusError, RestError) as error:
             detail = (

@@ -15,7 +15,7 @@ from pkg.apis.machinery.object import Object
 from pkg.apis.machinery.strategicpatch import StrategicMergeError
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.ctrl.client import FieldIndexer, Reader, peek
 from pkg.ctrl.rest import RestError
 from pkg.runtime import indexer as index
 from pkg.runtime import interface, runtime
@@ -68,7 +68,7 @@ class TrainingRuntime(interface.Runtime):
         """Return the objects to apply."""
         key = NamespacedName(train_job.namespace, train_job.spec.runtime_ref.name)
         try:
-            found = await self.client.get(trainer.TrainingRuntime, key)
+            found = await peek(self.client, trainer.TrainingRuntime, key)
         except (StatusError, RestError) as error:
             raise RuntimeNotFoundError(
                 f"TrainingRuntime specified in TrainJob is not found: {error}"
@@ -116,7 +116,7 @@ class TrainingRuntime(interface.Runtime):
         """Refuse a TrainJob whose runtime cannot be read, else ask the plugins."""
         key = NamespacedName(new.namespace, new.spec.runtime_ref.name)
         try:
-            found = await self.client.get(trainer.TrainingRuntime, key)
+            found = await peek(self.client, trainer.TrainingRuntime, key)
         except (StatusError, RestError) as error:
             detail = f"{error}: specified trainingRuntime must be created before the TrainJob is created"
             path = field.Path("spec", "runtimeRef")

@@ -123,3 +123,7 @@ def test_the_first_no_ends_the_asking() -> None:
 
     assert answers(predicate.and_(NO, predicate.from_object(never)), old=pod(), new=pod()) == [False] * 4
     assert answers(predicate.or_(YES, predicate.from_object(never)), old=pod(), new=pod()) == [True] * 4
+
+
+def test_not_own_write_passes_objects_that_no_cache_tells_of() -> None:
+    assert answers(predicate.NotOwnWrite(), old=pod(), new=pod()) == [True, True, True, True]

@@ -202,11 +202,17 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
         return [self._watch_children]
 
     def _watch_children(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
-        from pkg.ctrl import handler  # rendering without a cluster loads no controllers
+        from pkg.ctrl import handler, predicate  # rendering without a cluster loads no controllers
 
         for kind in (ConfigMap, Secret):
             owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
-            builder = builder.watches(kind, owner, only_metadata=True, when=self._needed.wait)
+            builder = builder.watches(
+                kind,
+                owner,
+                predicates=[predicate.NotOwnWrite()],
+                only_metadata=True,
+                when=self._needed.wait,
+            )
         return builder
 
 

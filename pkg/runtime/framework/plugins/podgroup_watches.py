@@ -14,7 +14,7 @@ from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.object import Object
 from pkg.apis.node.v1 import RuntimeClass
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, PodGroupPolicy, TrainingRuntime, TrainJob
-from pkg.ctrl import event, handler, log, source
+from pkg.ctrl import event, handler, log, predicate, source
 from pkg.ctrl.builder import Builder
 from pkg.ctrl.cache import Cache, CacheError
 from pkg.ctrl.client import Client, Reader
@@ -36,7 +36,7 @@ def watches(pod_group: type[Object], needed: Needed, gangs: Gangs) -> list[Recon
 
     def pod_groups(builder: Builder, _client: Client, _cache: Cache) -> Builder:
         owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
-        return builder.watches(pod_group, owner, when=needed)
+        return builder.watches(pod_group, owner, predicates=[predicate.NotOwnWrite()], when=needed)
 
     def arrival(builder: Builder, client: Client, cache: Cache) -> Builder:
         return builder.watches_raw_source(source.Deferred(_Arrival(cache, client, pod_group, gangs), needed))

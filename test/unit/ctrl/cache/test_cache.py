@@ -30,7 +30,7 @@ async def test_the_room_exports_what_others_build_on() -> None:
     exported = {name for name in vars(room) if name[0].isupper()}
     assert exported == {
         "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
-        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "IndexMissingError", "Informer",
+        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "IndexMissingError", "Informer", "Owner",
         "LookingHandlerFuncs", "Options", "Registration", "Told", "Transform", "UndecodableObjectError",
     }  # fmt: skip
 

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from pkg.apis.core.v1 import ConfigMap
+from pkg.apis.machinery.object import ObjectMeta
 from pkg.ctrl import rest
 from pkg.ctrl.cache import EventHandlerFuncs
 from pkg.ctrl.rest import FakeResponse
@@ -68,7 +69,17 @@ async def test_cache_and_handlers_converge(server: Any, start: Any, seed: int, s
     informer = await cache.get_informer(ConfigMap)
     mirrors = [Mirror()]
     informer.add_event_handler(mirrors[0].handler)
+    writes: list[Any] = []
     for step in range(150):
+        if dice.random() < 0.1:
+            writes.append(
+                cache.writing(
+                    ConfigMap(metadata=ObjectMeta(namespace="team-a", name=dice.choice("abcdefgh")))
+                )
+            )
+            writes[-1].__enter__()
+        elif writes and dice.random() < 0.3:
+            writes.pop(dice.randrange(len(writes))).__exit__(None, None, None)
         name = dice.choice("abcdefgh")
         # Changes that no open watch hears of come with a cut, as on a real network.
         silent = dice.random() < 0.2
@@ -93,6 +104,8 @@ async def test_cache_and_handlers_converge(server: Any, start: Any, seed: int, s
             informer.add_event_handler(mirrors[-1].handler)
         if dice.random() < 0.3:
             await anyio.sleep(dice.choice([0, 0.5, 5, 60]))
+    while writes:
+        writes.pop().__exit__(None, None, None)
     # A silent change whose 410 is still to be told would never be heard of: it is told now, and nothing else.
     server.faults.clear()
     server.faults.append(refusal(410, "Expired"))

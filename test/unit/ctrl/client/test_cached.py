@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """CachedClient: what is read where, and what the cache is told."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import pytest
@@ -19,6 +20,10 @@ class MemoryCache(FakeClient):
     def __init__(self, *objects: Object) -> None:
         super().__init__(*objects)
         self.told: list[tuple[str, str, str]] = []
+
+    def writing(self, obj: Object) -> AbstractContextManager[None]:
+        del obj
+        return nullcontext()
 
     def remember_write(self, obj: Object) -> None:
         self.told.append(("write", obj.name, obj.metadata.resource_version or ""))

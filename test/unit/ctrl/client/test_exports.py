@@ -33,6 +33,7 @@ def test_the_exported_names_are_these() -> None:
         "ignore_not_found",
         "merge_from",
         "namespaced",
+        "peek",
         "raw_patch",
         "read_only",
     }

@@ -24,7 +24,7 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJobStatus,
 )
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.ctrl.client import FieldIndexer, Reader, peek
 from pkg.runtime.framework.interface import (
     ComponentBuilderPlugin,
     CustomValidationPlugin,
@@ -112,7 +112,7 @@ class JobSetPlugin(
 
     async def _runs(self, train_job: TrainJob) -> bool:
         try:
-            present = await self._client.get(JobSet, train_job.key)
+            present = await peek(self._client, JobSet, train_job.key)
         except NotFoundError:
             return False
         return not present.spec.suspend
@@ -123,7 +123,7 @@ class JobSetPlugin(
         Raises:
             NotFoundError: the TrainJob has no JobSet.
         """
-        job_set = await self._client.get(JobSet, train_job.key)
+        job_set = await peek(self._client, JobSet, train_job.key)
         status = train_job.status.deep_copy()
         current = list(status.conditions or ())
         for source, target in ((_COMPLETED, TRAIN_JOB_COMPLETE), (_FAILED, TRAIN_JOB_FAILED)):
@@ -160,9 +160,10 @@ class _Endpoints:
 
 
 def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) -> ControllerBuilder:
-    from pkg.ctrl import handler  # rendering without a cluster loads no controllers
+    from pkg.ctrl import handler, predicate  # rendering without a cluster loads no controllers
 
-    return builder.watches(JobSet, handler.enqueue_request_for_owner(TrainJob, only_controller=True))
+    owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
+    return builder.watches(JobSet, owner, predicates=[predicate.NotOwnWrite()])
 
 
 def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:

@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a TrainJob costs the manager, in counts that are the same on every machine: whoever raises one says why."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.base import Struct
+from pkg.apis.machinery.object import unstructured
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.ctrl import metrics
+from pkg.ctrl.client import MERGE, LiveClient, raw_patch
+from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.rest import Request
+
+pytestmark = pytest.mark.integration
+
+JOBS = 20
+ANY_TRAIN_JOB, ANY_JOB_SET = unstructured(TrainJob.gvk), unstructured(JobSet.gvk)
+
+
+@pytest.fixture(autouse=True)
+async def leave_no_jobs(
+    trainer_control_plane: Environment, live_client: LiveClient, namespace: str
+) -> AsyncIterator[None]:
+    yield
+    for kind in (TrainJob, JobSet):
+        await live_client.delete_all_of(kind, namespace=namespace)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[type[Struct]]:
+    """How many objects of each class are decoded from text, as the manager does; the test has classes of its own."""
+    counts: Counter[type[Struct]] = Counter()
+    decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
+
+    def counting(cls: type[Struct], data: bytes | str) -> Any:
+        counts[cls] += 1
+        return decode(cls, data)
+
+    monkeypatch.setattr(Struct, "from_json", classmethod(counting))
+    return counts
+
+
+def reconciles(controller: str) -> float:
+    labels = {"controller": controller, "result": "success"}
+    return metrics.REGISTRY.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
+
+
+async def test_a_train_job_costs_no_more_than_this(
+    run_manager: Any, live_client: LiveClient, namespace: str, decoded: Counter[type[Struct]]
+) -> None:
+    pod = {"containers": [{"name": "node", "image": "busybox"}]}
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": {"spec": pod}}}}
+    spec = {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": {"spec": {"replicatedJobs": [job]}}}
+    metadata = {"name": "torch", "namespace": namespace}
+    await live_client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
+    names = [f"job-{number}" for number in range(JOBS)]
+    sent: list[Request] = []
+    async with run_manager(sent=sent):
+        await anyio.sleep(1)  # the runtime gets its finalizer with the first TrainJob, and that is all
+        before = reconciles("trainjob_controller")
+        decoded.clear()
+        for name in names:
+            metadata = {"name": name, "namespace": namespace}
+            ref = {"name": "torch", "kind": "TrainingRuntime"}
+            await live_client.create(
+                ANY_TRAIN_JOB.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref}})
+            )
+
+        async def made() -> bool:
+            return len(await live_client.list(ANY_JOB_SET, namespace=namespace)) == JOBS
+
+        await eventually(made, timeout=30, interval=1, reason="every TrainJob has its JobSet")
+        done = {"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "done"}
+        status = {"conditions": [{**done, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+        for name in names:
+            target = ANY_JOB_SET.from_dict({"metadata": {"name": name, "namespace": namespace}})
+            await live_client.status.patch(target, raw_patch(MERGE, json.dumps({"status": status}).encode()))
+
+        async def complete() -> bool:
+            jobs = await live_client.list(ANY_TRAIN_JOB, namespace=namespace)
+            return sum("Complete" in str(job.nested("status", "conditions")) for job in jobs) == JOBS
+
+        await eventually(complete, timeout=30, interval=1, reason="every TrainJob is Complete")
+        await anyio.sleep(1)
+        spent = reconciles("trainjob_controller") - before
+    writes = Counter(
+        request.path.removesuffix("/status").rsplit("/", 2)[-2]
+        for request in sent
+        if request.method == "PATCH"
+    )
+    assert spent == 2 * JOBS  # one makes the JobSet, one the verdict: the echo of a write wakes nobody
+    assert (writes["jobsets"], writes["trainjobs"]) == (JOBS, JOBS)
+    # To index it, twice to reconcile it, and what the status patch returned; the echo of that may come before its answer.
+    assert decoded[TrainJob] <= 5 * JOBS
+    # What the apply returned, and once for each of the two versions.
+    assert decoded[JobSet] <= 3 * JOBS
+    assert decoded[TrainingRuntime] <= 2 * JOBS
