@@ -41,5 +41,10 @@ class K8sJobGrouper(Grouper):
         legacy = None
         if self._search_for_legacy_pod_groups:
             legacy = await existing_legacy_name(self._client, top_owner, pod)
-        metadata.name = legacy or f"{kai.POD_GROUP_NAME_PREFIX}-{pod.name}-{top_owner.metadata.uid or ''}"
+        base = self._base_name(pod)
+        metadata.name = legacy or f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{top_owner.metadata.uid or ''}"
         return metadata
+
+    def _base_name(self, pod: Pod) -> str:
+        """Return what the group is named after."""
+        return pod.name
