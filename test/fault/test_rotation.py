@@ -17,6 +17,7 @@ import anyio
 import pytest
 import yaml
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 
 from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
 from pkg.apis.core.v1 import Namespace, Secret
@@ -24,6 +25,7 @@ from pkg.apis.machinery.errors import StatusError
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli import resources
 from pkg.cli.cluster import contents
+from pkg.cli.cluster.access import role_binding
 from pkg.cli.cluster.tools import JOBSET
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import Binaries, Environment, apply_manifests, eventually
@@ -50,17 +52,8 @@ async def ports(plane: Environment, client: LiveClient) -> list[int]:
     with contextlib.suppress(StatusError):
         await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
     (role,) = [each for each in resources.manifests("rbac") if each["kind"] == "ClusterRole"]
-    binding = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": USER},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": role["metadata"]["name"],
-        },
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
-    }
+    user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
+    binding = role_binding(role["metadata"]["name"], user)
     await apply_manifests(client, [role, binding], owner="test")
     chosen = free_ports(2 * REPLICAS)
     (manifest,) = contents.trainer_webhooks("https://127.0.0.1", b"")
@@ -173,7 +166,7 @@ def serves(port: int, ca: bytes) -> bool:
         x509.load_pem_x509_certificate(served.encode()).verify_directly_issued_by(
             x509.load_pem_x509_certificate(ca)
         )
-    except Exception:
+    except (OSError, ValueError, InvalidSignature):  # it serves nothing, or what another authority signed
         return False
     return True
 

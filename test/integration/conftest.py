@@ -22,6 +22,7 @@ from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources
 from pkg.cli.cluster import contents
+from pkg.cli.cluster.access import role_binding
 from pkg.cli.cluster.tools import JOBSET
 from pkg.cli.manager import flags, program
 from pkg.ctrl import Manager
@@ -47,17 +48,8 @@ def trainer_control_plane(control_plane: Environment) -> Environment:
             client = LiveClient(transport, RESTMapper(transport))
             await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
             (role,) = [each for each in resources.manifests("rbac") if each["kind"] == "ClusterRole"]
-            binding = {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": USER},
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io",
-                    "kind": "ClusterRole",
-                    "name": role["metadata"]["name"],
-                },
-                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}],
-            }
+            user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
+            binding = role_binding(role["metadata"]["name"], user)
             await apply_manifests(client, [role, binding], owner="test")
 
     anyio.run(install)

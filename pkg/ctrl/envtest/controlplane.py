@@ -81,7 +81,7 @@ class ControlPlane:
         self.supervisor.start(apiserver)
         try:
             await self.supervisor.wait_ready(apiserver, timeout=timeout)
-        except Exception:
+        except Exception:  # raised again, unless etcd's end explains it
             self._blame_etcd()
             raise
         self.supervisor.check()

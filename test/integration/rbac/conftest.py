@@ -20,6 +20,7 @@ from pkg.apis.core.v1 import Namespace, Secret
 from pkg.apis.machinery.object import Unstructured
 from pkg.cli import rbac
 from pkg.cli.cluster import contents
+from pkg.cli.cluster.access import role_binding
 from pkg.cli.cluster.tools import JOBSET
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import Binaries, Environment, apply_manifests, eventually
@@ -182,13 +183,7 @@ def run_under(
             "metadata": {"name": user},
             "rules": rules,
         }
-        binding = {
-            "apiVersion": f"{API}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": user},
-            "roleRef": {"apiGroup": API, "kind": "ClusterRole", "name": user},
-            "subjects": [subject],
-        }
+        binding = role_binding(user, subject)
         metrics, health, serving = free_ports(3)
         (hooks,) = contents.trainer_webhooks(f"https://127.0.0.1:{serving}", b"")
         for hook in hooks["webhooks"]:
