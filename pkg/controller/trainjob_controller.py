@@ -185,7 +185,9 @@ class TrainJobReconciler:
         if not _wire(train_job.status):
             # The server takes no status without any field, but it takes none at all.
             train_job = TrainJob.from_dict({k: v for k, v in train_job.to_dict().items() if k != "status"})
-        await self._client.status.patch(train_job, client.merge_from(stored, optimistic_lock=True))
+        await client.patch_lazily(
+            self._client.status, train_job, client.merge_from(stored, optimistic_lock=True)
+        )
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller: woken by TrainJobs, and by whatever the runtimes' plugins watch."""
