@@ -29,3 +29,4 @@ from .patch import MERGE as MERGE
 from .patch import STRATEGIC as STRATEGIC
 from .patch import merge_from as merge_from
 from .patch import raw_patch as raw_patch
+from .readthrough import ReadThrough as ReadThrough

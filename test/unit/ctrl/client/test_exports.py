@@ -26,6 +26,7 @@ def test_the_exported_names_are_these() -> None:
         "ObjectList",
         "Patch",
         "Propagation",
+        "ReadThrough",
         "Reader",
         "StatusClient",
         "SubResourceClient",
