@@ -99,7 +99,10 @@ class TrainJobReconciler:
         if (owner := await self._foreign_owner(stored)) is not None:
             return self._stand_back(stored, owner)
 
-        train_job = stored.deep_copy()
+        train_job = stored.shallow_copy()
+        train_job.__dict__["status"] = (
+            stored.status.deep_copy()
+        )  # all that is written; set past "somebody set it"
         errors: list[Exception] = []
         key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
         if _finished(train_job):
