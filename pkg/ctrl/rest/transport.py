@@ -7,8 +7,9 @@ What goes wrong in there ends here; what comes out is a Response or a TransportE
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -72,6 +73,7 @@ class _Wire:
         self._tls_check_period = tls_check_period
         self._base = config.host.rstrip("/")
         self._opened = False
+        self._now: Callable[[], float] = anyio.current_time
         self._pool: http1.Pool | None = None
         self._retired: list[http1.Pool] = []
         self._ssl: ssl.SSLContext | None = None
@@ -88,6 +90,7 @@ class _Wire:
             return self._config.host
 
     def open(self) -> None:
+        self._now = asyncio.get_running_loop().time
         self._context()
         self._opened = True
 
@@ -128,14 +131,14 @@ class _Wire:
         Whatever else may have taken effect, and whoever watches has a pace of their own.
         """
         timeout = request.timeout
-        deadline = None if timeout is None else anyio.current_time() + timeout
+        deadline = None if timeout is None else self._now() + timeout
         head = pool.heads.render(request.method, request.target, request.headers, request.body)
         context = self._context()
         connection = pool.idle(context)
         tried = False
         while True:
             if connection is None:
-                remaining = None if deadline is None else max(0.0, deadline - anyio.current_time())
+                remaining = None if deadline is None else max(0.0, deadline - self._now())
                 with anyio.fail_after(remaining):
                     connection = await pool.connection(context, fresh=tried)
             try:
@@ -165,7 +168,7 @@ class _Wire:
             if self._ssl is None and self._base.startswith("https:"):
                 self._ssl = ssl.create_default_context()
             return self._ssl
-        now = anyio.current_time()
+        now = self._now()
         shown = tls.issued.cert if tls.issued is not None else b""
         if now - self._ssl_checked >= self._tls_check_period or shown != self._shown:
             self._ssl_checked, self._shown = now, shown

@@ -71,7 +71,6 @@ class Dialer:
     ) -> Connection:
         loop = asyncio.get_running_loop()
         connection = Connection(loop, owner, context)
-        made: socket.socket | None = None
         try:
             made = await _connected(await _resolve(loop, to))
             if to.secure:
@@ -86,8 +85,6 @@ class Dialer:
                 await loop.create_connection(lambda: connection, sock=made)
         except BaseException as error:
             connection.abort()
-            if made is not None:
-                made.close()
             if isinstance(error, OSError) and not isinstance(error, TimeoutError):
                 raise Error(_reason(error)) from error
             raise
@@ -112,8 +109,12 @@ class Dialer:
             connection.connection_made(_present(inner))
         except BaseException as error:
             through.abort()
-            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
-                raise Error(_reason(error)) from error
+            found: BaseException | None = error
+            while isinstance(found, TypeError):
+                # Python 3.11 stumbles over its own report of a failed handshake inside of TLS.
+                found = found.__context__
+            if isinstance(found, OSError) and not isinstance(found, TimeoutError):
+                raise Error(_reason(found)) from found
             raise
         return connection
 
