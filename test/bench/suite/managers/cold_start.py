@@ -23,8 +23,9 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     made: list[figures.Figure] = []
     for existing in plan.sizes.existing:
         await empty(where)
-        if existing:
-            await preload(plan, where, plan.managers, objects.names("old", existing))
+        await preload(plan, where, plan.managers, objects.names("old", existing or 1))
+        if not existing:
+            await empty(where)
         one = partial(_measure, plan, where, existing)
         made += contest.combine(
             f"cold_start.{existing}", await contest.contest(plan.rounds, plan.managers, one)
