@@ -101,6 +101,14 @@ def test_a_chart_shows_each_ratio_and_whether_it_is_the_better_one(tmp_path: Pat
     assert "ours ÷ go" in "".join(root.itertext())
 
 
+def test_of_several_workloads_there_is_a_chart_of_what_matters_most(tmp_path: Path) -> None:
+    names = ("burst.torch.200.p99", "burst.torch.200.p50", "status.torch.200.rate")
+    drawn = [figures.figure(name, "ms", [3.0], alternative=("go", [2.0]), arm="ours") for name in names]
+    paths = {path.name: path.read_text(encoding="utf-8") for path in charts.draw(tmp_path, drawn)}
+    assert list(paths) == ["burst-go.svg", "status-go.svg", "overview-go.svg"]
+    assert [name in paths["overview-go.svg"] for name in names] == [True, False, True]
+
+
 def test_figures_without_an_alternative_are_drawn_as_they_are(tmp_path: Path) -> None:
     alone = [figures.figure(f"burst.{name}", "ms", [value]) for name, value in (("p50", 5.0), ("p99", 10.0))]
     (path,) = charts.draw(tmp_path, alone)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape
 
 from harness.figures import Figure, short
 
+_OVERVIEW: Final = "overview"
 _WIDTH: Final = 980
 _LABEL: Final = 300
 _PLOT: Final = 330
@@ -24,6 +26,28 @@ _REACH: Final = 4.0
 """Ratios are drawn from a quarter to four times; what is beyond ends at the edge, and its number tells."""
 _TICKS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 _NOT_DRAWN: Final = ("bench_cpu", "etcd_cpu", "others", "p95")
+_HEADLINES: Final = (
+    "burst.torch.*.rate",
+    "burst.torch.*.p99",
+    "burst.torch.*.manager_cpu",
+    "burst.torch.*.rss",
+    "burst.*.requests",
+    "paced.torch.p50",
+    "paced.torch.p99",
+    "status.torch.*.rate",
+    "status.torch.*.manager_cpu",
+    "drift.torch.rate",
+    "cold_start.*.first_jobset",
+    "cold_start.*.start.peak_rss",
+    "loaded.*.start.peak_rss",
+    "admission.create.32.hooked.rate",
+    "admission.direct.32.manager_cpu",
+    "pod_grouping.burst.rate",
+    "pod_grouping.*.requests",
+    "pod_grouping.*.manager_cpu",
+    "pod_grouping.burst.rss",
+    "pod_grouping.paced.p50",
+)
 _STARTS: Final = ("cold_start", "loaded")
 """Workloads in which the peak of the memory is another than what stays."""
 _STYLE: Final = """
@@ -40,19 +64,21 @@ svg { font: 13px system-ui, -apple-system, 'Segoe UI', sans-serif; }
 
 
 def draw(folder: Path, found: Sequence[Figure]) -> list[Path]:
-    """Write a chart for each workload and alternative; return the files."""
+    """Write a chart for each workload and alternative, and one of what matters most; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
+    found = [each for each in found if _is_drawn(each)]
     sheets: dict[tuple[str, str], list[Figure]] = {}
     for each in found:
         workload = each.name.partition(".")[0]
-        if not _is_drawn(workload, each):
-            continue
         sheets.setdefault((workload, each.alternative if each.arm else ""), []).append(each)
+    if len({workload for workload, _ in sheets}) > 1:
+        for each in (each for each in found if each.arm and each.ratio is not None and _is_headline(each)):
+            sheets.setdefault((_OVERVIEW, each.alternative), []).append(each)
     written = []
     for (workload, alternative), drawn in sheets.items():
         name = f"{workload}-{alternative}" if alternative else workload
         path = folder / f"{''.join(c if c.isalnum() or c in '-_' else '-' for c in name)}.svg"
-        compared = [each for each in drawn if each.ratio]
+        compared = [each for each in drawn if each.ratio is not None]
         path.write_text(
             _ratios(workload, compared) if compared else _values(workload, drawn), encoding="utf-8"
         )
@@ -60,13 +86,17 @@ def draw(folder: Path, found: Sequence[Figure]) -> list[Path]:
     return written
 
 
-def _is_drawn(workload: str, each: Figure) -> bool:
+def _is_headline(each: Figure) -> bool:
+    return any(fnmatchcase(each.name, pattern) for pattern in _HEADLINES)
+
+
+def _is_drawn(each: Figure) -> bool:
     """Leave out what belongs into the table alone: requests one by one, other parties' CPU, ratios there are none of."""
     if each.name.endswith(_NOT_DRAWN) or ".requests." in each.name:
         return False
-    if each.name.endswith("peak_rss") and workload not in _STARTS:
+    if each.name.endswith("peak_rss") and not each.name.startswith(_STARTS):
         return False
-    return bool(each.ratio) or not each.alternative
+    return each.ratio is not None or not each.alternative
 
 
 def _ratios(workload: str, drawn: Sequence[Figure]) -> str:
@@ -78,7 +108,7 @@ def _ratios(workload: str, drawn: Sequence[Figure]) -> str:
         y = _TOP + number * _ROW
         start, end = sorted((_x(1.0), _x(each.ratio)))
         better = each.ratio >= 1 if each.more_is_better else each.ratio <= 1
-        rows.append(_label(y, each.name.partition(".")[2]))
+        rows.append(_label(y, each.name if workload == _OVERVIEW else each.name.partition(".")[2]))
         rows.append(_bar(y, start, max(end - start, 1.5), "better" if better else "worse"))
         if len(each.ratios) > 1:
             low, high = _x(min(each.ratios)), _x(max(each.ratios))

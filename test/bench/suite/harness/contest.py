@@ -85,8 +85,8 @@ async def phase(
         found.add(f"{name}.{who}_cpu", spent[who] * share, spending)
     others = spent["machine"] - sum(spent[who] for who in ("manager", *parties))
     cores = psutil.cpu_count() or 1
-    share = round(max(0.0, others) / (spent["wall"] * cores) * 100, 1)
-    found.add(f"{name}.others", share, "% of the machine")
+    taken = round(max(0.0, others) / (spent["wall"] * cores) * 100, 1)
+    found.add(f"{name}.others", taken, "% of the machine")
     found.requests(name, cluster.requests(begin, end), count or 1, f"/{unit}" if count else "in all")
     found.memory(name, manager)
 

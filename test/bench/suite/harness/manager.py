@@ -32,6 +32,9 @@ from pkg.ctrl.envtest.webhooks import select_namespaces
 _HOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 _REFUSAL: Final = "must be created before"
 _MIB: Final = 1024.0
+_LOOK: Final = 0.25
+_BUSY: Final = 0.1
+"""CPU seconds within ``_LOOK`` that are work: a garbage collection, or upkeep, is not."""
 Answer = TypeVar("Answer")
 
 
@@ -140,9 +143,9 @@ class Manager:
         """Return when it last computed or sent something, after ``quiet`` seconds in which it did not."""
         last, cpu, sent = time.perf_counter(), self.cpu(), self.cluster.audited()
         while time.perf_counter() - last < quiet:
-            await anyio.sleep(0.25)
+            await anyio.sleep(_LOOK)
             new_cpu, new_sent = self.cpu(), self.cluster.audited()
-            if new_cpu - cpu > 0.02 or new_sent != sent:
+            if new_cpu - cpu > _BUSY or new_sent != sent:
                 last = time.perf_counter()
             cpu, sent = new_cpu, new_sent
         return last
