@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from .base import JSON
 from .gvk import GVK
@@ -14,9 +14,21 @@ from .object import Object, unstructured
 class Scheme:
     """A registry of kinds. Two classes for the same kind are a mistake of the caller."""
 
-    def __init__(self, *kinds: type[Object]) -> None:
-        self._kinds: dict[GVK, type[Object]] = {}
-        self.register(*kinds)
+    def __init__(
+        self, *kinds: type[Object], later: Callable[[], Iterable[type[Object]]] | None = None
+    ) -> None:
+        """Register ``kinds``, and what ``later`` returns once somebody asks for any: kinds are costly to import."""
+        self._known: dict[GVK, type[Object]] = {}
+        self._later = later
+        if kinds:
+            self.register(*kinds)
+
+    @property
+    def _kinds(self) -> dict[GVK, type[Object]]:
+        if self._later is not None:
+            later, self._later = self._later, None
+            self.register(*later())
+        return self._known
 
     def register(self, *kinds: type[Object]) -> None:
         """Add kinds.

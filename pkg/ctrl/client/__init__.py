@@ -1,12 +1,15 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing objects: live, through a cache, or in memory for tests."""
+"""Reading and writing objects: live, through a cache, or in memory for tests.
 
-from . import interceptor as interceptor
+What tests use is imported when it is asked for.
+"""
+
+import typing as _typing
+
 from .cached import CachedClient as CachedClient
 from .cached import CacheReader as CacheReader
 from .client import LiveClient as LiveClient
-from .fake import FakeClient as FakeClient
 from .interfaces import Client as Client
 from .interfaces import FieldIndexer as FieldIndexer
 from .interfaces import FieldValidation as FieldValidation
@@ -33,3 +36,17 @@ from .readthrough import ReadThrough as ReadThrough
 from .stored import Stored as Stored
 from .stored import apply_lazily as apply_lazily
 from .stored import patch_lazily as patch_lazily
+
+if _typing.TYPE_CHECKING:
+    from . import interceptor as interceptor
+    from .fake import FakeClient as FakeClient
+
+
+def __getattr__(name: str) -> _typing.Any:
+    from importlib import import_module
+
+    if name == "interceptor":
+        return import_module(f"{__name__}.interceptor")
+    if name == "FakeClient":
+        return import_module(f"{__name__}.fake").FakeClient
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

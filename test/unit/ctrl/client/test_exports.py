@@ -4,6 +4,8 @@
 
 from types import ModuleType
 
+import pytest
+
 from pkg.ctrl import client
 
 
@@ -17,7 +19,6 @@ def test_the_exported_names_are_these() -> None:
         "CacheReader",
         "CachedClient",
         "Client",
-        "FakeClient",
         "FieldIndexer",
         "FieldValidation",
         "IndexerFunc",
@@ -41,3 +42,10 @@ def test_the_exported_names_are_these() -> None:
         "raw_patch",
         "read_only",
     }
+
+
+def test_what_tests_use_is_imported_when_asked_for() -> None:
+    assert client.FakeClient.__module__ == "pkg.ctrl.client.fake"
+    assert client.interceptor.__name__ == "pkg.ctrl.client.interceptor"
+    with pytest.raises(AttributeError, match="has no attribute 'Nonsense'"):
+        client.Nonsense  # noqa: B018  # type: ignore[attr-defined]  # that is the test
