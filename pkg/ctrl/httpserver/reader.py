@@ -71,7 +71,7 @@ class Reader:
         self.state = State.OVER
         del self._parser, self.on_header  # they refer to each other
 
-    def feed(self, piece: bytes) -> None:
+    def feed(self, piece: bytes | memoryview) -> None:
         """Parse a piece; not when it is :attr:`State.OVER`."""
         try:
             self._parser.feed_data(piece)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a TrainJob costs the manager, in counts that are the same on every machine: whoever raises one says why."""
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -36,12 +37,17 @@ async def leave_no_jobs(
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> Counter[type[Struct]]:
-    """How many objects of each class are decoded from text, as the manager does; the test has classes of its own."""
+    """How many objects of each class are decoded from text, as the manager does, and of what size they are in all.
+
+    The test has classes of its own. The sizes stand at ``Struct``.
+    """
     counts: Counter[type[Struct]] = Counter()
     decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
 
     def counting(cls: type[Struct], data: bytes | str) -> Any:
         counts[cls] += 1
+        if cls not in (ANY_TRAIN_JOB, ANY_JOB_SET):
+            counts[Struct] += len(data)
         return decode(cls, data)
 
     monkeypatch.setattr(Struct, "from_json", classmethod(counting))
@@ -92,6 +98,7 @@ async def test_a_train_job_costs_no_more_than_this(
         await eventually(complete, timeout=30, interval=1, reason="every TrainJob is Complete")
         await anyio.sleep(1)
         spent = reconciles("trainjob_controller") - before
+        tasks = len(asyncio.all_tasks())
     writes = Counter(
         request.path.removesuffix("/status").rsplit("/", 2)[-2]
         for request in sent
@@ -104,3 +111,5 @@ async def test_a_train_job_costs_no_more_than_this(
     # What the apply returned, and once for each of the two versions.
     assert decoded[JobSet] <= 3 * JOBS
     assert decoded[TrainingRuntime] <= 2 * JOBS
+    assert decoded[Struct] <= 7_500 * JOBS  # bytes, of TrainJobs of 0.6 KB and JobSets of 1.3 KB
+    assert tasks <= 64  # of the loop: workers, and four for every kind that is watched

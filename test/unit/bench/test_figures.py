@@ -1,67 +1,136 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+"""What the bench makes of measurements: ratios, files, charts, and what it takes for a program."""
+
+from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
-from harness import command, figures, measure
+from harness import charts, contest, figures
+from harness.contest import Found
+from harness.manager import ManagerError
+from harness.plan import Entrant, entrants
+
+OURS = Entrant("ours", "manager")
 
 
-def test_a_ratio_is_the_median_of_the_rounds_own_ratios() -> None:
-    made = figures.figure("rate", "1/s", [10, 100, 12], alternative=("loop", [10, 200, 6]))
-    assert (made.value, made.alternative_value, made.ratio) == (12, 10, 1)
+def found(**values: tuple[float, str]) -> Found:
+    return Found(dict(values))
 
 
-@pytest.mark.parametrize(
-    ("target", "met"),
-    [
-        ("", None),
-        ("≥ 12", True),
-        ("≥ 13", False),
-        ("≤ 12", True),
-        ("ratio ≥ 1", True),
-        ("ratio ≤ 0.5", False),
-    ],
-)
-def test_a_target_judges_the_value_or_the_ratio(target: str, met: bool | None) -> None:
-    made = figures.figure("rate", "1/s", [12], alternative=("loop", [12]), target=target)
-    assert made.met is met
+def test_ratios_are_taken_round_by_round_and_keep_their_spread() -> None:
+    whole = {
+        "ours": [found(cpu=(1.0, "CPU s")), found(cpu=(9.0, "CPU s")), found(cpu=(3.0, "CPU s"))],
+        "go": [found(cpu=(2.0, "CPU s")), found(cpu=(10.0, "CPU s")), found(cpu=(3.0, "CPU s"))],
+    }
+    (cpu,) = contest.combine("burst", whole, {"cpu": "ratio ≤ 0.8"})
+    assert (cpu.name, cpu.arm, cpu.value, cpu.alternative, cpu.alternative_value) == (
+        "burst.cpu",
+        "ours",
+        3.0,
+        "go",
+        3.0,
+    )
+    assert cpu.ratios == pytest.approx((0.5, 0.9, 1.0))
+    assert cpu.ratio == pytest.approx(0.9)
+    assert cpu.met is False
 
 
-def test_figures_are_kept_and_read_again(tmp_path: Path) -> None:
-    found = [
-        figures.figure("a", "s", [1, 2], alternative=("b", [2, 4]), target="≤ 1.5"),
-        figures.figure("c", "MiB", [3]),
+def test_a_figure_that_only_the_other_has_stands_with_its_like_and_divides_by_nothing() -> None:
+    ours = found(**{"requests": (1.0, "/job"), "requests.patch jobsets": (1.0, "/job"), "rss": (70.0, "MiB")})
+    other = found(
+        **{"requests": (1.0, "/job"), "requests.update jobsets": (1.0, "/job"), "rss": (90.0, "MiB")}
+    )
+    made = contest.combine("burst", {"ours": [ours], "other": [other]})
+    assert [each.name.removeprefix("burst.") for each in made] == [
+        "requests",
+        "requests.patch jobsets",
+        "requests.update jobsets",
+        "rss",
     ]
-    figures.write(tmp_path / "run.json", found)
-    assert figures.read(tmp_path / "run.json") == found
+    assert [each.ratio for each in made[1:3]] == [None, 0.0]
 
 
-def test_two_runs_are_compared_figure_by_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, value in (("before", 2.0), ("after", 3.0)):
-        made = figures.figure("rate", "1/s", [value], alternative=("loop", [4.0]))
-        figures.write(tmp_path / name, [made, figures.figure(f"only {name}", "s", [1])])
-    assert command.main(["--compare", str(tmp_path / "before"), str(tmp_path / "after")]) == 0
-    (row,) = [line for line in capsys.readouterr().out.splitlines() if "rate" in line and "1/s" in line]
-    assert [cell.strip() for cell in row.split("│")[3:-1]] == ["2", "3", "1.5", "0.5", "0.75"]
+def test_requests_by_object_leave_out_lists_watches_and_discovery() -> None:
+    came_to = Found()
+    counted = Counter({"patch jobsets": 8, "patch jobsets -> 409": 4, "list pods": 5, "get discovery": 2})
+    came_to.requests("burst", counted, 4, "/job")
+    assert came_to.values == {
+        "burst.requests": (3.0, "/job"),
+        "burst.requests.patch jobsets": (2.0, "/job"),
+        "burst.requests.patch jobsets -> 409": (1.0, "/job"),
+    }
 
 
-def test_every_workload_says_what_it_measures(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["--list"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(command.WORKLOADS)
-    assert all(len(line.split()) > 5 for line in lines)
+async def test_a_round_in_which_one_failed_counts_for_nobody_and_who_begins_changes() -> None:
+    order = []
+
+    async def run(entrant: Entrant, number: int) -> Found:
+        order.append((number, entrant.name))
+        if (number, entrant.name) == (1, "go"):
+            raise ManagerError("gone")
+        return found(round=(float(number), "s"))
+
+    whole = await contest.contest(3, [OURS, Entrant("go", "trainer")], run)
+    assert {name: [each.values["round"][0] for each in kept] for name, kept in whole.items()} == {
+        "ours": [0.0, 2.0],
+        "go": [0.0, 2.0],
+    }
+    assert order == [(0, "ours"), (0, "go"), (1, "go"), (2, "ours"), (2, "go")]
 
 
-async def test_the_arms_take_turns_after_a_round_that_does_not_count() -> None:
-    order: list[tuple[str, int]] = []
+def test_figures_survive_their_file(tmp_path: Path) -> None:
+    kept = [figures.figure("a", "ms", [1.0, 2.0], alternative=("go", [2.0, 2.0]), arm="ours", target="≤ 3")]
+    figures.write(tmp_path / "kept.json", kept)
+    assert figures.read(tmp_path / "kept.json") == kept
 
-    def arm(name: str) -> measure.Arm:
-        async def run(number: int) -> measure.Spent:
-            order.append((name, number))
-            return measure.Spent(number, 0)
 
-        return run
+def test_a_chart_shows_each_ratio_and_whether_it_is_the_better_one(tmp_path: Path) -> None:
+    drawn = [
+        figures.figure("burst.rate", "TrainJobs/s", [200.0], alternative=("go", [100.0]), arm="ours"),
+        figures.figure("burst.cpu", "CPU s/1,000 jobs", [2.0], alternative=("go", [1.0]), arm="ours"),
+    ]
+    (path,) = charts.draw(tmp_path, drawn)
+    root = ElementTree.fromstring(path.read_text(encoding="utf-8"))
+    space = "{http://www.w3.org/2000/svg}"
+    bars = [each for each in root.iter(f"{space}rect") if each.get("class") in {"better", "worse"}]
+    assert path.name == "burst-go.svg"
+    assert [each.get("class") for each in bars] == ["better", "worse"]
+    assert {float(each.get("width", 0)) for each in bars} == {float(bars[0].get("width", 0))}
+    assert "ours ÷ go" in "".join(root.itertext())
 
-    spent = await measure.take_turns(2, {"a": arm("a"), "b": arm("b")})
-    assert order == [("a", 0), ("b", 0), ("b", 1), ("a", 1), ("a", 2), ("b", 2)]
-    assert [each.wall for each in spent["a"]] == [1, 2]
+
+def test_of_several_workloads_there_is_a_chart_of_what_matters_most(tmp_path: Path) -> None:
+    names = ("burst.torch.200.p99", "burst.torch.200.p50", "status.torch.200.rate")
+    drawn = [figures.figure(name, "ms", [3.0], alternative=("go", [2.0]), arm="ours") for name in names]
+    paths = {path.name: path.read_text(encoding="utf-8") for path in charts.draw(tmp_path, drawn)}
+    assert list(paths) == ["burst-go.svg", "status-go.svg", "overview-go.svg"]
+    assert [name in paths["overview-go.svg"] for name in names] == [True, False, True]
+
+
+def test_figures_without_an_alternative_are_drawn_as_they_are(tmp_path: Path) -> None:
+    alone = [figures.figure(f"burst.{name}", "ms", [value]) for name, value in (("p50", 5.0), ("p99", 10.0))]
+    (path,) = charts.draw(tmp_path, alone)
+    widths = [
+        float(each.get("width", 0))
+        for each in ElementTree.fromstring(path.read_text(encoding="utf-8")).iter(
+            "{http://www.w3.org/2000/svg}rect"
+        )
+        if each.get("class") == "plain"
+    ]
+    assert widths[1] == pytest.approx(2 * widths[0])
+
+
+def test_programs_are_measured_beside_ours_which_comes_first() -> None:
+    assert entrants([OURS], ["go=trainer --config {config}"], ours=True) == (
+        OURS,
+        Entrant("go", "trainer --config {config}"),
+    )
+    assert entrants([OURS], ["a=x", "b=y"], ours=False) == (Entrant("a", "x"), Entrant("b", "y"))
+
+
+@pytest.mark.parametrize("told", [["go"], ["=x"], ["go= "], ["ours=x"], ["a=x", "a=y"]])
+def test_a_program_without_name_or_command_or_with_anothers_name_is_refused(told: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"NAME=CMD|same name"):
+        entrants([OURS], told, ours=True)

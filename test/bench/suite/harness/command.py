@@ -2,72 +2,178 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures the project beside alternatives, in the same run.
 
-    main.py [WORKLOAD …] [--rounds N] [--json FILE]
+    main.py [WORKLOAD …] [--rounds N] [--quick | --full] [--manager NAME=CMD …] [--json FILE] [--charts DIR]
     main.py --compare BEFORE AFTER
     main.py --list
 
-Without a workload, all. Judge the ratios, and CPU rather than wall where others use the machine. The exit code is 1
-when a target is missed.
+Without a workload, all. Some measure parts of the project; others run managers against an API server of their own:
+ours, and every ``--manager`` beside it, which take turns. CMD finds its Configuration at ``{config}``, the API
+server by KUBECONFIG, and certificates in ``$TMPDIR/k8s-webhook-server/serving-certs``; ``{metrics}`` and ``{health}`` are the
+addresses that the Configuration names. Judge the ratios, and CPU rather than wall where others use the machine. The
+exit code is 1 when a target is missed, 2 when a workload failed.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import gc
 import importlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
 import anyio
-from harness import figures
+from harness import charts, figures
+from harness.cluster import cluster
+from harness.plan import FULL, MODERATE, QUICK, Entrant, Plan, entrants, quick
 
 from pkg.ctrl import log
 
 WORKLOADS: Final = ("ingest", "cached_get", "memory", "apply_rate", "start_up", "imports")
+ON_MANAGERS: Final = (
+    "burst",
+    "paced",
+    "status",
+    "cold_start",
+    "drift",
+    "resync",
+    "admission",
+    "pod_grouping",
+    "loaded",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or compare; return the exit code."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
     if options.compare:
         figures.show_comparison(*(figures.read(path) for path in options.compare))
         return 0
+    if options.draw is not None:
+        _draw(options.charts, figures.read(options.draw))
+        return 0
     if options.list:
-        for name in WORKLOADS:
+        for name in (*WORKLOADS, *ON_MANAGERS):
             sys.stdout.write(f"{name:12} {(_load(name).__doc__ or '').splitlines()[0]}\n")
         return 0
+    try:
+        plan = _plan(options)
+    except ValueError as error:
+        parser.error(str(error))
     log.configure(log.Options(verbosity=log.ERROR))
+    found, failed = measure(options.workloads or (*WORKLOADS, *ON_MANAGERS), plan, options.json)
+    figures.show(found)
+    if options.charts is not None:
+        _draw(options.charts, found)
+    return 2 if failed else 1 if any(each.met is False for each in found) else 0
+
+
+def measure(
+    workloads: Sequence[str], plan: Plan, kept: Path | None = None
+) -> tuple[list[figures.Figure], list[str]]:
+    """Run workloads one after another; return the figures, and the names of those that failed.
+
+    After each, everything so far is kept as JSON.
+    """
     found: list[figures.Figure] = []
-    for name in options.workloads or WORKLOADS:
+    failed = []
+    for name in workloads:
         sys.stderr.write(f"{name} …\n")
         workload = _load(name)
         gc.freeze()  # as the manager's program does
-        found += anyio.run(
-            workload.run,
-            options.rounds,
-            backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None},
-        )
-        if options.json is not None:
-            figures.write(options.json, found)
-    figures.show(found)
-    return 1 if any(each.met is False for each in found) else 0
+        try:
+            found += anyio.run(
+                *((_on_a_cluster, workload, plan) if name in ON_MANAGERS else (workload.run, plan.rounds)),
+                backend_options={"use_uvloop": importlib.util.find_spec("uvloop") is not None},
+            )
+        except Exception:  # one workload's failure shall not cost the others' hours
+            traceback.print_exc()
+            failed.append(name)
+        if kept is not None:
+            figures.write(kept, found)
+    return found, failed
+
+
+async def _on_a_cluster(workload: ModuleType, plan: Plan) -> list[figures.Figure]:
+    async with cluster() as where:
+        found: list[figures.Figure] = await workload.run(plan, where)
+    return found
 
 
 def _load(name: str) -> ModuleType:
-    return importlib.import_module(f"workloads.{name}")
+    return importlib.import_module(f"{'managers' if name in ON_MANAGERS else 'workloads'}.{name}")
+
+
+def _draw(folder: Path, found: Sequence[figures.Figure]) -> None:
+    for path in charts.draw(folder, found):
+        sys.stderr.write(f"{path}\n")
+
+
+def _plan(options: argparse.Namespace) -> Plan:
+    """Return what the options ask for.
+
+    Raises:
+        ValueError: a program or the rounds make no sense.
+    """
+    if options.rounds < 1:
+        raise ValueError("there must be a round")
+    sizes = QUICK if options.quick else FULL if options.full else MODERATE
+    told = {
+        name: value
+        for name in (each.name for each in dataclasses.fields(sizes))
+        if (value := getattr(options, name)) is not None
+    }
+    sizes = dataclasses.replace(sizes, **told)
+    plan = dataclasses.replace(quick() if options.quick else Plan(3), rounds=options.rounds, sizes=sizes)
+    ours = not options.without_ours
+    managers: tuple[Entrant, ...] = plan.managers
+    groupers: tuple[Entrant, ...] = plan.groupers
+    if options.manager:
+        managers = entrants(managers, options.manager, ours=ours)
+    if options.grouper:
+        groupers = entrants(groupers, options.grouper, ours=ours)
+    return dataclasses.replace(plan, managers=managers, groupers=groupers)
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in text.split(","))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, usage=argparse.SUPPRESS
     )
-    parser.add_argument("workloads", nargs="*", choices=[*WORKLOADS, []], metavar="WORKLOAD")
-    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds of each workload (3)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
-    parser.add_argument("--compare", type=Path, nargs=2, metavar="FILE", help="show two earlier runs")
-    parser.add_argument("--list", action="store_true", help="say what each workload measures")
+    add = parser.add_argument
+    add("workloads", nargs="*", choices=[*WORKLOADS, *ON_MANAGERS, []], metavar="WORKLOAD")
+    add("--rounds", type=int, default=3, metavar="N", help="rounds of each workload (3)")
+    add("--json", type=Path, metavar="FILE", help="write the figures there, too")
+    add("--charts", type=Path, metavar="DIR", help="draw the figures there")
+    add(
+        "--draw",
+        type=Path,
+        metavar="FILE",
+        help="measure nothing; draw an earlier run's figures into --charts",
+    )
+    add("--compare", type=Path, nargs=2, metavar="FILE", help="show two earlier runs")
+    add("--list", action="store_true", help="say what each workload measures")
+    managers = parser.add_argument_group("workloads on managers")
+    add = managers.add_argument
+    add("--manager", action="append", default=[], metavar="NAME=CMD", help="measure this manager, too")
+    add("--grouper", action="append", default=[], metavar="NAME=CMD", help="measure this pod grouper, too")
+    add("--without-ours", action="store_true", help="measure only those")
+    add("--quick", action="store_true", help="a handful of each: whether it works")
+    add("--full", action="store_true", help="3,000 TrainJobs at once, starts with 10,000, 10,000 pods")
+    add("--jobs", type=_counts, metavar="N,…", help="TrainJobs of burst and status (200,1000)")
+    add("--few", type=int, metavar="N", help="TrainJobs of other runtimes, paced, drift, resync (200)")
+    add("--existing", type=_counts, metavar="N,…", help="TrainJobs before a cold start (0,2000)")
+    add("--pods", type=int, metavar="N", help="pods to group (1000)")
+    add("--loaded-pods", type=int, metavar="N", help="grouped pods of a loaded start (2000)")
+    add("--secrets", type=int, metavar="N", help="foreign Secrets of a loaded start (500)")
+    add("--reviews", type=int, metavar="N", help="creates and reviews of admission (1000)")
     return parser

@@ -15,6 +15,18 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+_HEADINGS: Final = (
+    "figure",
+    "value",
+    "unit",
+    "spread",
+    "alternative",
+    "its value",
+    "ratio",
+    "spread",
+    "target",
+    "met",
+)
 _COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {"≥": operator.ge, "≤": operator.le}
 
 
@@ -34,6 +46,15 @@ class Figure:
     target: str = ""
     """``≥ 20000`` or ``≤ 1.5``: what the value shall reach; ``ratio ≥ 0.9`` is about the ratio."""
     rounds: tuple[float, ...] = ()
+    ratios: tuple[float, ...] = ()
+    """The rounds' own ratios, of which ``ratio`` is the median; a round whose divisor is 0 has none."""
+    arm: str = ""
+    """Whose figure it is, where programs are measured."""
+
+    @property
+    def more_is_better(self) -> bool:
+        """Whether a higher value is the better one: rates are, whatever they count."""
+        return self.unit.split()[0].endswith("/s") or self.unit.endswith("/CPU s")
 
     @property
     def met(self) -> bool | None:
@@ -52,20 +73,22 @@ def figure(
     *,
     alternative: tuple[str, Sequence[float]] | None = None,
     target: str = "",
+    arm: str = "",
 ) -> Figure:
     """Return the median of the rounds beside that of an alternative's, which took turns with them."""
     what, others = alternative or ("", ())
+    ratios = [ours / other for ours, other in zip(rounds, others, strict=True) if other] if others else []
     return Figure(
         name=name,
         value=statistics.median(rounds),
         unit=unit,
         alternative=what,
         alternative_value=statistics.median(others) if others else None,
-        ratio=statistics.median([ours / other for ours, other in zip(rounds, others, strict=True)])
-        if others
-        else None,
+        ratio=statistics.median(ratios) if ratios else None,
         target=target,
         rounds=tuple(rounds),
+        ratios=tuple(ratios),
+        arm=arm,
     )
 
 
@@ -79,29 +102,28 @@ def read(path: Path) -> list[Figure]:
     """Return the figures that :func:`write` kept."""
     known = {field.name for field in dataclasses.fields(Figure)}
     listed: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return [
-        Figure(
-            **{**{key: value for key, value in each.items() if key in known}, "rounds": tuple(each["rounds"])}
-        )
-        for each in listed
-    ]
+    return [Figure(**{key: _frozen(value) for key, value in each.items() if key in known}) for each in listed]
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def show(found: Iterable[Figure]) -> None:
     """Print a table of figures."""
-    table = Table("figure", "value", "unit", "spread", "alternative", "its value", "ratio", "target", "met")
+    table = Table(*_HEADINGS)
     for each in found:
-        spread = f"{short(min(each.rounds))} … {short(max(each.rounds))}" if len(each.rounds) > 1 else ""
         met = "" if each.met is None else "yes" if each.met else "NO"
         other, ratio = each.alternative_value, each.ratio
         table.add_row(
             each.name,
             short(each.value),
             each.unit,
-            spread,
+            _spread(each.rounds),
             each.alternative,
             "" if other is None else short(other),
             "" if ratio is None else short(ratio),
+            _spread(each.ratios),
             each.target,
             met,
         )
@@ -111,12 +133,12 @@ def show(found: Iterable[Figure]) -> None:
 def show_comparison(before: Sequence[Figure], after: Sequence[Figure]) -> None:
     """Print two runs side by side; where machines differ, judge the ratios."""
     table = Table("figure", "unit", "before", "after", "after / before", "ratio before", "ratio after")
-    old = {each.name: each for each in before}
+    old = {(each.name, each.alternative): each for each in before}
     for new in after:
-        if (was := old.get(new.name)) is None:
+        if (was := old.get((new.name, new.alternative))) is None:
             continue
         table.add_row(
-            new.name,
+            f"{new.name} ({new.alternative})" if new.alternative else new.name,
             new.unit,
             short(was.value),
             short(new.value),
@@ -125,6 +147,10 @@ def show_comparison(before: Sequence[Figure], after: Sequence[Figure]) -> None:
             "" if new.ratio is None else short(new.ratio),
         )
     _print(table)
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{short(min(values))} … {short(max(values))}" if len(values) > 1 else ""
 
 
 def short(value: float) -> str:

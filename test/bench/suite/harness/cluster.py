@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""One etcd and kube-apiserver for a workload, and how managers reach it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import psutil
+import yaml
+from harness import objects
+from harness.api import Api
+
+from pkg.apis.core.v1 import Namespace
+from pkg.apis.machinery.crd_schema import custom_resource_definition
+from pkg.apis.machinery.object import ObjectMeta
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.cli.cluster import contents
+from pkg.cli.cluster.access import role_binding
+from pkg.cli.cluster.tools import JOBSET
+from pkg.ctrl import client, rest
+from pkg.ctrl.envtest import Binaries, Environment, SilentProgress, apply_manifests
+from pkg.ctrl.envtest.kubeconfig import kubeconfig
+
+_USER: Final = f"system:serviceaccount:{contents.TRAINER_NAMESPACE}:{contents.TRAINER_ACCOUNT}"
+_AUDIT: Final = "audit.log"
+_POLICY: Final = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata", "users": [_USER]}, {"level": "None"}],
+}
+_FOREIGN: Final = (("scheduling.x-k8s.io", "v1alpha1"), ("scheduling.volcano.sh", "v1beta1"))
+
+
+class Cluster:
+    """An API server with the kinds and runtimes of the workloads. Nothing runs in it but the manager under test."""
+
+    def __init__(self, environment: Environment, transport: rest.Transport, folder: Path) -> None:
+        self.folder = folder
+        self.kubeconfig = folder / "kubeconfig"
+        self.audit = folder / _AUDIT
+        self.api = Api(transport)
+        self.authority = environment.control_plane.authority
+        running = environment.control_plane.supervisor.processes
+        self.api_server = psutil.Process(running["kube-apiserver"].identity.pid)
+        self.etcd = psutil.Process(running["etcd"].identity.pid)
+        self._live = client.LiveClient(transport, rest.RESTMapper(transport))
+        self._environment = environment
+
+    async def install(self) -> None:
+        """Make kinds, namespaces, runtimes and the account that managers have: it may do anything."""
+        jobset = (await Binaries().locate(JOBSET))[JOBSET.name]
+        await self._environment.install_crds(
+            *contents.crds(jobset),
+            custom_resource_definition(PodGroup),
+            *(objects.permissive_crd(group, version, "PodGroup") for group, version in _FOREIGN),
+        )
+        for name in (objects.NAMESPACE, objects.OTHERS, contents.TRAINER_NAMESPACE):
+            await self._live.create(Namespace(metadata=ObjectMeta(name=name)))
+        account = await self._environment.add_service_account(
+            contents.TRAINER_NAMESPACE, contents.TRAINER_ACCOUNT, expiration_seconds=86_400
+        )
+        binding = role_binding(
+            "cluster-admin", {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": _USER}
+        )
+        binding["metadata"]["name"] = "bench"
+        await apply_manifests(self._live, [binding, *objects.runtimes()], owner="bench")
+        authorization = (await account.credentials.headers())["Authorization"]
+        told = kubeconfig(
+            self._environment.control_plane.url,
+            self.authority.certificate,
+            user="manager",
+            token=authorization.removeprefix("Bearer "),
+        )
+        self.kubeconfig.touch(mode=0o600)
+        self.kubeconfig.write_text(yaml.safe_dump(told))
+
+    def requests(self, begin: int, end: int) -> Counter[str]:
+        """Count the manager's requests between two sizes of the audit log, by verb and resource."""
+        counted: Counter[str] = Counter()
+        with self.audit.open("rb") as log:
+            log.seek(begin)
+            for line in log.read(end - begin).splitlines():
+                entry = json.loads(line)
+                target = entry.get("objectRef") or {}
+                what = target.get("resource") or "discovery"
+                what += f"/{target['subresource']}" if target.get("subresource") else ""
+                code = (entry.get("responseStatus") or {}).get("code", 0)
+                counted[f"{entry['verb']} {what}{f' -> {code}' if code >= 400 else ''}"] += 1
+        return counted
+
+    def audited(self) -> int:
+        """Return the size of the audit log: it grows with every request of the manager's."""
+        with contextlib.suppress(FileNotFoundError):
+            return self.audit.stat().st_size
+        return 0
+
+
+def api_server_flags(folder: Path) -> list[str]:
+    """Return how the API server writes, into ``folder``, what the manager asks of it."""
+    policy = folder / "policy.json"
+    policy.write_text(json.dumps(_POLICY))
+    log = folder / _AUDIT
+    return [
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={log}",
+        "--audit-log-mode=blocking",
+        "--audit-log-maxsize=4096",
+    ]
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[Cluster]:
+    """Run a control plane of our own, with what workloads need."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        async with (
+            Environment(api_server_flags=api_server_flags(folder), progress=SilentProgress()) as environment,
+            rest.Transport(environment.config) as transport,
+        ):
+            made = Cluster(environment, transport, folder)
+            await made.install()
+            yield made
+
+
+async def empty(cluster: Cluster) -> None:
+    """Delete what earlier runs left. No manager shall run meanwhile."""
+    await cluster.api.wipe(*objects.COLLECTIONS)

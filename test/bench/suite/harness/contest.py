@@ -1,0 +1,165 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A contest: the same workload for every program, which take turns within each round, and what each came to."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import psutil
+from harness import figures
+from harness.manager import Manager, ManagerError, cpu_of
+from harness.plan import Entrant
+
+from pkg.apis.machinery.errors import StatusError
+from pkg.ctrl.rest import RestError
+
+_READS = ("list", "watch")
+
+
+@dataclass
+class Found:
+    """What one program came to in one round, by the figure's name."""
+
+    values: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def add(self, name: str, value: float, unit: str) -> None:
+        """Keep a figure."""
+        self.values[name] = (value, unit)
+
+    def latencies(self, name: str, seconds: Iterable[float]) -> None:
+        """Keep the quantiles of latencies, in milliseconds."""
+        ranked = sorted(seconds)
+        for percent in (50, 95, 99):
+            which = min(len(ranked) - 1, -(-len(ranked) * percent // 100) - 1)
+            self.add(f"{name}.p{percent}", max(0.0, ranked[which]) * 1000, "ms")
+
+    def requests(self, name: str, counted: Counter[str], count: int, unit: str) -> None:
+        """Keep requests an object, by verb and resource; lists, watches and discovery are in no object's name."""
+        by_object = {
+            what: n
+            for what, n in counted.items()
+            if what.split()[0] not in _READS and what != "get discovery"
+        }
+        self.add(f"{name}.requests", sum(by_object.values()) / count, unit)
+        for what, times in sorted(by_object.items()):
+            if times / count >= 0.002:
+                self.add(f"{name}.requests.{what}", times / count, unit)
+
+    def memory(self, name: str, manager: Manager) -> None:
+        """Keep the resident memory and its peak."""
+        memory = manager.memory()
+        self.add(f"{name}.rss", memory.now, "MiB")
+        self.add(f"{name}.peak_rss", memory.peak, "MiB")
+
+
+@asynccontextmanager
+async def phase(
+    found: Found, name: str, manager: Manager, count: int | None = None, unit: str = "job"
+) -> AsyncIterator[None]:
+    """Keep what the body costs, and the memory after it: by 1,000 where ``count`` objects are worked on, else in all."""
+    cluster = manager.cluster
+    parties = {"apiserver": cluster.api_server, "etcd": cluster.etcd, "bench": psutil.Process()}
+
+    def read() -> dict[str, float]:
+        times = psutil.cpu_times()
+        return {
+            "manager": manager.cpu(),
+            **{who: cpu_of(process) for who, process in parties.items()},
+            "machine": sum(times) - times.idle - times.iowait - times.guest - times.guest_nice,
+            "wall": time.perf_counter(),
+        }
+
+    before, begin = read(), cluster.audited()
+    yield
+    after, end = read(), cluster.audited()
+    spent = {who: after[who] - before[who] for who in after}
+    share, spending = (1.0, "CPU s") if count is None else (1000 / count, f"CPU s/1,000 {unit}s")
+    for who in ("manager", "apiserver", "etcd", "bench"):
+        found.add(f"{name}.{who}_cpu", spent[who] * share, spending)
+    others = spent["machine"] - sum(spent[who] for who in ("manager", *parties))
+    cores = psutil.cpu_count() or 1
+    taken = round(max(0.0, others) / (spent["wall"] * cores) * 100, 1)
+    found.add(f"{name}.others", taken, "% of the machine")
+    found.requests(name, cluster.requests(begin, end), count or 1, f"/{unit}" if count else "in all")
+    found.memory(name, manager)
+
+
+Run = Callable[[Entrant, int], Awaitable[Found]]
+
+
+async def contest(rounds: int, entrants: Sequence[Entrant], run: Run) -> dict[str, list[Found]]:
+    """Return what each entrant came to, round by round.
+
+    Who goes first changes from round to round. A round in which one failed counts for nobody.
+
+    Raises:
+        ManagerError: no round was whole.
+    """
+    whole: dict[str, list[Found]] = {each.name: [] for each in entrants}
+    order = list(entrants)
+    for number in range(rounds):
+        came_to: dict[str, Found] = {}
+        for each in order:
+            try:
+                came_to[each.name] = await run(each, number)
+            except (ManagerError, StatusError, RestError, ExceptionGroup) as error:
+                sys.stderr.write(f"  round {number + 1}: {each.name} failed: {_told(error)}\n")
+                break
+        else:
+            for name, found in came_to.items():
+                whole[name].append(found)
+        order = order[1:] + order[:1]
+    if not any(whole.values()):
+        raise ManagerError("no round was whole")
+    return whole
+
+
+def combine(
+    prefix: str, whole: Mapping[str, Sequence[Found]], targets: Mapping[str, str] = MappingProxyType({})
+) -> list[figures.Figure]:
+    """Return the first entrant's figures beside every other's; alone, by themselves."""
+    (first, ours), *others = whole.items()
+    names = _names(found for arm in whole.values() for found in arm)
+    made = []
+    for name in names:
+        unit = next(each.values[name][1] for found in whole.values() for each in found if name in each.values)
+        rounds = [each.values.get(name, (0.0, unit))[0] for each in ours]
+        for other, theirs in others or [("", [])]:
+            alternative = (other, [each.values.get(name, (0.0, unit))[0] for each in theirs])
+            made.append(
+                figures.figure(
+                    f"{prefix}.{name}",
+                    unit,
+                    rounds,
+                    alternative=alternative if other else None,
+                    target=targets.get(name, ""),
+                    arm=first,
+                )
+            )
+    return made
+
+
+def _names(every: Iterable[Found]) -> list[str]:
+    """Return all names in their order; what a later one has in addition stands behind its like."""
+    names: list[str] = []
+    for found in every:
+        for name in found.values:
+            if name in names:
+                continue
+            like = name.partition("requests.")[0] + "requests"
+            at = max((at for at, other in enumerate(names, 1) if other.startswith(like)), default=len(names))
+            names.insert(at, name)
+    return names
+
+
+def _told(error: BaseException) -> str:
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_told(each) for each in error.exceptions)
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,143 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The objects of workloads on managers: TrainJobs, what JobSets report, pods and their owners, Secrets of others."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pkg.cli import resources
+
+NAMESPACE: Final = "bench"
+OTHERS: Final = "others"
+"""A namespace without TrainJobs."""
+TRAINER: Final = "/apis/trainer.kubeflow.org/v1alpha1"
+TRAIN_JOBS: Final = f"{TRAINER}/namespaces/{NAMESPACE}/trainjobs"
+JOB_SETS: Final = f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{NAMESPACE}/jobsets"
+SECRETS: Final = f"/api/v1/namespaces/{NAMESPACE}/secrets"
+OTHER_SECRETS: Final = f"/api/v1/namespaces/{OTHERS}/secrets"
+PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+POD_GROUPS: Final = f"/apis/scheduling.run.ai/v2alpha2/namespaces/{NAMESPACE}/podgroups"
+COLLECTIONS: Final = (
+    TRAIN_JOBS,
+    JOB_SETS,
+    SECRETS,
+    OTHER_SECRETS,
+    PODS,
+    POD_GROUPS,
+    f"/api/v1/namespaces/{NAMESPACE}/configmaps",
+    f"/api/v1/namespaces/{NAMESPACE}/events",
+    f"/apis/scheduling.x-k8s.io/v1alpha1/namespaces/{NAMESPACE}/podgroups",
+    *(
+        f"/apis/apps/v1/namespaces/{NAMESPACE}/{kind}"
+        for kind in ("deployments", "replicasets", "statefulsets")
+    ),
+    f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs",
+)
+"""Everything that a workload, or a manager at work on it, makes."""
+
+TORCH: Final = "torch"
+COSCHEDULING: Final = "coscheduling"
+MPI: Final = "mpi"
+OWNED_LABEL: Final = "bench/owned"
+"""A label that the runtimes give their JobSets."""
+_CARRIED: Final = "as-the-runtime-says"
+_SHIPPED: Final = {
+    TORCH: "torch-distributed",
+    COSCHEDULING: "torch-distributed",
+    MPI: "deepspeed-distributed",
+}
+_RESOURCES: Final = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
+
+
+def runtimes() -> list[dict[str, Any]]:
+    """Return the runtimes that TrainJobs of the workloads name: shipped ones, and one that is gang-scheduled."""
+    shipped = {each["metadata"]["name"]: each for each in resources.manifests("runtimes")}
+    made = []
+    for name, like in _SHIPPED.items():
+        runtime = copy.deepcopy(shipped[like])
+        runtime["metadata"] = {"name": name}
+        runtime["spec"]["template"].setdefault("metadata", {})["labels"] = {OWNED_LABEL: _CARRIED}
+        if name == COSCHEDULING:
+            runtime["spec"]["podGroupPolicy"] = {"coscheduling": {"scheduleTimeoutSeconds": 60}}
+        made.append(runtime)
+    return made
+
+
+def restored(labels: Mapping[str, str]) -> bool:
+    """Whether the owned label is what the runtime says."""
+    return labels.get(OWNED_LABEL) == _CARRIED
+
+
+def train_job(name: str, runtime: str = TORCH, *, suspend: bool = False) -> dict[str, Any]:
+    """Return a TrainJob of two nodes."""
+    trainer = {
+        "numNodes": 2,
+        "image": "registry.example.com/team/train:1",
+        "command": ["torchrun", "train.py"],
+        "args": ["--epochs=3", "--batch-size=64"],
+        "resourcesPerNode": {"requests": _RESOURCES, "limits": _RESOURCES},
+        "env": [{"name": f"SETTING_{number}", "value": str(number)} for number in range(5)],
+    }
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"runtimeRef": {"name": runtime}, "suspend": suspend, "trainer": trainer},
+    }
+
+
+def completed() -> dict[str, Any]:
+    """Return the status of a JobSet whose job is through."""
+    condition = {
+        "type": "Completed",
+        "status": "True",
+        "reason": "AllJobsCompleted",
+        "message": "jobset completed successfully",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    counts = {"ready": 0, "succeeded": 1, "failed": 0, "active": 0, "suspended": 0}
+    return {
+        "status": {
+            "conditions": [condition],
+            "terminalState": "Completed",
+            "replicatedJobsStatus": [{"name": "node", **counts}],
+        }
+    }
+
+
+def names(tag: str, count: int) -> list[str]:
+    """Return names in their order."""
+    return [f"{tag}-{number:05}" for number in range(count)]
+
+
+def secret(name: str) -> dict[str, Any]:
+    """Return a Secret of 32 KiB that is no business of the manager's."""
+    data = base64.b64encode(name.encode() * (32 * 1024 // len(name)))
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": OTHERS},
+        "data": {"payload": data.decode()},
+    }
+
+
+def permissive_crd(group: str, version: str, kind: str) -> dict[str, Any]:
+    """Return a CRD whose spec and status take anything, for a kind whose own CRD somebody else ships."""
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
+    plural = f"{kind.lower()}s"
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": f"{plural}.{group}",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a bench"},
+        },
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+    }

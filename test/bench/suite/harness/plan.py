@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""How much a run measures, and of whom: read from the command line, given to every workload on managers."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+OURS: Final = "ours"
+_PROGRAM: Final = f"{shlex.quote(sys.executable)} -P -m pkg.cli.manager --config={{config}}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entrant:
+    """A program to measure: a name, and a command in which ``{config}``, ``{metrics}`` and ``{health}`` are filled in."""
+
+    name: str
+    command: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many of each."""
+
+    jobs: tuple[int, ...] = (200, 1_000)
+    """TrainJobs of a burst, and of a status fan-in: one measurement each."""
+    few: int = 200
+    """TrainJobs where the count matters less: other runtimes, paced arrivals, drift, resync."""
+    existing: tuple[int, ...] = (0, 2_000)
+    """TrainJobs that are there before a cold start."""
+    pods: int = 1_000
+    loaded_pods: int = 2_000
+    secrets: int = 500
+    reviews: int = 1_000
+
+
+MODERATE: Final = Sizes()
+QUICK: Final = Sizes(jobs=(5,), few=5, existing=(0, 5), pods=20, loaded_pods=20, secrets=5, reviews=32)
+FULL: Final = Sizes(
+    jobs=(200, 1_000, 3_000),
+    few=500,
+    existing=(0, 2_000, 10_000),
+    pods=10_000,
+    loaded_pods=20_000,
+    secrets=5_000,
+    reviews=2_000,
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured, how often, of whom. The first entrant is the one whose figures are divided by the others'."""
+
+    rounds: int
+    sizes: Sizes = MODERATE
+    managers: tuple[Entrant, ...] = (Entrant(OURS, _PROGRAM),)
+    groupers: tuple[Entrant, ...] = (Entrant(OURS, f"{_PROGRAM} --controllers=podgrouper"),)
+    patience: float = 600.0
+    """Seconds after which a manager that does not get there is given up."""
+    quiet: float = 2.0
+    """Seconds without a request or computation after which a manager counts as settled."""
+
+
+def quick() -> Plan:
+    """Return the plan that only shows whether everything works."""
+    return Plan(rounds=1, sizes=QUICK, patience=60.0, quiet=0.5)
+
+
+def entrants(default: Sequence[Entrant], told: Sequence[str], *, ours: bool) -> tuple[Entrant, ...]:
+    """Return our own program and those told of as ``NAME=CMD``, or these alone.
+
+    Raises:
+        ValueError: one has no name or no command, or two have the same name.
+    """
+    found = list(default) if ours else []
+    for each in told:
+        name, _, command = each.partition("=")
+        if not name or not command.strip():
+            raise ValueError(f"{each!r} is not NAME=CMD")
+        found.append(Entrant(name, command))
+    if len({each.name for each in found}) < len(found):
+        raise ValueError(f"two programs have the same name, or one is called {OURS!r}")
+    if not found:
+        raise ValueError("there is no program to measure")
+    return tuple(found)

@@ -1,0 +1,44 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that several workloads on managers take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from harness import api, objects
+from harness.cluster import Cluster
+from harness.manager import Manager, running
+from harness.plan import Entrant, Plan
+
+
+async def create(
+    plan: Plan,
+    manager: Manager,
+    jobs: Sequence[str],
+    runtime: str = objects.TORCH,
+    *,
+    suspend: bool = False,
+) -> tuple[float, list[float]]:
+    """Create TrainJobs and wait for their JobSets; return the seconds to the last, and each one's latency."""
+    where = manager.cluster
+
+    post = where.api.posting(objects.TRAIN_JOBS, lambda job: objects.train_job(job, runtime, suspend=suspend))
+    async with where.api.watching(objects.JOB_SETS, jobs) as watch:
+        begin = time.perf_counter()
+        done = await api.each(jobs, post)
+        seen = await manager.within(plan.patience, watch.all())
+    return max(seen.values()) - begin, [max(0.0, seen[job] - done[job].at) for job in jobs]
+
+
+async def preload(
+    plan: Plan, where: Cluster, entrants: Sequence[Entrant], jobs: Sequence[str], runtime: str = objects.TORCH
+) -> None:
+    """Have TrainJobs with JobSets, made by the first program; then let each start once and write what it misses."""
+    for number, entrant in enumerate(entrants):
+        async with running(entrant, where) as manager:
+            await manager.ready()
+            if number == 0:
+                await create(plan, manager, jobs, runtime)
+            await manager.within(plan.patience, manager.settled(plan.quiet))

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""TrainJobs created at once, of three runtimes: from the create's answer to the JobSet.
+
+``rate`` counts until the last JobSet is there; the manager is asked about each TrainJob by the API server, too.
+"""
+
+from __future__ import annotations
+
+from harness import contest, figures, objects
+from harness.cluster import Cluster, empty
+from harness.contest import Found, phase
+from harness.manager import Manager, running
+from harness.plan import Entrant, Plan
+from harness.steps import create
+
+
+async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
+    """Measure on an API server that nobody else uses."""
+
+    async def one(entrant: Entrant, number: int) -> Found:
+        del number
+        found = Found()
+        await empty(where)
+        async with running(entrant, where) as manager:
+            await manager.ready()
+            async with manager.asked():
+                await _warm(plan, manager, objects.TORCH, min(plan.sizes.few, 50))
+                for count in plan.sizes.jobs:
+                    await _measure(plan, manager, found, objects.TORCH, count)
+                for runtime in (objects.COSCHEDULING, objects.MPI):
+                    await _warm(plan, manager, runtime, 2)
+                    await _measure(plan, manager, found, runtime, plan.sizes.few)
+        return found
+
+    return contest.combine("burst", await contest.contest(plan.rounds, plan.managers, one))
+
+
+async def _warm(plan: Plan, manager: Manager, runtime: str, count: int) -> None:
+    await create(plan, manager, objects.names(f"{runtime}-warm", count), runtime)
+    await manager.settled(plan.quiet)
+
+
+async def _measure(plan: Plan, manager: Manager, found: Found, runtime: str, count: int) -> None:
+    name = f"{runtime}.{count}"
+    jobs = objects.names(f"{runtime}-{count}", count)
+    async with phase(found, name, manager, count):
+        took, latencies = await create(plan, manager, jobs, runtime)
+        await manager.settled(plan.quiet)
+    found.add(f"{name}.rate", count / took, "TrainJobs/s")
+    found.latencies(name, latencies)

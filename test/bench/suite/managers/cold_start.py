@@ -1,0 +1,50 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A start with TrainJobs there: to the first JobSet of a new one, and until there is nothing left to do.
+
+The TrainJobs that are there have JobSets, which a manager made beforehand. The new one is created as the process starts,
+and is listed last. Each program starts once uncounted, so that none pays for what another would have written.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from harness import contest, figures, objects
+from harness.cluster import Cluster, empty
+from harness.contest import Found, phase
+from harness.manager import running
+from harness.plan import Entrant, Plan
+from harness.steps import preload
+
+
+async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
+    """Measure on an API server that nobody else uses."""
+    made: list[figures.Figure] = []
+    for existing in plan.sizes.existing:
+        await empty(where)
+        await preload(plan, where, plan.managers, objects.names("old", existing or 1))
+        if not existing:
+            await empty(where)
+        one = partial(_measure, plan, where, existing)
+        made += contest.combine(
+            f"cold_start.{existing}", await contest.contest(plan.rounds, plan.managers, one)
+        )
+    return made
+
+
+async def _measure(plan: Plan, where: Cluster, existing: int, entrant: Entrant, number: int) -> Found:
+    found, new = Found(), f"zz-{entrant.name}-{number}"
+    async with (
+        where.api.watching(objects.JOB_SETS, [new]) as watch,
+        running(entrant, where) as manager,
+        phase(found, "start", manager),
+    ):
+        await where.api.send("POST", objects.TRAIN_JOBS, objects.train_job(new))
+        found.add("ready", await manager.ready(), "s")
+        seen = await manager.within(plan.patience, watch.all())
+        found.add("first_jobset", seen[new] - manager.began, "s")
+        found.add("settled", await manager.settled(plan.quiet) - manager.began, "s")
+    for path in (objects.TRAIN_JOBS, objects.JOB_SETS):
+        await where.api.send("DELETE", f"{path}/{new}")
+    return found

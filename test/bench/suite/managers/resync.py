@@ -1,0 +1,46 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Events that change nothing: every JobSet and every TrainJob is annotated, and the manager is started anew.
+
+A third of the TrainJobs is suspended, a third runs, a third is complete. What a manager writes then is not needed.
+"""
+
+from __future__ import annotations
+
+from harness import api, contest, figures, objects
+from harness.cluster import Cluster, empty
+from harness.contest import Found, phase
+from harness.manager import running
+from harness.plan import Entrant, Plan
+from harness.steps import create
+
+
+async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
+    """Measure on an API server that nobody else uses."""
+
+    async def one(entrant: Entrant, number: int) -> Found:
+        del number
+        found, jobs = Found(), objects.names("job", plan.sizes.few)
+        suspended, others = jobs[::3], [job for at, job in enumerate(jobs) if at % 3]
+        await empty(where)
+        async with running(entrant, where) as manager:
+            await manager.ready()
+            await create(plan, manager, suspended, suspend=True)
+            await create(plan, manager, others)
+            await api.each(
+                others[::2], where.api.patching(objects.JOB_SETS + "/{}/status", objects.completed())
+            )
+            await manager.settled(plan.quiet)
+            for what, path in (("jobsets", objects.JOB_SETS), ("trainjobs", objects.TRAIN_JOBS)):
+                async with phase(found, what, manager, len(jobs)):
+                    await api.each(jobs, where.api.patching(path + "/{}", _TOUCH))
+                    await manager.settled(plan.quiet)
+        async with running(entrant, where) as manager, phase(found, "restart", manager, len(jobs)):
+            await manager.ready()
+            found.add("restart.settled", await manager.settled(plan.quiet) - manager.began, "s")
+        return found
+
+    return contest.combine("resync", await contest.contest(plan.rounds, plan.managers, one))
+
+
+_TOUCH = {"metadata": {"annotations": {"bench/touched": "1"}}}

@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every workload on managers runs, on a handful of objects; and our own manager asks for what it may ask, counted there."""
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from harness import cluster, command, figures
+from harness.plan import quick
+
+from pkg.ctrl.envtest import Environment
+from pkg.ctrl.rest import Transport
+
+pytestmark = pytest.mark.integration
+
+TORCH = {"patch jobsets": 1.0}
+REQUESTS = {
+    "burst.torch.5": TORCH,
+    "burst.coscheduling.5": {**TORCH, "patch podgroups": 1.0},
+    "burst.mpi.5": {**TORCH, "patch secrets": 1.0, "patch configmaps": 1.0},
+    "paced.torch": TORCH,
+    "status.torch.5": {"patch trainjobs/status": 1.0},
+    "cold_start.5.start": TORCH,
+    "drift.torch": TORCH,
+    "resync.jobsets": {},
+    "resync.trainjobs": {},
+    "pod_grouping.burst": {"create podgroups": 1.0, "patch pods": 1.0},
+    "pod_grouping.churn": {},
+}
+"""By object: what a manager that asks for nothing needless asks for."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("bench")
+
+
+@pytest.fixture(scope="module")
+def environment(folder: Path) -> Iterator[Environment]:
+    """A control plane with what workloads need; it belongs to no event loop."""
+    environment = Environment(api_server_flags=cluster.api_server_flags(folder))
+
+    async def start() -> None:
+        await environment.start()
+        async with Transport(environment.config) as transport:
+            await cluster.Cluster(environment, transport, folder).install()
+
+    anyio.run(start)
+    yield environment
+    anyio.run(environment.stop)
+
+
+@pytest.mark.parametrize("name", command.ON_MANAGERS)
+def test_a_workload_runs_and_finds_no_needless_request(
+    name: str, environment: Environment, folder: Path
+) -> None:
+    workload = importlib.import_module(f"managers.{name}")
+
+    async def measure() -> list[figures.Figure]:
+        async with Transport(environment.config) as transport:
+            found: list[figures.Figure] = await workload.run(
+                quick(), cluster.Cluster(environment, transport, folder)
+            )
+        return found
+
+    found = {each.name: each.value for each in anyio.run(measure)}
+    assert found
+    for phase, expected in REQUESTS.items():
+        if phase.startswith(f"{name}."):
+            start = f"{phase}.requests."
+            assert {
+                key.removeprefix(start): value for key, value in found.items() if key.startswith(start)
+            } == expected
