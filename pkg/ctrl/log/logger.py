@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from types import MappingProxyType
 from typing import Any, Final, TextIO, cast
@@ -114,21 +115,25 @@ class _Written:
     """Until somebody configures the log, all are asked for by themselves."""
 
 
-class into_context:  # noqa: N801  # used as a function
-    """Bind keys and values to every line logged within the ``with`` block and the tasks it starts."""
+class _Bound:
+    """Fields, bound while the block runs: in one context variable, which costs a tenth of structlog's one for each."""
 
     __slots__ = ("_fields", "_token")
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
         self._token: Token[Mapping[str, Any]]
 
     def __enter__(self) -> None:
-        # One variable for all: structlog's own, one for each key, cost ten times as much, lines or no lines.
         self._token = _bound.set({**_bound.get(), **self._fields})
 
-    def __exit__(self, *_exc: object) -> None:
+    def __exit__(self, *_: object) -> None:
         _bound.reset(self._token)
+
+
+def into_context(**fields: Any) -> AbstractContextManager[None]:
+    """Bind keys and values to every line logged within the ``with`` block and the tasks it starts."""
+    return _Bound(fields)
 
 
 def bound() -> Mapping[str, Any]:

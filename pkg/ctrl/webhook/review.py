@@ -116,14 +116,13 @@ class Webhook:
                 return admission.errored(
                     500, f"panic: {type(error).__name__}: {log.describe(error)} [recovered]"
                 )
-            if log.verbosity() >= log.TRACE:
-                status = response.status
-                _log.trace(
-                    "Wrote response",
-                    allowed=response.allowed,
-                    code=status.code if status else None,
-                    message=status.message if status else None,
-                )
+            status = response.status
+            _log.trace(
+                "Wrote response",
+                allowed=response.allowed,
+                code=status.code if status else None,
+                message=status.message if status else None,
+            )
             return response
 
     async def _judge(self, request: AdmissionRequest, patience: float) -> AdmissionResponse:

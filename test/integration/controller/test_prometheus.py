@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -120,8 +121,12 @@ def running(program: Path, folder: Path, target: int, token: str) -> Iterator[st
 async def ask(address: str, path: str, **parameters: str) -> Any:
     def get() -> Any:
         url = f"{address}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(url, timeout=5) as response:
-            return json.load(response)["data"]
+        try:
+            with urllib.request.urlopen(url, timeout=5) as response:
+                return json.load(response)["data"]
+        except urllib.error.HTTPError as error:  # not ready yet
+            error.close()
+            raise
 
     return await anyio.to_thread.run_sync(get)
 
