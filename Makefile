@@ -28,6 +28,7 @@ $(VENV)/.runtime: requirements/runtime.lock pyproject.toml | $(BIN)/python
 	@echo "Installing what the manager needs into $(VENV)"
 	$(PIP) install --require-hashes -r requirements/runtime.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q pkg
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime

@@ -79,10 +79,14 @@ def _env_var_source(source: EnvVarSource) -> EnvVarSource:
 
 def _upsert_by(items: list[T] | None, new: Iterable[T], key: Callable[[T], Hashable]) -> list[T] | None:
     """Upsert; two items are the same when they have the same key."""
+    if not items:  # so it is with most lists of a template
+        made = list({key(item): item for item in new}.values())
+        if items is None:
+            return made or None
+        items.extend(made)
+        return items
     places: dict[Hashable, int] | None = None
     for item in new:
-        if items is None:
-            items = []
         if places is None:
             places = {}
             for place, present in enumerate(items):

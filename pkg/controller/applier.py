@@ -23,12 +23,12 @@ from pkg.apis.core.v1 import ConfigMap, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
-from pkg.apis.machinery.object import Object, metadata_only
+from pkg.apis.machinery.object import Object, ObjectMeta, metadata_only
 from pkg.apis.schedulerplugins import v1alpha1 as schedulerplugins
 from pkg.apis.volcano import v1beta1 as volcano
 from pkg.constants import trainer as constants
 from pkg.ctrl import log
-from pkg.ctrl.client import Client, Reader, peek
+from pkg.ctrl.client import Client, Reader, apply_lazily, peek
 
 from . import drift
 
@@ -93,7 +93,7 @@ class Applier:
         live = await self._live(desired)
         if live is None:
             outcome = Outcome.HEALED if name in memory else Outcome.CREATED
-            memory[name] = _Applied(wanted, _live_digest(await self._send(desired)))
+            memory[name] = _Applied(wanted, await self._send(desired))
         else:
             outcome = await self._settle(memory, desired, live, wanted)
         if desired.gvk in _BUILT_ONCE:
@@ -144,7 +144,7 @@ class Applier:
         if to_send is None:
             memory[name] = seen
             return Outcome.UNCHANGED
-        memory[name] = _Applied(wanted, _live_digest(await self._send(to_send)))
+        memory[name] = _Applied(wanted, await self._send(to_send))
         return Outcome.HEALED if same_desired else Outcome.CHANGED
 
     def _difference(self, live: Object, desired: T, *, same_desired: bool) -> T | None:
@@ -184,19 +184,25 @@ class Applier:
         except NotFoundError:
             return None
 
-    async def _send(self, obj: T) -> T:
+    async def _send(self, obj: Object) -> bytes:
+        """Apply, and return the digest of the live object that comes of it."""
         log.logger_from().debug("Applying", kind=obj.gvk.kind, object=str(obj.key))
-        return await self._client.apply(obj, field_owner=constants.FIELD_OWNER, force=True)
+        stored = await apply_lazily(self._client, obj, field_owner=constants.FIELD_OWNER, force=True)
+        return _digest_by_metadata(obj.gvk, stored.metadata) or _live_digest(stored.object)
 
 
 def _live_digest(obj: Object) -> bytes:
-    metadata = obj.metadata
-    if obj.gvk in _AS_METADATA:
+    return _digest_by_metadata(obj.gvk, obj.metadata) or _digest(drift.content(obj.to_dict()))
+
+
+def _digest_by_metadata(gvk: GVK, metadata: ObjectMeta) -> bytes | None:
+    """Return the digest of a live object whose metadata is enough to tell that it changed; None when it is not."""
+    if gvk in _AS_METADATA:
         return f"{metadata.uid}/{metadata.resource_version}".encode()
     if metadata.generation is not None:
         # The server counts every change but those of metadata, and of a status that is written by itself.
         return _digest([metadata.uid, metadata.generation, drift.content({"metadata": metadata.to_dict()})])
-    return _digest(drift.content(obj.to_dict()))
+    return None
 
 
 def _digest(data: Any) -> bytes:

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from pkg import ctrl
-from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.errors import NotFoundError, StatusError
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
 from pkg.ctrl import client, handler, log, predicate
+from pkg.ctrl.cache import CacheError
 from pkg.ctrl.controller import controllerutil
+from pkg.ctrl.rest import RestError
 
 if TYPE_CHECKING:
     from pkg.ctrl import controller
@@ -47,15 +49,13 @@ class RuntimeReconciler:
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Add or remove the finalizer of one runtime."""
         try:
-            runtime = await self._client.get(self.kind, request)
+            runtime = await client.peek(self._client, self.kind, request)
         except NotFoundError:
             return ctrl.Result()
         log.logger_from().debug("Reconciling runtime")
         deleted = runtime.metadata.deletion_timestamp is not None
-        if deleted != (_FINALIZER in (runtime.metadata.finalizers or ())):
-            return (
-                ctrl.Result()
-            )  # guarded while it lives, or free to go: whatever refers to it, that is right
+        if _is_guarded(runtime) or (deleted and _FINALIZER not in (runtime.metadata.finalizers or ())):
+            return ctrl.Result()  # whatever refers to it, that is right
         in_use = bool(
             await self._client.list(
                 TrainJob, namespace=request.namespace, fields={self.index: request.name}, limit=1
@@ -87,8 +87,19 @@ class RuntimeReconciler:
         )
 
     async def runtime_of(self, train_job: TrainJob) -> list[ctrl.Request]:
-        """Return the runtime that ``train_job`` refers to, if it is of this kind."""
+        """Return the runtime that ``train_job`` refers to, if it is of this kind and not guarded already."""
         if not self.refers(train_job.spec.runtime_ref):
             return []
         namespaced = self.kind.resource is not None and self.kind.resource.namespaced
-        return [ctrl.Request(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)]
+        request = ctrl.Request(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)
+        try:
+            runtime = await client.peek(self._client, self.kind, request)
+        except (StatusError, RestError, CacheError):
+            return [request]  # the reconcile meets the same, and reports it
+        return [] if _is_guarded(runtime) else [request]
+
+
+def _is_guarded(runtime: Object) -> bool:
+    """Tell whether a runtime lives and has the finalizer: nothing that any TrainJob does changes that."""
+    meta = runtime.metadata
+    return meta.deletion_timestamp is None and _FINALIZER in (meta.finalizers or ())

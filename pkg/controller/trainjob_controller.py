@@ -99,7 +99,10 @@ class TrainJobReconciler:
         if (owner := await self._foreign_owner(stored)) is not None:
             return self._stand_back(stored, owner)
 
-        train_job = stored.deep_copy()
+        train_job = stored.shallow_copy()
+        train_job.__dict__["status"] = (
+            stored.status.deep_copy()
+        )  # all that is written; set past "somebody set it"
         errors: list[Exception] = []
         key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
         if _finished(train_job):
@@ -185,7 +188,9 @@ class TrainJobReconciler:
         if not _wire(train_job.status):
             # The server takes no status without any field, but it takes none at all.
             train_job = TrainJob.from_dict({k: v for k, v in train_job.to_dict().items() if k != "status"})
-        await self._client.status.patch(train_job, client.merge_from(stored, optimistic_lock=True))
+        await client.patch_lazily(
+            self._client.status, train_job, client.merge_from(stored, optimistic_lock=True)
+        )
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller: woken by TrainJobs, and by whatever the runtimes' plugins watch."""

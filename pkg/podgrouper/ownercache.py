@@ -29,6 +29,7 @@ from pkg.apis.machinery.object import (
     unstructured,
 )
 from pkg.ctrl import cache, client
+from pkg.ctrl.cache.codec import older
 
 from .changed import changed
 from .owners import kind_of
@@ -267,12 +268,21 @@ class OwnerCache:
         )
 
     def _forget(self, obj: Object) -> None:
+        """Believe what is known no more, unless the watch tells of just that, as its first list mostly does."""
         known = self._known.get((type(obj).gvk, obj.namespace, obj.name))
-        if known is not None:
-            known.metadata = known.refusal = None
+        if known is None:
+            return
+        if known.metadata is not None and not _is_news(obj.metadata, known.metadata.metadata):
+            return
+        known.metadata = known.refusal = None
 
     def _drop(self, key: _Key) -> None:
         self._known.pop(key, None)
+
+
+def _is_news(told: ObjectMeta, known: ObjectMeta) -> bool:
+    version, have = told.resource_version or "", known.resource_version or ""
+    return (told.uid, version) != (known.uid, have) and not older(version, have)
 
 
 def _has(known: _Known, meta: ObjectMeta, reads: Reads) -> bool:

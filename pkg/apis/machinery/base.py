@@ -86,6 +86,16 @@ class Struct(BaseModel):
         copied: Self = _copy(self)
         return copied
 
+    def shallow_copy(self) -> Self:
+        """Return a copy whose fields may be set without changing this one; what they hold is shared."""
+        copied = object.__new__(type(self))
+        object.__setattr__(copied, "__dict__", dict(self.__dict__))
+        object.__setattr__(copied, "__pydantic_fields_set__", set(self.__pydantic_fields_set__))
+        extra = self.__pydantic_extra__
+        object.__setattr__(copied, "__pydantic_extra__", None if extra is None else dict(extra))
+        object.__setattr__(copied, "__pydantic_private__", None)
+        return copied
+
 
 def _without_nulls(data: JSON) -> tuple[JSON, bool]:
     """Return ``data`` without the fields that are null, and whether there were any."""

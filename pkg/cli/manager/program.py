@@ -22,7 +22,10 @@ import anyio
 from pkg import config, controller, ctrl, metrics, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.machinery.errors import StatusError, UnauthorizedError
+from pkg.apis.scheduling.v1 import PriorityClass
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
 from pkg.ctrl import healthz, log, rest
+from pkg.ctrl.client import ReadThrough
 from pkg.ctrl.manager import ManagerError, UnreachableError
 from pkg.runtime import core
 
@@ -36,6 +39,9 @@ _BAD_USAGE: Final = 2
 _FAILED: Final = 1
 _REACH: Final = 10.0
 _RETRY: Final = 1.0
+
+_REFERRED_TO: Final = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
+"""Kinds that people create together with what refers to them by name."""
 
 _EXPECTED: Final = (
     config.ConfigurationError,
@@ -149,7 +155,8 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
         await podgrouper.setup(mgr, podgrouper.settings(cfg))
     if parsed.controllers == (flags.POD_GROUPER,):
         return
-    runtimes = await core.new(mgr.client, mgr.field_indexer)
+    reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)
+    runtimes = await core.new(reader, mgr.field_indexer)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
     if cfg.cert_management.enable:
         certificates = certificates_for(mgr, cfg.cert_management)

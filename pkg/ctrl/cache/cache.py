@@ -224,21 +224,26 @@ class Cache:
     def remember_write(self, obj: Object) -> None:
         """Make reads see ``obj``, which the server returned for a write, before the watch tells of it."""
         if obj.metadata.resource_version:
-            self._remember(obj)
+            self.remember_stored(client.Stored(type(obj), obj.to_json(), obj))
+
+    def remember_stored(self, stored: client.Stored[Any]) -> None:
+        """Make reads see what the server returned for a write, undecoded as it is."""
+        kind = stored.kind
+        if stored.text is None:
+            self.remember_write(stored.object)
+            return
+        partial = issubclass(kind, PartialObjectMetadata)
+        for metadata in (False, True):
+            # Of a full object its metadata is known, but not the other way round.
+            if (partial and not metadata) or (engine := self._engines.get((kind.gvk, metadata))) is None:
+                continue
+            engine.remember(stored.text, stored.known, asyncio.get_running_loop().time())
 
     def remember_delete(self, obj: Object) -> None:
         """Make reads miss ``obj``, which the server removed at once, before the watch tells of it."""
         for metadata in (False, True):
             if (engine := self._engines.get((type(obj).gvk, metadata))) is not None:
                 engine.store.forget(obj.key, obj.metadata.uid or "", anyio.current_time())
-
-    def _remember(self, obj: Object) -> None:
-        partial = isinstance(obj, PartialObjectMetadata)
-        for metadata in (False, True):
-            # Of a full object its metadata is known, but not the other way round.
-            if (partial and not metadata) or (engine := self._engines.get((type(obj).gvk, metadata))) is None:
-                continue
-            engine.remember(obj, asyncio.get_running_loop().time())
 
 
 def _decode(engine: Engine, kind: type[T], entry: Entry) -> T:

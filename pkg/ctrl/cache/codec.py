@@ -221,9 +221,12 @@ def _compact(value: Any) -> bytes:
     return text
 
 
-def as_metadata(obj: Object) -> bytes:
-    """Return the text of an object's metadata alone, in an object."""
-    return b'{"metadata":' + obj.metadata.to_json() + b"}"
+def outline(text: bytes) -> bytes:
+    """Return the text of an object's metadata alone, in an object; BadObjectError when there is none."""
+    try:
+        return b'{"metadata":' + bytes(_decode_parts(text)["metadata"]) + b"}"
+    except (msgspec.DecodeError, KeyError) as error:
+        raise errors.BadObjectError(str(error), _key_in(text)) from error
 
 
 def owners_of(data: bytes) -> Sequence[Owner]:

@@ -214,25 +214,29 @@ class Engine:
                 told.own_write |= (told.entry.uid, told.entry.resource_version) in writing.made
                 tell()
 
-    def remember(self, obj: Object, now: float) -> None:
-        """Read ``obj``, as the server returned it, until the watch has caught up."""
-        if self._writing and (writing := self._writing.get(obj.key)) is not None:
-            writing.made.add((obj.metadata.uid or "", obj.metadata.resource_version or ""))
-        if not self._selects(obj):
+    def remember(self, text: bytes, obj: Object | None, now: float) -> None:
+        """Read an object, by the text the server returned, until the watch has caught up; ``obj`` if it is decoded."""
+        transform = self.selection.transform
+        try:
+            entry = codec.entry_of(codec.outline(text) if self.metadata_only else text, transform)
+        except errors.BadObjectError:
+            return  # nothing that could be read; whoever looks at the answer meets the error
+        if not entry.resource_version:
             return
-        data = codec.as_metadata(obj) if self.metadata_only else obj.to_json()
-        entry = codec.entry_of(data, self.selection.transform)
-        known = None if self.selection.transform is not None else obj
-        self.store.remember(entry, self._index(Lazy(entry, known=known)), now)
+        if self._writing and (writing := self._writing.get(entry.key)) is not None:
+            writing.made.add((entry.uid, entry.resource_version))
+        if self._selects(entry):
+            known = None if transform is not None else obj
+            self.store.remember(entry, self._index(Lazy(entry, known=known)), now)
 
-    def _selects(self, obj: Object) -> bool:
+    def _selects(self, entry: codec.Entry) -> bool:
         namespaces = self.selection.namespaces or ("",)
-        if "" not in namespaces and obj.namespace not in namespaces:
+        if "" not in namespaces and entry.namespace not in namespaces:
             return False
-        if self.selection.labels and not selectors.selector(self.selection.labels).matches(obj.labels):
+        if self.selection.labels and not selectors.selector(self.selection.labels).matches(entry.labels):
             return False
         # Whether a field selector picks it only the server knows, unless it did before.
-        return not self.selection.fields or self.store.told(obj.key) is not None
+        return not self.selection.fields or self.store.told(entry.key) is not None
 
     # Handlers.
 

@@ -29,3 +29,7 @@ from .patch import MERGE as MERGE
 from .patch import STRATEGIC as STRATEGIC
 from .patch import merge_from as merge_from
 from .patch import raw_patch as raw_patch
+from .readthrough import ReadThrough as ReadThrough
+from .stored import Stored as Stored
+from .stored import apply_lazily as apply_lazily
+from .stored import patch_lazily as patch_lazily

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, Unstructured
 
 from . import interfaces, narrow
+from .stored import Stored, apply_lazily, patch_lazily
 
 T = TypeVar("T", bound=Object)
 
@@ -25,6 +26,10 @@ class CacheReader(interfaces.Reader, Protocol):
 
     def remember_write(self, obj: Object) -> None:
         """Take over ``obj``, which the server returned for a write."""
+        ...
+
+    def remember_stored(self, stored: Stored[Any]) -> None:
+        """Take over what the server returned for a write, undecoded where it is."""
         ...
 
     def remember_delete(self, obj: Object) -> None:
@@ -138,6 +143,13 @@ class CachedClient:
             stored = await self._live.apply(obj, field_owner=field_owner, force=force, dry_run=dry_run)
             return self._remembered(stored, dry_run=dry_run)
 
+    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> Stored[T]:
+        """Apply, and leave the answer undecoded."""
+        with self._cache.writing(obj):
+            stored = await apply_lazily(self._live, obj, field_owner=field_owner, force=force)
+            self._cache.remember_stored(stored)
+            return stored
+
     async def delete(
         self,
         obj: Object,
@@ -224,6 +236,14 @@ class CachedSubResource:
         with self._cache.writing(obj):
             stored = await self._live.patch(obj, patch, field_owner=field_owner, force=force, dry_run=dry_run)
             return self._remembered(stored, dry_run=dry_run)
+
+    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+        """Patch the subresource, and leave the answer undecoded."""
+        with self._cache.writing(obj):
+            stored = await patch_lazily(self._live, obj, patch)
+            if self._returns_object:
+                self._cache.remember_stored(stored)
+            return stored
 
     async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
         """Server-side apply the subresource."""

@@ -10,12 +10,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from pkg.apis.machinery.gvk import GVK, NamespacedName
+from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, PartialObjectMetadata
 from pkg.ctrl import rest
 from pkg.ctrl.rest import request as requests
 
 from . import interfaces
+from .stored import Stored
 
 T = TypeVar("T", bound=Object)
 
@@ -121,11 +122,20 @@ class LiveClient:
         dry_run: bool = False,
     ) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        return await self._patch(obj, patch, "", field_owner=field_owner, force=force, dry_run=dry_run)
+        made = await self._patch(obj, patch, "", field_owner=field_owner, force=force, dry_run=dry_run)
+        return made.object
+
+    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+        """Patch, and leave the answer undecoded."""
+        return await self._patch(obj, patch, "")
 
     async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
         """Server-side apply exactly the fields that are set."""
-        return await self._apply(obj, "", field_owner=field_owner, force=force, dry_run=dry_run)
+        return (await self._apply(obj, "", field_owner=field_owner, force=force, dry_run=dry_run)).object
+
+    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> Stored[T]:
+        """Apply, and leave the answer undecoded."""
+        return await self._apply(obj, "", field_owner=field_owner, force=force)
 
     async def delete(
         self,
@@ -200,10 +210,10 @@ class LiveClient:
         patch: interfaces.Patch,
         subresource: str,
         *,
-        field_owner: str,
-        force: bool,
-        dry_run: bool,
-    ) -> T:
+        field_owner: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Stored[T]:
         kind = type(obj)
         request = requests.patch(
             await self.mapper.resource_for(kind),
@@ -216,9 +226,11 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return decode(kind, await self._send(_below(request, subresource)))
+        return Stored(kind, await self._send(_below(request, subresource)))
 
-    async def _apply(self, obj: T, subresource: str, *, field_owner: str, force: bool, dry_run: bool) -> T:
+    async def _apply(
+        self, obj: T, subresource: str, *, field_owner: str, force: bool, dry_run: bool = False
+    ) -> Stored[T]:
         kind = type(obj)
         request = requests.apply(
             await self.mapper.resource_for(kind),
@@ -230,7 +242,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return decode(kind, await self._send(_below(request, subresource)))
+        return Stored(kind, await self._send(_below(request, subresource)))
 
     async def _send(self, request: rest.Request) -> bytes:
         if self._field_validation is not None and request.method in _WRITES:
@@ -276,15 +288,21 @@ class SubResource:
         dry_run: bool = False,
     ) -> T:
         """Patch the subresource."""
-        return await self._client._patch(
+        made = await self._client._patch(
             obj, patch, self._name, field_owner=field_owner, force=force, dry_run=dry_run
         )
+        return made.object
+
+    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+        """Patch the subresource, and leave the answer undecoded."""
+        return await self._client._patch(obj, patch, self._name)
 
     async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
         """Server-side apply the subresource."""
-        return await self._client._apply(
+        made = await self._client._apply(
             obj, self._name, field_owner=field_owner, force=force, dry_run=dry_run
         )
+        return made.object
 
 
 def is_metadata(kind: type[Object]) -> bool:
@@ -294,10 +312,7 @@ def is_metadata(kind: type[Object]) -> bool:
 
 def decode(kind: type[T], body: bytes) -> T:
     """Return the object in ``body`` as a ``kind``; a metadata-only one is given its kind's own names."""
-    obj = kind.from_json(body)
-    if is_metadata(kind):
-        _name(obj, kind.gvk)
-    return obj
+    return Stored(kind, body).object
 
 
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
@@ -350,8 +365,3 @@ def _still_exists(answer: Any) -> bool:
 
 def _below(request: rest.Request, subresource: str) -> rest.Request:
     return requests.subresource(request, subresource) if subresource else request
-
-
-def _name(obj: Object, gvk: GVK) -> None:
-    obj.api_version = gvk.api_version
-    obj.kind = gvk.kind

@@ -4,9 +4,11 @@
 
 from .encode import describe as describe
 from .logger import Logger as Logger
+from .logger import bound as bound
 from .logger import configure as configure
 from .logger import into_context as into_context
 from .logger import logger_from as logger_from
+from .logger import merge_context as merge_context
 from .logger import set_verbosity as set_verbosity
 from .logger import verbosity as verbosity
 from .options import DEBUG as DEBUG

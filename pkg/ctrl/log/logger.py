@@ -7,8 +7,9 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
+from types import MappingProxyType
 from typing import Any, Final, TextIO, cast
 
 import structlog
@@ -17,6 +18,9 @@ from .encode import VERBOSITY, renderer
 from .options import DEBUG, ERROR, INFO, TRACE, Options
 
 _FOREIGN: Final = "controller-runtime.foreign"
+_bound: Final[ContextVar[Mapping[str, Any]]] = ContextVar(
+    "controller-runtime.fields", default=MappingProxyType({})
+)
 
 
 class Sink:
@@ -75,14 +79,70 @@ def logger_from(name: str = "") -> Logger:
 
     It may be made at import: what :func:`configure` says later still holds for it.
     """
-    # structlog's lazy proxy becomes a Logger with the first call of any of its methods.
-    # ``logger_name`` is LOGGER_NAME, which the renderer takes off again.
-    return cast("Logger", structlog.wrap_logger(None, wrapper_class=Logger, logger_name=name))
+    return cast("Logger", _Unbound(name))
 
 
-def into_context(**fields: Any) -> AbstractContextManager[None]:
+class _Unbound:
+    """A logger that becomes a :class:`Logger` for each line that is written; one that is not costs next to nothing."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def _bind(self) -> Logger:
+        # structlog's lazy proxy becomes a Logger with the first call of any of its methods.
+        # ``logger_name`` is LOGGER_NAME, which the renderer takes off again.
+        return cast("Logger", structlog.wrap_logger(None, wrapper_class=Logger, logger_name=self._name))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bind(), name)
+
+    def debug(self, message: str, /, **fields: Any) -> None:
+        if _Written.up_to >= DEBUG:
+            self._bind().debug(message, **fields)
+
+    def trace(self, message: str, /, **fields: Any) -> None:
+        if _Written.up_to >= TRACE:
+            self._bind().trace(message, **fields)
+
+
+class _Written:
+    """Up to which verbosity a line may be written."""
+
+    up_to = TRACE
+    """Until somebody configures the log, all are asked for by themselves."""
+
+
+class into_context:  # noqa: N801  # used as a function
     """Bind keys and values to every line logged within the ``with`` block and the tasks it starts."""
-    return cast("AbstractContextManager[None]", structlog.contextvars.bound_contextvars(**fields))
+
+    __slots__ = ("_fields", "_token")
+
+    def __init__(self, **fields: Any) -> None:
+        self._fields = fields
+        self._token: Token[Mapping[str, Any]]
+
+    def __enter__(self) -> None:
+        # One variable for all: structlog's own, one for each key, cost ten times as much, lines or no lines.
+        self._token = _bound.set({**_bound.get(), **self._fields})
+
+    def __exit__(self, *_exc: object) -> None:
+        _bound.reset(self._token)
+
+
+def bound() -> Mapping[str, Any]:
+    """Return what is bound to the current context."""
+    return _bound.get()
+
+
+def merge_context(
+    _logger: Any, _method: str, fields: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Add what is bound to a line's fields, which stay as they are: a processor of structlog."""
+    for key, value in _bound.get().items():
+        fields.setdefault(key, value)
+    return fields
 
 
 def verbosity() -> int:
@@ -95,7 +155,7 @@ def set_verbosity(wanted: int) -> None:
     """Write lines up to that verbosity from now on, without a second :func:`configure`; unconfigured, do nothing."""
     sink = _sink()
     if isinstance(sink, Sink):
-        sink.verbosity = wanted
+        sink.verbosity = _Written.up_to = wanted
         _set_foreign_level(wanted)
 
 
@@ -117,8 +177,9 @@ def configure(
     """Set up logging for the process, also for libraries that use ``logging``; a second call replaces the first."""
     options = options or Options()
     sink = Sink(stream, options.effective_verbosity)
+    _Written.up_to = options.effective_verbosity
     structlog.configure(
-        processors=[structlog.contextvars.merge_contextvars, renderer(options, now_ns)],
+        processors=[merge_context, structlog.contextvars.merge_contextvars, renderer(options, now_ns)],
         wrapper_class=Logger,
         logger_factory=lambda *_: sink,
         cache_logger_on_first_use=False,
@@ -154,9 +215,11 @@ __all__ = [
     "TRACE",
     "Logger",
     "Sink",
+    "bound",
     "configure",
     "into_context",
     "logger_from",
+    "merge_context",
     "set_verbosity",
     "verbosity",
 ]

@@ -9,8 +9,9 @@ for every API type: 30 MiB and 120 ms for nothing. ``config`` itself needs two n
 
 So while ``config`` is imported, two empty packages stand in for ``kubernetes_asyncio`` and
 ``kubernetes_asyncio.client``. Afterwards every entry is taken out of ``sys.modules`` again: a program that
-imports the real distribution beside us gets the real one. ``test_kubeconfig_import.py`` holds a new release
-to these assumptions.
+imports the real distribution beside us gets the real one. Its OIDC client is all that needs aiohttp, some
+15 MiB: that is loaded when a token is first refreshed. ``test_kubeconfig_import.py`` holds a new release to
+these assumptions.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 _ROOT: Final = "kubernetes_asyncio"
+_HTTP: Final = "aiohttp"
 _lock: Final = threading.Lock()
 
 
@@ -37,6 +39,15 @@ class Modules(NamedTuple):
 
 class _Unused:
     """Stands where ``config`` names ``ApiClient`` and ``Configuration``."""
+
+
+class _Later(types.ModuleType):
+    """A module that is loaded when it is used, not when ``config`` names it in its annotations."""
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            return _Unused
+        return getattr(importlib.import_module(self.__name__), name)
 
 
 @lru_cache(maxsize=1)
@@ -58,10 +69,12 @@ def modules() -> Modules:
         client.__dict__.update(ApiClient=_Unused, Configuration=_Unused)
         root.__dict__["client"] = client
         sys.modules[_ROOT], sys.modules[f"{_ROOT}.client"] = root, client
+        later = sys.modules.setdefault(_HTTP, _Later(_HTTP))
         try:
             return _load()
         finally:
-            for name in [name for name in sys.modules if name.partition(".")[0] == _ROOT]:
+            gone = [name for name in sys.modules if name.partition(".")[0] == _ROOT]
+            for name in [*gone, _HTTP] if isinstance(later, _Later) else gone:
                 del sys.modules[name]
 
 

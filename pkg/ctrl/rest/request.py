@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -24,6 +25,8 @@ _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v
 _AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 Query = tuple[tuple[str, str], ...]
+_encoded: Final = lru_cache(maxsize=64)(urlencode)
+"""A program asks in few ways, again and again."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ class Request:
     @property
     def target(self) -> str:
         """Path and query as they stand in the request line."""
-        return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
+        return f"{self.path}?{_encoded(self.query)}" if self.query else self.path
 
 
 def field_selector_string(fields: Mapping[str, str] | str | None) -> str:

@@ -9,6 +9,7 @@ inside a proper review, so the user reads which webhook failed and why.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from http import HTTPStatus
@@ -47,16 +48,19 @@ class Webhook:
         self._clock = clock
         self._latency = metrics.WEBHOOK_LATENCY.labels(path)
         self._in_flight = metrics.WEBHOOK_IN_FLIGHT.labels(path)
-        for code in ("200", "500"):
-            metrics.WEBHOOK_REQUESTS.labels(path, code)
+        self._requests = {code: metrics.WEBHOOK_REQUESTS.labels(path, str(code)) for code in (200, 500)}
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:
         """Answer one HTTP request."""
         began = self._clock()
-        with self._in_flight.track_inprogress():
+        self._in_flight.inc()
+        try:
             response = await self._serve(request)
+        finally:
+            self._in_flight.dec()
         self._latency.observe(self._clock() - began)
-        metrics.WEBHOOK_REQUESTS.labels(self._path, str(response.status)).inc()
+        status = response.status
+        (self._requests.get(status) or metrics.WEBHOOK_REQUESTS.labels(self._path, str(status))).inc()
         return response
 
     async def _serve(self, request: HTTPRequest) -> HTTPResponse:
@@ -99,8 +103,7 @@ class Webhook:
             requestID=request.uid,
         ):
             try:
-                with anyio.fail_after(patience):
-                    response = await self._handler.handle(request)
+                response = await self._judge(request, patience)
             except TimeoutError:
                 _log.error("Admission took too long", seconds=patience)
                 return admission.errored(504, f"no verdict within {patience:g} s")
@@ -113,14 +116,28 @@ class Webhook:
                 return admission.errored(
                     500, f"panic: {type(error).__name__}: {log.describe(error)} [recovered]"
                 )
-            status = response.status
-            _log.trace(
-                "Wrote response",
-                allowed=response.allowed,
-                code=status.code if status else None,
-                message=status.message if status else None,
-            )
+            if log.verbosity() >= log.TRACE:
+                status = response.status
+                _log.trace(
+                    "Wrote response",
+                    allowed=response.allowed,
+                    code=status.code if status else None,
+                    message=status.message if status else None,
+                )
             return response
+
+    async def _judge(self, request: AdmissionRequest, patience: float) -> AdmissionResponse:
+        """Return the handler's answer. Raises TimeoutError when it takes longer than ``patience``."""
+        loop = asyncio.get_running_loop()
+        with anyio.CancelScope() as scope:
+            # Set only for a handler that waits for something, at the loop's next turn: few do, and a timer
+            # costs as much as the rest of this module.
+            arming = loop.call_soon(setattr, scope, "deadline", loop.time() + patience)
+            try:
+                return await self._handler.handle(request)
+            finally:
+                arming.cancel()
+        raise TimeoutError
 
 
 def _patience(request: HTTPRequest) -> float:

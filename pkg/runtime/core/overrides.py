@@ -4,8 +4,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
+
+import msgspec
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
@@ -13,6 +17,10 @@ from pkg.apis.machinery.base import JSON
 from pkg.apis.machinery.patchseries import PatchSeries
 from pkg.apis.machinery.strategicpatch import POD_TEMPLATE
 from pkg.apis.trainer import v1alpha1 as trainer
+
+_KEPT: Final = 16
+_lock: Final = threading.Lock()
+_texts: Final[dict[int, tuple[JobSetSpec, bytes]]] = {}
 
 Observe = Callable[[dict[str, JSON], int | None], None]
 """Is shown the template, first as it was, then after each override, by the override's index."""
@@ -26,6 +34,8 @@ def with_overrides(
     Raises:
         StrategicMergeError: an override does not fit the template.
     """
+    if not overrides and observe is None:
+        return JobSetSpec.from_json(_typed_text(spec))
     data = apply.as_typed(spec.to_dict())
     if observe is not None:
         observe(data, None)
@@ -44,6 +54,18 @@ def with_overrides(
     for job in jobs:
         job.settle()
     return JobSetSpec.from_dict(data)
+
+
+def _typed_text(spec: JobSetSpec) -> bytes:
+    """Return a spec's JSON as a typed client sends it; kept for specs that were seen last, which nobody changes."""
+    with _lock:  # what belongs to a large TrainJob is done in threads
+        kept = _texts.get(id(spec))
+        if kept is None or kept[0] is not spec:
+            kept = spec, msgspec.json.encode(apply.as_typed(spec.to_dict()))
+            if len(_texts) >= _KEPT:
+                del _texts[next(iter(_texts))]
+            _texts[id(spec)] = kept
+    return kept[1]
 
 
 class _PodTemplate:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from pkg.apis.core.v1 import Event
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.errors import ForbiddenError, StatusError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.cli.cluster import contents
@@ -104,3 +106,27 @@ async def test_the_api_server_gets_our_verdicts(
             await live_client.create(TrainJob.from_dict(job))
         ref["name"] = "plain"
         await live_client.create(TrainJob.from_dict(job))
+
+
+async def test_a_train_job_may_follow_its_runtime_at_once(
+    admitting_manager: Callable[[], AbstractAsyncContextManager[None]],
+    live_client: LiveClient,
+    namespace: str,
+) -> None:
+    async with admitting_manager():
+        for number in range(30):  # any one may be fast enough for the watch
+            name = f"plain-{number}"
+            made = {"metadata": {"name": name, "namespace": namespace}, "spec": spec()}
+            ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": name}
+            job = {"metadata": {"name": name, "namespace": namespace}, "spec": {"runtimeRef": ref}}
+            await live_client.create(TrainingRuntime.from_dict(made))
+            await live_client.create(TrainJob.from_dict(job))
+
+        async def all_built() -> bool:
+            return len(await live_client.list(JobSet, namespace=namespace)) == 30
+
+        await eventually(all_built, timeout=20, reason="every TrainJob has its JobSet")
+        warnings = [
+            each for each in await live_client.list(Event, namespace=namespace) if each.type == "Warning"
+        ]
+        assert warnings == []

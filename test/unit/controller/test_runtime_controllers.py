@@ -151,3 +151,16 @@ async def test_a_train_job_wakes_the_runtime_it_names(new_train_job: Callable[..
     job = job_of(cluster, new_train_job)
     assert await namespaced[0](client).runtime_of(job) == []
     assert await cluster[0](client).runtime_of(job) == [Request("", "torch")]
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(
+    ("finalizers", "deleted", "woken"),
+    [([FINALIZER], False, False), ([FINALIZER], True, True), (["a.b/c"], False, True), ([], False, True)],
+)
+async def test_a_train_job_wakes_no_runtime_that_is_guarded(
+    kind: Kind, finalizers: list[str], deleted: bool, woken: bool, new_train_job: Callable[..., TrainJob]
+) -> None:
+    client = FakeClient(runtime(kind, finalizers=finalizers, deleted=deleted))
+    found = await kind[0](client).runtime_of(job_of(kind, new_train_job))
+    assert found == ([Request(kind[2], "torch")] if woken else [])

@@ -115,6 +115,25 @@ async def test_an_owner_is_read_once_for_any_number_of_pods(
     assert cluster.reads == ["Job", "Job"]  # its metadata, before there was a watch, and its spec
 
 
+@pytest.mark.parametrize("told", ["7", "6"])
+async def test_an_owner_stays_known_when_the_watch_begins_with_the_version_that_was_read_or_an_older_one(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, told: str
+) -> None:
+    cluster.informers[JOB] = Informer()
+    cluster.informers[JOB].has_synced = False
+    job = make_object("batch/v1", "Job", "j", resourceVersion="7")
+    cluster.server.add(job)
+    await owners.metadata(reference(job), "team-a")
+
+    cluster.tell(make_object("batch/v1", "Job", "j", resourceVersion=told))
+    await owners.metadata(reference(job), "team-a")
+    assert cluster.reads == ["Job"]
+
+    cluster.tell(make_object("batch/v1", "Job", "j", resourceVersion="10"))
+    await owners.metadata(reference(job), "team-a")
+    assert cluster.reads == ["Job", "Job"]
+
+
 async def test_the_second_owner_of_a_kind_comes_from_the_watch(
     cluster: Cluster, owners: OwnerCache, make_object: MakeObject
 ) -> None:

@@ -11,7 +11,7 @@ from pkg.apis.core.v1 import ConfigMap, Pod, Secret
 from pkg.apis.machinery import errors
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import Object, metadata_only, unstructured
-from pkg.ctrl.client import CachedClient, FakeClient, merge_from
+from pkg.ctrl.client import CachedClient, FakeClient, Stored, apply_lazily, merge_from, patch_lazily
 
 
 class MemoryCache(FakeClient):
@@ -27,6 +27,9 @@ class MemoryCache(FakeClient):
 
     def remember_write(self, obj: Object) -> None:
         self.told.append(("write", obj.name, obj.metadata.resource_version or ""))
+
+    def remember_stored(self, stored: Stored[Any]) -> None:
+        self.remember_write(stored.object)
 
     def remember_delete(self, obj: Object) -> None:
         self.told.append(("delete", obj.name, ""))
@@ -95,6 +98,16 @@ async def test_the_cache_is_told_of_every_write(live: FakeClient, cache: MemoryC
         ("write", "other", "1003"),
         ("delete", "c", ""),
     ]
+
+
+async def test_what_is_written_lazily_is_told_of_too(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
+    stored = await apply_lazily(client, config_map("other"), field_owner="me")
+    assert stored.object.name == "other"
+    changed = stored.object.deep_copy()
+    changed.data = {"a": "1"}
+    assert (await patch_lazily(client.status, changed, merge_from(stored.object))).metadata.name == "other"
+    assert [each[:2] for each in cache.told] == [("write", "other")] * 2
 
 
 async def test_a_marked_object_is_a_write(live: FakeClient, cache: MemoryCache) -> None:

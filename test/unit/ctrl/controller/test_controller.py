@@ -10,13 +10,12 @@ from typing import Any
 
 import anyio
 import pytest
-import structlog
 from anyio.lowlevel import checkpoint
 from structlog.testing import capture_logs
 
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import TooManyRequestsError
-from pkg.ctrl import cache, controller, handler, metrics, reconcile, rest, source
+from pkg.ctrl import cache, controller, handler, log, metrics, reconcile, rest, source
 from pkg.ctrl.controller import Controller, Options, reconcile_id
 from pkg.ctrl.reconcile import ControllerError, Request, Result, TerminalError
 from pkg.ctrl.workqueue import LOW_PRIORITY, ItemExponentialFailureRateLimiter
@@ -372,13 +371,13 @@ async def test_log_lines_of_a_reconcile_say_what_is_reconciled(make: Make) -> No
     class Talker:
         async def reconcile(self, request: Request) -> Result:
             ids.append(reconcile_id())
-            ids.append(structlog.contextvars.get_contextvars()["reconcileID"])
+            ids.append(log.bound()["reconcileID"])
             raise ValueError("no")
 
     made = make(
         Talker(), kind=Pod.gvk, log_constructor=lambda request: {"color": "red" if request else "blue"}
     )
-    with capture_logs([structlog.contextvars.merge_contextvars]) as lines:
+    with capture_logs([log.merge_context]) as lines:
         async with running(made):
             made.queue.add(A)
             await anyio.sleep(0.001)

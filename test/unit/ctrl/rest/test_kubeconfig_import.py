@@ -11,16 +11,22 @@ import pytest
 from pkg.ctrl.rest import kubeconfig_import
 
 _PROBE = """
-import json, sys
+import asyncio, json, sys
+async def session(openid):
+    async with openid("id", "secret", "https://issuer.test")._client_session() as made:
+        return made
 from pkg.ctrl.rest import kubeconfig_import
 modules = kubeconfig_import.modules()
 ours = [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
 loaded = sum(1 for name in list(vars(modules.kube_config)) if name.startswith("V1"))
 before = len(sys.modules)
+early = "aiohttp" in sys.modules
+late = isinstance(asyncio.run(session(modules.kube_config.OpenIDRequestor)), __import__("aiohttp").ClientSession)
 import kubernetes_asyncio.client
 print(json.dumps({
     "left": ours, "models": loaded, "count": before,
     "real": hasattr(kubernetes_asyncio.client, "V1Pod"),
+    "early": early, "late": late,
     "same": kubeconfig_import.modules() is modules,
 }))
 """
@@ -35,6 +41,7 @@ def test_the_generated_modules_are_not_loaded_and_the_real_library_can_be() -> N
     assert seen["count"] < 700, "something brought the 1,260 generated modules, or as many others"
     assert seen["real"]
     assert seen["same"]
+    assert (seen["early"], seen["late"]) == (False, True)
 
 
 @pytest.mark.parametrize(

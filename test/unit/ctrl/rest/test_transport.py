@@ -15,8 +15,8 @@ import pytest
 
 from pkg.ctrl import rest
 from pkg.ctrl.envtest.pki import Authority
+from pkg.ctrl.rest.http1 import watchful_socket
 from pkg.ctrl.rest.tls import IssuedPair
-from pkg.ctrl.rest.transport import watchful_socket
 
 pytestmark = pytest.mark.real_time
 

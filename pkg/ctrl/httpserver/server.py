@@ -1,11 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One small HTTP server: paths to async functions, with or without TLS.
-
-Metrics, probes and webhooks are served by it; with ``pkg.ctrl.rest.transport`` it is the only door to the
-HTTP library. A handler sees a whole body, never longer than the server's limit; what it raises is logged
-and answered with 500.
-"""
+"""Listening: an address, the routes behind it, and how a server that is stopped says goodbye."""
 
 from __future__ import annotations
 
@@ -13,52 +8,25 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import anyio
-from aiohttp import web
 
-KEEP_ALIVE: Final = 120.0
-"""Seconds an idle connection is kept: longer than the 90 s of an API server, which then never meets a closed one."""
+from .connection import Connection, Hall
+from .message import Handler
+
 _DRAIN: Final = 10.0
 """Seconds that requests in work may take once the server is stopped."""
+_HANDSHAKE: Final = 10.0
+"""Seconds that a client may take to agree on TLS."""
+_GOODBYE: Final = 1.0
+"""Seconds that a client may take to agree on the end of TLS."""
 
 
 class ServerError(Exception):
     """A server cannot listen; the message names the address."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HTTPRequest:
-    """A request with its whole body."""
-
-    method: str = "GET"
-    path: str
-    query: Mapping[str, list[str]] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    too_large: bool = False
-    """The body was longer than the server's limit; ``body`` is empty then."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HTTPResponse:
-    """An answer."""
-
-    status: int = 200
-    body: bytes = b""
-    content_type: str = "text/plain; charset=utf-8"
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def text(cls, text: str, *, status: int = 200) -> HTTPResponse:
-        """Return a plain text answer that browsers do not guess about."""
-        return cls(status=status, body=text.encode(), headers={"X-Content-Type-Options": "nosniff"})
-
-
-Handler = Callable[[HTTPRequest], Awaitable[HTTPResponse]]
 
 
 class TLSProvider(Protocol):
@@ -145,6 +113,8 @@ class Server:
             reason = os.strerror(number) if number > 0 else error.strerror or str(error)
             raise ServerError(f"listen on {self._address}: {reason}") from error
         self._socket.setblocking(False)
+        # Connections inherit it: a peer that vanished without a word is noticed in the end.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         return self._socket
 
     def close(self) -> None:
@@ -161,9 +131,15 @@ class Server:
         """Serve until cancelled; requests in work are then finished, new connections refused."""
         listening = self.listen()
         context = self._tls.context() if self._tls is not None else None
-        web_server = web.Server(self._handle, keepalive_timeout=KEEP_ALIVE, access_log=None)
+        hall = Hall(self._route, self._max_body)
         listener = await asyncio.get_running_loop().create_server(
-            web_server, sock=listening, ssl=context, backlog=1024
+            lambda: Connection(hall),
+            sock=listening,
+            ssl=context,
+            backlog=1024,
+            # Without TLS they may not even be named.
+            ssl_handshake_timeout=_HANDSHAKE if context is not None else None,
+            ssl_shutdown_timeout=_GOODBYE if context is not None else None,
         )
         try:
             self._serving.set()
@@ -171,9 +147,9 @@ class Server:
         finally:
             with anyio.CancelScope(shield=True):
                 listener.close()
-                web_server.pre_shutdown()
-                await web_server.shutdown(self._drain)
-                await listener.wait_closed()
+                await hall.drain(self._drain)
+                with anyio.move_on_after(_GOODBYE):  # handshakes may still be going on
+                    await listener.wait_closed()
             self._socket = None
 
     def _route(self, path: str) -> Handler | None:
@@ -181,43 +157,3 @@ class Server:
             return handler
         below = [prefix for prefix in self._routes if prefix.endswith("/") and path.startswith(prefix)]
         return self._routes[max(below, key=len)] if below else None
-
-    async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:
-        handler = self._route(raw.path)
-        if handler is None:
-            return _answer(HTTPResponse.text("404 page not found\n", status=404))
-        body = await self._read(raw)
-        request = HTTPRequest(
-            method=raw.method,
-            path=raw.path,
-            query={key: raw.query.getall(key) for key in raw.query},
-            headers=raw.headers,
-            body=body or b"",
-            too_large=body is None,
-        )
-        answer = _answer(await handler(request))
-        if body is None:
-            # The rest of the body was not read: the connection cannot carry another request.
-            answer.force_close()
-        return answer
-
-    async def _read(self, raw: web.BaseRequest) -> bytes | None:
-        """Return the body, or None when it is longer than the limit."""
-        if raw.content_length is not None and raw.content_length > self._max_body:
-            return None
-        parts: list[bytes] = []
-        size = 0
-        async for part in raw.content.iter_any():
-            size += len(part)
-            if size > self._max_body:
-                return None
-            parts.append(part)
-        return b"".join(parts)
-
-
-def _answer(response: HTTPResponse) -> web.Response:
-    return web.Response(
-        status=response.status,
-        body=response.body,
-        headers={"Content-Type": response.content_type, **response.headers},
-    )

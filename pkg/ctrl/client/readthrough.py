@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Reader that does not take a cache's word for an object's absence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final, TypeVar
+
+import anyio
+
+from pkg.apis.machinery.errors import NotFoundError, StatusError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object
+from pkg.ctrl.rest import RestError
+
+from . import interfaces, narrow
+
+T = TypeVar("T", bound=Object)
+
+_RATE: Final = 10.0
+_BURST: Final = 50.0
+_PATIENCE: Final = 2.0
+
+
+class ReadThrough:
+    """Reads ``cached``; of certain kinds, what is not there is looked for on the server, ``live``, too.
+
+    Somebody may make an object and at once another that refers to it, before any watch told of the first. The server is
+    asked for a list of one name, which whoever may watch a kind is allowed. It is asked ten times a second (after a burst
+    of 50) and for two seconds at most; beyond that, and when it does not answer, the cache's word stands.
+    """
+
+    def __init__(
+        self, cached: interfaces.Reader, live: interfaces.Reader, kinds: Collection[type[Object]]
+    ) -> None:
+        self._cached = cached
+        self._live = live
+        self._kinds = frozenset(kind.gvk for kind in kinds)
+        self._tokens = _BURST
+        self._at = float("-inf")
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object at (namespace, name); NotFoundError when there is none."""
+        try:
+            return await self._cached.get(kind, key)
+        except NotFoundError:
+            found = await self._look(kind, key)
+            if found is None:
+                raise
+            return found
+
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object, perhaps shared with others: see :func:`pkg.ctrl.client.peek`."""
+        try:
+            return await narrow.peek(self._cached, kind, key)
+        except NotFoundError:
+            found = await self._look(kind, key)
+            if found is None:
+                raise
+            return found
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        labels: interfaces.LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        continue_token: str = "",
+    ) -> interfaces.ObjectList[T]:
+        """Return the objects that the cache lists."""
+        return await self._cached.list(
+            kind,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            limit=limit,
+            continue_token=continue_token,
+        )
+
+    async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
+        namespace, name = key
+        if kind.gvk not in self._kinds or not name or not self._may_ask():
+            return None
+        with anyio.move_on_after(_PATIENCE):
+            try:
+                found = await self._live.list(kind, namespace=namespace, fields={"metadata.name": name})
+            except (StatusError, RestError):
+                return None
+            return next(iter(found), None)
+        return None
+
+    def _may_ask(self) -> bool:
+        now = anyio.current_time()
+        self._tokens = min(_BURST, self._tokens + (now - self._at) * _RATE)
+        self._at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True

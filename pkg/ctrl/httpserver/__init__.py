@@ -1,0 +1,19 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""One small HTTP/1.1 server: paths to async functions, with or without TLS.
+
+Metrics, probes and webhooks are served by it. A handler sees a whole body, never longer than the server's limit;
+what it raises is logged and answered with 500.
+"""
+
+from .connection import HEAD_TIMEOUT as HEAD_TIMEOUT
+from .connection import KEEP_ALIVE as KEEP_ALIVE
+from .message import Handler as Handler
+from .message import Headers as Headers
+from .message import HTTPRequest as HTTPRequest
+from .message import HTTPResponse as HTTPResponse
+from .reader import MAX_HEAD as MAX_HEAD
+from .server import Address as Address
+from .server import Server as Server
+from .server import ServerError as ServerError
+from .server import TLSProvider as TLSProvider

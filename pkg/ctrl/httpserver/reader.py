@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""From the bytes of a connection to its requests, and to the refusal of what is none.
+
+::
+
+    IDLE ──first byte──► HEAD ──blank line──► BODY ──last byte──► IDLE, or OVER when it was the last request
+      └── what cannot be read is refused with 400 or 431 ──► OVER
+
+A body beyond the limit is delivered as a request without one, at once; what still comes of it is thrown away.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
+
+from . import wire
+from .message import Headers, HTTPRequest, HTTPResponse
+
+MAX_HEAD: Final = 64 * 1024
+"""Bytes of a head; one that has not ended by then is refused."""
+_OVERHEAD: Final = 8
+"""How many times its size a body may take on the wire, where it is sent in chunks."""
+
+Deliver = Callable[[HTTPRequest | HTTPResponse, bytes], None]
+"""Takes a request, or the answer to what is none, with what its answer shall say of the connection."""
+
+# The room of our own loggers is a neighbour; it carries over what is logged here.
+_log = logging.getLogger("controller-runtime.http")
+
+
+class State(enum.Enum):
+    """How far the reader is."""
+
+    IDLE = enum.auto()
+    HEAD = enum.auto()
+    BODY = enum.auto()
+    OVER = enum.auto()
+    """Nothing more is read."""
+
+
+class Reader:
+    """Reads requests; its ``on_…`` methods are called by the parser."""
+
+    def __init__(self, deliver: Deliver, max_body: int) -> None:
+        self.state = State.IDLE
+        self.discarding = False
+        """The body is too long: its request is delivered without it."""
+        self.unread = False
+        """The last request was refused before its end."""
+        self.expecting = False
+        """The client waits for our word before it sends the body."""
+        self._deliver = deliver
+        self._max_body = max_body
+        self._headers: dict[bytes, bytes] = {}
+        self._fields: dict[bytes, bytes] = {}
+        self._url = b""
+        self._parts: list[bytes] = []
+        self._head_size = self._size = self._wire = 0
+        # Called for each header; of those with one name the first counts. In C it costs a third.
+        self.on_header = self._fields.setdefault
+        self._parser = HttpRequestParser(self)
+
+    def close(self) -> None:
+        """Read nothing more; once."""
+        self.state = State.OVER
+        del self._parser, self.on_header  # they refer to each other
+
+    def feed(self, piece: bytes | memoryview) -> None:
+        """Parse a piece; not when it is :attr:`State.OVER`."""
+        try:
+            self._parser.feed_data(piece)
+        except HttpParserUpgrade:
+            self.state = State.OVER  # answered as if nothing else had been asked for
+        except HttpParserError as error:
+            _log.debug("Bad request: %s", error)
+            self._refuse(400, "400 bad request\n")
+        if self.state is State.HEAD:
+            self._head_size += len(piece)
+            if self._head_size > MAX_HEAD:
+                self._refuse(431, "431 request header fields too large\n")
+        elif self.state is State.BODY:
+            self._wire += len(piece)
+            if self._wire > _OVERHEAD * self._size + MAX_HEAD:  # chunks of nothing, trailers without end
+                self._refuse(400, "400 bad request\n")
+
+    def _refuse(self, status: int, text: str) -> None:
+        """Let the answer be the last; the rest of what comes in cannot be understood."""
+        if self.state is State.OVER:
+            return  # something after the last request
+        self.state = State.OVER
+        if not self.discarding:
+            self.unread = True
+            self._deliver(HTTPResponse.text(text, status=status), wire.CLOSE)
+
+    def on_message_begin(self) -> None:
+        """Note the first byte of a request."""
+        self.state, self._url, self._head_size = State.HEAD, b"", 0
+
+    def on_url(self, piece: bytes) -> None:
+        """Note the target, or a piece of it."""
+        self._url += piece
+
+    def on_headers_complete(self) -> None:
+        """Note the head, and whether its body is welcome."""
+        self._headers = headers = {name.lower(): value for name, value in self._fields.items()}
+        self._fields.clear()
+        self.state, self._size, self._wire = State.BODY, 0, 0
+        length = int(headers.get(b"content-length", 0))
+        if length > self._max_body:
+            self._discard()
+        elif b"expect" in headers:
+            self.expecting = (
+                headers[b"expect"].lower() == b"100-continue"
+                and (length > 0 or b"transfer-encoding" in headers)
+                and self._parser.get_http_version() == "1.1"
+            )
+
+    def on_body(self, piece: bytes) -> None:
+        """Keep a piece of the body, unless there are too many."""
+        self._size += len(piece)
+        if self.discarding:
+            return
+        self._parts.append(piece)
+        if self._size > self._max_body:
+            self._parts.clear()
+            self._discard()
+
+    def on_message_complete(self) -> None:
+        """Deliver the request."""
+        self._fields.clear()  # what came after the body is no header
+        self.expecting = False
+        if self.discarding:
+            self.state, self.unread = State.OVER, False
+            return
+        headers = self._headers
+        keep = self._parser.should_keep_alive()
+        if self._parser.should_upgrade():
+            # The parser takes what follows for another protocol, a body too.
+            if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
+                self._refuse(501, "501 not implemented\n")
+                return
+            keep = False
+        body = b"".join(self._parts)
+        self._parts.clear()
+        self.state = State.IDLE if keep else State.OVER
+        # Whoever talks about it, as clients of HTTP/1.0 must, is told.
+        self._deliver(
+            self._request(body), wire.CLOSE if not keep else wire.KEEP if b"connection" in headers else b""
+        )
+
+    def _discard(self) -> None:
+        self.discarding = self.unread = True
+        self._deliver(self._request(b"", too_large=True), wire.CLOSE)
+
+    def _request(self, body: bytes, *, too_large: bool = False) -> HTTPRequest:
+        path, query = wire.target(self._url)
+        return HTTPRequest(
+            method=self._parser.get_method().decode(),
+            path=path,
+            query=query,
+            headers=Headers(self._headers),
+            body=body,
+            too_large=too_large,
+        )

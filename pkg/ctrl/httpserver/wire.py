@@ -1,0 +1,80 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a request's target to path and query, and from an answer to its bytes; pure."""
+
+from __future__ import annotations
+
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from .message import HTTPResponse
+
+CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+CLOSE: Final = b"Connection: close\r\n"
+KEEP: Final = b"Connection: keep-alive\r\n"
+_BODILESS: Final = frozenset({204, 304})
+_REMEMBERED: Final = 256
+"""Bytes of the longest target that is remembered."""
+
+
+def target(raw: bytes) -> tuple[str, dict[str, list[str]]]:
+    """Return the path and the query of a request's target, both decoded."""
+    # Few clients ask for few things over and over.
+    return _remembered(raw) if len(raw) <= _REMEMBERED else _split(raw)
+
+
+def _split(raw: bytes) -> tuple[str, dict[str, list[str]]]:
+    text = raw.decode("ascii", "replace")
+    if text.startswith("/"):
+        path, _, query = text.partition("#")[0].partition("?")
+    else:  # as a proxy is asked
+        try:
+            parts = urlsplit(text)
+        except ValueError:  # a host that is none
+            return text, {}
+        path, query = parts.path or "/", parts.query
+    return unquote(path), parse_qs(query, keep_blank_values=True)
+
+
+_remembered = lru_cache(maxsize=64)(_split)
+
+
+def render(response: HTTPResponse, connection: bytes, second: int, *, headless: bool = False) -> bytes:
+    """Return the whole answer; ``connection`` is empty, :data:`CLOSE` or :data:`KEEP`, ``headless`` leaves the body out.
+
+    Raises:
+        ValueError: a header holds a line's end.
+    """
+    body = response.body
+    start = _start(response.status, response.content_type, second)
+    extra = b"".join([_field(name, value) for name, value in response.headers.items()])
+    if response.status in _BODILESS:
+        return b"%b%b%b\r\n" % (start, extra, connection)
+    return b"%b%b%bContent-Length: %d\r\n\r\n%b" % (
+        start,
+        extra,
+        connection,
+        len(body),
+        b"" if headless else body,
+    )
+
+
+@lru_cache(maxsize=16)
+def _start(status: int, content_type: str, second: int) -> bytes:
+    """Return what answers of one second have in common."""
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    line = f"HTTP/1.1 {status} {phrase}\r\nDate: {formatdate(second, usegmt=True)}\r\n".encode()
+    return line if status in _BODILESS else line + _field("Content-Type", content_type)
+
+
+def _field(name: str, value: str) -> bytes:
+    field = f"{name}: {value}".encode()
+    if b"\r" in field or b"\n" in field:
+        raise ValueError(f"header {name!r}: holds a line's end")
+    return field + b"\r\n"

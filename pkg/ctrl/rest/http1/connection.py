@@ -1,0 +1,330 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Connection: one request after another over one socket.
+
+It takes no more than one request at a time. Once an answer is complete and both sides may go on, the
+connection tells its owner that it is free; once it can no longer be used, that it is lost. A request that
+was cancelled, was too late or met anything unexpected ends its connection, and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, Protocol, cast
+
+import httptools
+
+from .incoming import HIGH, Incoming
+from .message import Error, GoneError, one_line
+
+_SMALL: Final = 1 << 16
+"""Bytes of a body that go out with the head; of a larger one, bytes that go out before others get their turn."""
+_LONGEST_HEAD: Final = 1 << 20
+
+
+class Owner(Protocol):
+    """Whoever hands connections out."""
+
+    def free(self, connection: Connection) -> None:
+        """The connection may be used again."""
+
+    def lost(self, connection: Connection) -> None:
+        """It may not; told at least once."""
+
+
+class Connection(asyncio.Protocol):
+    """An asyncio protocol; ``context`` is whatever its owner tells its connections apart by."""
+
+    __slots__ = (
+        "_answer",
+        "_bodiless",
+        "_closed",
+        "_deadline",
+        "_extra",
+        "_finished",
+        "_head_size",
+        "_heard",
+        "_informational",
+        "_loop",
+        "_owner",
+        "_parser",
+        "_patience",
+        "_reusable",
+        "_sending",
+        "_timer",
+        "_timer_at",
+        "_transport",
+        "_writable",
+        "context",
+        "idle_since",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner, context: object = None) -> None:
+        self.context = context
+        self.idle_since = 0.0
+        self._loop = loop
+        self._owner = owner
+        self._transport: asyncio.Transport | None = None
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._answer: Incoming | None = None
+        self._bodiless = self._finished = self._extra = self._informational = self._sending = False
+        self._reusable = False
+        self._head_size = 0
+        self._writable: asyncio.Future[None] | None = None
+        self._closed: asyncio.Future[None] | None = None
+        self._deadline: float | None = None
+        self._patience = self._heard = self._timer_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request may be sent now."""
+        transport = self._transport
+        return transport is not None and self._answer is None and not transport.is_closing()
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """What is below, for a tunnel.
+
+        Raises:
+            GoneError: nothing any more.
+        """
+        if self._transport is None:
+            raise GoneError("the server closed the connection without an answer")
+        return self._transport
+
+    def closed(self) -> asyncio.Future[None]:
+        """Return a future that is done once the socket is closed."""
+        if self._closed is None:
+            self._closed = self._loop.create_future()
+            if self._transport is None:
+                self._closed.set_result(None)
+        return self._closed
+
+    async def ask(
+        self,
+        head: bytes,
+        body: bytes | None = None,
+        *,
+        whole: bool = True,
+        bodiless: bool = False,
+        timeout: float | None = None,
+        deadline: float | None = None,
+    ) -> Incoming:
+        """Return the answer, with its body where ``whole`` is asked for or the server refused.
+
+        After ``deadline`` it is given up, unless bytes of a whole body arrived within ``timeout``. A
+        ``bodiless`` one ends with its head, whatever that says, and leaves the connection to the caller.
+
+        Raises:
+            GoneError: the connection ended before a byte of the answer.
+            Error: the answer is malformed or broke off.
+            TimeoutError: it did not come in time.
+        """
+        transport = self.transport
+        answer = self._answer = Incoming(self._loop, whole=whole)
+        self._bodiless, self._head_size, self._heard = bodiless, 0, 0.0
+        if deadline is not None:
+            self._patience = timeout or 0.0
+            self._wait_until(deadline)
+        try:
+            if not body:
+                transport.write(head)
+            elif len(body) <= _SMALL:
+                transport.write(head + body)
+            else:
+                await self._send(transport, head, body, answer)
+            await answer.arrive()
+        except BaseException:
+            self.give_up(answer)
+            raise
+        if self._answer is answer:
+            self._deadline = None
+        return answer
+
+    def give_up(self, answer: Incoming) -> None:
+        """Abort, unless ``answer`` is complete: then the connection may be somebody else's by now."""
+        if self._answer is answer:
+            self.abort()
+
+    def abort(self, error: BaseException | None = None) -> None:
+        """Give the connection up at once; ``error`` is told to whoever waits for its answer."""
+        self._end(error or Error("the connection was given up"))
+        transport = self._transport
+        if transport is not None:
+            transport.abort()
+
+    async def _send(self, transport: asyncio.Transport, head: bytes, body: bytes, answer: Incoming) -> None:
+        """Send a large body piece by piece, until the answer is there: it may come early, and refuse."""
+        self._sending = True
+        transport.write(head)
+        view = memoryview(body)
+        for at in range(0, len(body), _SMALL):
+            if answer.ended or self._answer is not answer:
+                return
+            transport.write(view[at : at + _SMALL])
+            if self._writable is None:
+                await asyncio.sleep(0)
+            else:
+                await self._writable
+        self._sending = False
+
+    def _wait_until(self, deadline: float) -> None:
+        """Look at ``deadline``; a timer that fires earlier stays, since most requests leave before it does."""
+        self._deadline = deadline
+        if self._timer is not None:
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._loop.call_at(deadline, self._late)
+
+    def _late(self) -> None:
+        self._timer = None
+        answer, deadline = self._answer, self._deadline
+        if answer is None or deadline is None:
+            return
+        if answer.whole and self._heard:
+            deadline = max(deadline, self._heard + self._patience)
+        if self._loop.time() < deadline:
+            self._wait_until(deadline)
+        else:
+            self.abort(TimeoutError())
+
+    def _end(self, error: BaseException | None) -> None:
+        """No answer comes any more but what is there."""
+        answer, self._answer = self._answer, None
+        if answer is not None:
+            answer.end(error)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.resume_writing()
+        self._owner.lost(self)
+
+    # What the event loop tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio's in all but their class.
+        self._transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        answer = self._answer
+        error: Error | None
+        if answer is None:
+            error = None
+        elif not answer.status and not self._head_size and not self._informational:
+            error = GoneError(
+                one_line(exc) if exc is not None else "the server closed the connection without an answer"
+            )
+        elif exc is None and answer.status and _lasts_until_the_end(answer):
+            error = None
+        else:
+            error = Error("the answer broke off" + (f": {one_line(exc)}" if exc is not None else ""))
+        if error is not None:
+            error.__cause__ = exc
+        self._end(error)
+        self._transport = self._parser = None
+        if self._closed is not None and not self._closed.done():
+            self._closed.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        writable, self._writable = self._writable, None
+        if writable is not None and not writable.done():
+            writable.set_result(None)
+
+    def data_received(self, data: bytes) -> None:
+        answer = self._answer
+        if answer is None:
+            # Nobody asked: whatever it is, the next answer could not be told from it.
+            self.abort()
+            return
+        if answer.status:
+            self._heard = self._loop.time()
+        else:
+            self._head_size += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._extra = True
+            if not self._finished:
+                cause = error.__context__
+                broken = cause if isinstance(cause, Error) else Error(f"malformed answer: {one_line(error)}")
+                self.abort(broken)
+                return
+        if self._finished:
+            self._finish(answer)
+        elif not answer.status:
+            if self._head_size > _LONGEST_HEAD:
+                self.abort(Error("malformed answer: its head has no end"))
+        elif not answer.whole:
+            answer.wake()
+            if answer.held > HIGH and answer.resume is None and self._transport is not None:
+                self._transport.pause_reading()
+                answer.resume = self._resume
+
+    def _resume(self) -> None:
+        answer = self._answer
+        if answer is not None and self._transport is not None:
+            answer.resume = None
+            self._transport.resume_reading()
+
+    def _finish(self, answer: Incoming) -> None:
+        """The answer is complete: its reader gets it, and the connection the next request or its end."""
+        self._finished = False
+        reusable = self._reusable and not self._sending and not self._extra
+        if answer.resume is not None:
+            answer.resume()
+        if not self._bodiless and not reusable:
+            answer.end()
+            self.abort()
+            return
+        self._answer = self._deadline = None
+        answer.end()
+        if not self._bodiless:
+            self._owner.free(self)
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        self._extra = self._finished
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        answer = self._answer
+        if answer is not None and not answer.status:
+            answer.headers.add(name, value)
+
+    def on_headers_complete(self) -> None:
+        answer = self._answer
+        status = self._parser.get_status_code()
+        if answer is None or self._finished:
+            self._extra = True
+        elif status < 200:
+            self._informational = True
+            answer.headers.clear()
+        else:
+            self._informational = False
+            self._reusable = self._parser.should_keep_alive()
+            answer.begin(status)
+            self._finished = self._bodiless
+
+    def on_body(self, body: bytes) -> None:
+        answer = self._answer
+        if answer is None or self._finished:
+            self._extra = True
+        else:
+            answer.take(body)
+
+    def on_message_complete(self) -> None:
+        if not self._informational:
+            self._finished = True
+
+
+def _lasts_until_the_end(answer: Incoming) -> bool:
+    """Whether the end of the connection is the end of the answer's body, as nothing else says where it is."""
+    headers = answer.headers
+    codings = headers.raw(b"transfer-encoding").lower().split(b",")
+    return not headers.raw(b"content-length") and codings[-1].strip() != b"chunked"

@@ -1,0 +1,230 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Dialer: makes connections to one server, past a proxy where one is named, with TLS where it is due."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Sequence
+from itertools import chain, zip_longest
+from typing import Any, Final
+
+import anyio
+
+from .connection import Connection, Owner
+from .message import Error, Heads, one_line
+from .origin import Origin
+
+CONNECT_TIMEOUT: Final = 30.0
+_NEXT_ADDRESS: Final = 0.25
+"""Seconds that an address of several may take before the next is tried beside it."""
+_DEAD: Final = 30
+"""Seconds after which the kernel gives up a connection whose other end answers nothing, not even probes."""
+_SOCKET_OPTIONS: Final = (
+    ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
+    ("TCP_NODELAY", socket.IPPROTO_TCP, 1),
+    ("TCP_KEEPIDLE", socket.IPPROTO_TCP, _DEAD // 2),
+    ("TCP_KEEPINTVL", socket.IPPROTO_TCP, _DEAD // 6),
+    ("TCP_KEEPCNT", socket.IPPROTO_TCP, 3),
+    ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, 1000 * _DEAD),
+)
+
+AddrInfo = tuple[int, int, int, str, Any]
+"""What ``getaddrinfo`` says of an address."""
+
+
+class Dialer:
+    """Makes connections to ``origin``; ``server_name`` is asked for and checked instead of its host."""
+
+    def __init__(
+        self, origin: Origin, *, proxy: Origin | None = None, server_name: str = "", user_agent: str
+    ) -> None:
+        self._origin = origin
+        self._proxy = proxy
+        self._server_name = server_name or origin.host
+        self._user_agent = user_agent
+
+    async def dial(self, owner: Owner, context: ssl.SSLContext | None) -> Connection:
+        """Return a new connection; ``context`` is for TLS, to the server and to a proxy that speaks it.
+
+        Raises:
+            Error: there is none to be had.
+            TimeoutError: it took too long.
+        """
+        origin, proxy = self._origin, self._proxy
+        with anyio.fail_after(CONNECT_TIMEOUT):
+            if proxy is None:
+                return await self._open(origin, owner, context, self._server_name)
+            try:
+                if not origin.secure:
+                    return await self._open(proxy, owner, context, proxy.host)
+                through = await self._open(proxy, _NoOwner(), context, proxy.host)
+            except Error as error:
+                raise Error(f"proxy {proxy.url}: {error}") from error
+            return await self._tunnel(through, proxy, owner, context)
+
+    async def _open(
+        self, to: Origin, owner: Owner, context: ssl.SSLContext | None, server_name: str
+    ) -> Connection:
+        loop = asyncio.get_running_loop()
+        connection = Connection(loop, owner, context)
+        try:
+            made = await _connected(await _resolve(loop, to))
+            if to.secure:
+                await loop.create_connection(
+                    lambda: connection,
+                    sock=made,
+                    ssl=context or ssl.create_default_context(),
+                    server_hostname=server_name,
+                    ssl_handshake_timeout=CONNECT_TIMEOUT,
+                )
+            else:
+                await loop.create_connection(lambda: connection, sock=made)
+        except BaseException as error:
+            connection.abort()
+            if isinstance(error, OSError) and not isinstance(error, TimeoutError):
+                raise Error(_reason(error)) from error
+            raise
+        return connection
+
+    async def _tunnel(
+        self, through: Connection, proxy: Origin, owner: Owner, context: ssl.SSLContext | None
+    ) -> Connection:
+        """Return a connection to the server, inside of one to the proxy."""
+        loop = asyncio.get_running_loop()
+        connection = Connection(loop, owner, context)
+        try:
+            await self._ask_for_tunnel(through, proxy)
+            inner = await loop.start_tls(
+                through.transport,
+                connection,
+                context or ssl.create_default_context(),
+                server_hostname=self._server_name,
+                ssl_handshake_timeout=CONNECT_TIMEOUT,
+            )
+            # None is what it returns when the connection ended meanwhile.
+            connection.connection_made(_present(inner))
+        except BaseException as error:
+            through.abort()
+            found: BaseException | None = error
+            while isinstance(found, TypeError):
+                # Python 3.11 stumbles over its own report of a failed handshake inside of TLS.
+                found = found.__context__
+            if isinstance(found, OSError) and not isinstance(found, TimeoutError):
+                raise Error(_reason(found)) from found
+            raise
+        return connection
+
+    async def _ask_for_tunnel(self, through: Connection, proxy: Origin) -> None:
+        host = f"[{self._origin.host}]" if ":" in self._origin.host else self._origin.host
+        target = f"{host}:{self._origin.port}"
+        shared = [("Host", target), ("User-Agent", self._user_agent)]
+        if proxy.authorization:
+            shared.append(("Proxy-Authorization", proxy.authorization))
+        try:
+            answer = await through.ask(Heads("", shared).render("CONNECT", target, {}, None), bodiless=True)
+        except Error as error:
+            raise Error(f"proxy {proxy.url}: {error}") from error
+        if answer.status >= 300:
+            raise Error(f"proxy {proxy.url}: it answered {answer.status} when asked for {target}")
+
+
+def _present(transport: asyncio.Transport | None) -> asyncio.Transport:
+    if transport is None:
+        raise ConnectionResetError
+    return transport
+
+
+class _NoOwner:
+    """Of a connection that becomes a tunnel."""
+
+    def free(self, connection: Connection) -> None:
+        """Nobody else uses it."""
+
+    def lost(self, connection: Connection) -> None:
+        """Whoever made it hears of it otherwise."""
+
+
+def watchful_socket(info: AddrInfo) -> socket.socket:
+    """Return a socket on which the kernel notices that the other end has vanished, where it can."""
+    family, kind, protocol, *_ = info
+    made = socket.socket(family, kind, protocol)
+    made.setblocking(False)
+    for name, level, value in _SOCKET_OPTIONS:
+        if hasattr(socket, name):
+            made.setsockopt(level, getattr(socket, name), value)
+    return made
+
+
+async def _resolve(loop: asyncio.AbstractEventLoop, to: Origin) -> Sequence[AddrInfo]:
+    """Return the addresses in the order to be tried, families in turn; an address needs no look-up."""
+    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    try:
+        return socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM, flags=flags)
+    except OSError:
+        found = await loop.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
+    families: dict[int, list[AddrInfo]] = {}
+    for info in found:
+        families.setdefault(info[0], []).append(info)
+    return [info for info in chain(*zip_longest(*families.values())) if info is not None]
+
+
+async def _connected(addresses: Sequence[AddrInfo]) -> socket.socket:
+    """Return a socket connected to the first address that answers; slow ones are overtaken by the next."""
+    if len(addresses) == 1:
+        return await _attempt(addresses[0])
+    won: list[socket.socket] = []
+    errors: list[OSError] = []
+
+    async def attempt(info: AddrInfo, over: anyio.Event) -> None:
+        try:
+            made = await _attempt(info)
+        except OSError as error:
+            errors.append(error)
+            over.set()
+            return
+        won.append(made)
+        tasks.cancel_scope.cancel()
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            for info in addresses:
+                over = anyio.Event()
+                tasks.start_soon(attempt, info, over)
+                with anyio.move_on_after(_NEXT_ADDRESS):
+                    await over.wait()
+    except BaseException:
+        for made in won:
+            made.close()
+        raise
+    for made in won[1:]:
+        made.close()
+    if won:
+        return won[0]
+    if len({error.errno for error in errors}) == 1:
+        raise errors[0]
+    raise OSError("; ".join(dict.fromkeys(map(_reason, errors))))
+
+
+async def _attempt(info: AddrInfo) -> socket.socket:
+    made = watchful_socket(info)
+    try:
+        await asyncio.get_running_loop().sock_connect(made, info[4])
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return one_line(error)
+    if isinstance(error, ConnectionError) and error.errno is None and not str(error):
+        return "the server closed the connection instead of agreeing on TLS"
+    if isinstance(error, ssl.SSLError) or not error.errno or error.errno < 0:
+        # TLS and name resolution have numbers of their own, and texts.
+        return one_line(error.strerror or error)
+    return os.strerror(error.errno).lower()

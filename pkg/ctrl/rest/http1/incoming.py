@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Incoming: an answer as it arrives, between the connection that fills it and the one who reads it."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Final
+
+from .message import Error, Headers
+
+HIGH: Final = 1 << 18
+"""Bytes of a stream that may wait for their reader before its server is held."""
+LOW: Final = 1 << 16
+
+
+class Incoming:
+    """One answer; ``status`` is 0 until its head has arrived."""
+
+    __slots__ = (
+        "_decoder",
+        "_loop",
+        "_pieces",
+        "_waiter",
+        "ended",
+        "error",
+        "headers",
+        "held",
+        "resume",
+        "status",
+        "whole",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, whole: bool) -> None:
+        self.status = 0
+        self.headers = Headers()
+        self.whole = whole
+        """Whether its reader waits for the end, not for the head."""
+        self.ended = False
+        self.error: BaseException | None = None
+        self.held = 0
+        self.resume: Callable[[], None] | None = None
+        """Set while the connection does not read."""
+        self._loop = loop
+        self._pieces: deque[bytes] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._decoder: _Decoder | None = None
+
+    async def arrive(self) -> None:
+        """Return once there is what the reader waits for.
+
+        Raises:
+            Error: the answer broke off.
+            TimeoutError: it did not come in time.
+        """
+        while not (self.ended or (self.status and not self.whole)):
+            await self._wait()
+        if self.error is not None:
+            raise self.error
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives.
+
+        Raises:
+            Error: it broke off.
+        """
+        pieces = self._pieces
+        while True:
+            while pieces:
+                self.held -= len(pieces[0])
+                if self.resume is not None and self.held <= LOW:
+                    self.resume()
+                yield pieces.popleft()
+            if self.error is not None:
+                raise self.error
+            if self.ended:
+                return
+            await self._wait()
+
+    def body(self) -> bytes:
+        """Return the whole body, once."""
+        pieces = self._pieces
+        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        return body
+
+    def begin(self, status: int) -> None:
+        """The head has arrived.
+
+        Raises:
+            Error: the body is encoded as we cannot read.
+        """
+        self.status = status
+        if encoding := self.headers.raw(b"content-encoding").lower():
+            self._decoder = _Decoder.of(encoding)
+        self.whole = self.whole or status >= 400
+
+    def take(self, piece: bytes) -> None:
+        """More of the body has arrived.
+
+        Raises:
+            Error: it cannot be decoded.
+        """
+        if self._decoder is not None:
+            piece = self._decoder.decode(piece)
+        if piece:
+            self._pieces.append(piece)
+            self.held += len(piece)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Nothing more will arrive; ``error`` says why, unless it is the end."""
+        if self.ended:
+            return
+        if error is None and self._decoder is not None and not self._decoder.complete:
+            error = Error("the answer broke off: its encoded body has no end")
+        self.ended = True
+        self.error = error
+        self.resume = None
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the reader look."""
+        waiter = self._waiter
+        if waiter is not None and (self.ended or not self.whole) and not waiter.done():
+            waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+
+class _Decoder:
+    """Undoes an encoding that nobody asked for, as some proxies apply."""
+
+    def __init__(self, bits: int) -> None:
+        self._inflate = zlib.decompressobj(bits)
+        self._fed = False
+
+    @classmethod
+    def of(cls, encoding: bytes) -> _Decoder | None:
+        if encoding == b"identity":
+            return None
+        if encoding in (b"gzip", b"x-gzip", b"deflate"):
+            return cls(zlib.MAX_WBITS | 32)
+        raise Error(
+            f"the answer is encoded as {encoding.decode('ascii', 'replace')!r}, which nobody asked for"
+        )
+
+    @property
+    def complete(self) -> bool:
+        return self._inflate.eof or not self._fed
+
+    def decode(self, piece: bytes) -> bytes:
+        self._fed = True
+        try:
+            return self._inflate.decompress(piece)
+        except zlib.error as error:
+            raise Error(f"the answer cannot be decoded: {error}") from error

@@ -1,0 +1,133 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Heads of requests and answers, and what can go wrong.
+
+Error           no answer came, or not all of it; one line says why
+└── GoneError   the connection ended before a byte of the answer
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+_JOINED: Final = frozenset((b"warning", b"transfer-encoding", b"connection", b"content-encoding"))
+"""Lists whose parts may come in lines of their own; of other headers the first counts."""
+_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_UNFIT: Final = re.compile(r"[\x00\r\n]")
+_UNFIT_TARGET: Final = re.compile(r"[\x00-\x20\x7f]")
+_BODY_EXPECTED: Final = frozenset(("POST", "PUT", "PATCH"))
+_MOST_RENDERED: Final = 256
+
+
+class Error(Exception):
+    """No answer came, or not all of it."""
+
+
+class GoneError(Error):
+    """The connection ended before a byte of the answer; the request may have taken effect."""
+
+
+def one_line(what: object) -> str:
+    """Return the text of ``what`` without line breaks, or its type's name when it has none."""
+    return " ".join(str(what).split()) or type(what).__name__
+
+
+class Headers(Mapping[str, str]):
+    """The headers of an answer; names are compared without case, bytes that are no UTF-8 are surrogates."""
+
+    __slots__ = ("_lines",)
+
+    def __init__(self) -> None:
+        self._lines: dict[bytes, tuple[bytes, bytes]] = {}
+
+    def add(self, name: bytes, value: bytes) -> None:
+        """Take a line."""
+        key = name.lower()
+        if key not in self._lines:
+            self._lines[key] = (name, value)
+        elif key in _JOINED:
+            self._lines[key] = (name, self._lines[key][1] + b", " + value)
+
+    def clear(self) -> None:
+        """Forget all lines, as they were those of an interim answer."""
+        self._lines.clear()
+
+    def raw(self, key: bytes) -> bytes:
+        """Return the value of a name in lower case, or nothing."""
+        line = self._lines.get(key)
+        return line[1].strip() if line is not None else b""
+
+    def __getitem__(self, name: str) -> str:
+        try:
+            return _text(self._lines[name.lower().encode()][1])
+        except KeyError:
+            raise KeyError(name) from None
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.lower().encode() in self._lines
+
+    def __iter__(self) -> Iterator[str]:
+        return (_text(name) for name, _ in self._lines.values())
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict(self)!r})"
+
+
+def _text(value: bytes) -> str:
+    return value.strip(b" \t").decode("utf-8", "surrogateescape")
+
+
+class Heads:
+    """Renders the heads of requests to one server; what they share is rendered once.
+
+    A header of the request comes in the place of a shared one of its name.
+    """
+
+    def __init__(self, prefix: str, shared: Iterable[tuple[str, str]]) -> None:
+        self._prefix = prefix
+        self._shared = [(name.lower(), _line(name, value)) for name, value in shared]
+        self._shared_names = {name for name, _ in self._shared}
+        self._constant = b"".join(line for _, line in self._shared)
+        self._rendered: dict[tuple[str, str], tuple[bytes, bool]] = {}
+
+    def render(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+        """Return a head that ends in an empty line.
+
+        Raises:
+            Error: something in it would break its lines.
+        """
+        target = self._prefix + target
+        if _UNFIT_TARGET.search(target) or not _NAME.fullmatch(method):
+            raise Error(f"{method} {target!r} is not a request line")
+        lines = [f"{method} {target or '/'} HTTP/1.1\r\n".encode(), self._constant]
+        replaced = False
+        for pair in headers.items():
+            known = self._rendered.get(pair)
+            if known is None:
+                known = self._remember(pair)
+            lines.append(known[0])
+            replaced |= known[1]
+        if replaced:
+            names = {name.lower() for name in headers}
+            lines[1] = b"".join(line for name, line in self._shared if name not in names)
+        if body is not None or method in _BODY_EXPECTED:
+            lines.append(b"Content-Length: %d\r\n" % len(body or b""))
+        lines.append(b"\r\n")
+        return b"".join(lines)
+
+    def _remember(self, pair: tuple[str, str]) -> tuple[bytes, bool]:
+        if len(self._rendered) >= _MOST_RENDERED:
+            self._rendered.clear()
+        known = self._rendered[pair] = (_line(*pair), pair[0].lower() in self._shared_names)
+        return known
+
+
+def _line(name: str, value: str) -> bytes:
+    if not _NAME.fullmatch(name) or _UNFIT.search(value):
+        raise Error(f"the header {name!r} cannot be sent: its name or value would break the head")
+    return f"{name}: {value}\r\n".encode("utf-8", "surrogateescape")

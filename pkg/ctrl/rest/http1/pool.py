@@ -1,0 +1,189 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pool: the connections to one server, and who may use which.
+
+The one used last is used next, so that the others grow idle and end. When all are in use, callers wait in
+their order for one, or for the room that an ended one leaves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from typing import Final
+
+from .connection import Connection
+from .dial import Dialer
+from .message import Error, Heads
+
+IDLE: Final = 60.0
+"""Seconds an idle connection is kept; API servers keep theirs for 90."""
+MAX_CONNECTIONS: Final = 256
+_FAREWELL: Final = 1.0
+
+
+class Pool:
+    """Connections made by ``dialer``; each belongs to the TLS context it was made with."""
+
+    def __init__(
+        self, dialer: Dialer, heads: Heads, *, limit: int = MAX_CONNECTIONS, idle: float = IDLE
+    ) -> None:
+        self.heads = heads
+        self._dialer = dialer
+        self._limit = limit
+        self._idle_time = idle
+        self._loop = asyncio.get_running_loop()
+        self._open: set[Connection] = set()
+        self._idle: list[Connection] = []
+        self._dialing = 0
+        self._waiters: deque[asyncio.Future[Connection | None]] = deque()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._retired = self._closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is open, or is about to be."""
+        return bool(self._open or self._dialing or self._waiters)
+
+    def idle(self, context: ssl.SSLContext | None) -> Connection | None:
+        """Return a connection that waits for a request, if there is one."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.context is context and connection.usable:
+                return connection
+            connection.abort()
+        return None
+
+    async def connection(self, context: ssl.SSLContext | None, *, fresh: bool = False) -> Connection:
+        """Return a connection, a newly made one if need be or if ``fresh``; wait for one if there are too many.
+
+        Raises:
+            Error: none can be made.
+            TimeoutError: making one took too long.
+        """
+        waited = False
+        while True:
+            if self._closed:
+                raise Error("the transport was closed")
+            found = None if fresh else self.idle(context)
+            if found is not None:
+                return found
+            if len(self._open) + self._dialing < self._limit:
+                return await self._dial(context)
+            if self._idle:
+                # Those that are not wanted make room for the one that is.
+                self._idle.pop(0).abort()
+                continue
+            found = await self._wait(first=waited)
+            waited = True
+            if found is not None:
+                if not fresh and found.context is context and found.usable:
+                    return found
+                found.abort()
+
+    def free(self, connection: Connection) -> None:
+        """``connection`` may be used again: by who has waited longest, or later."""
+        if self._retired or self._closed or connection not in self._open:
+            connection.abort()
+            return
+        if self._hand(connection):
+            return
+        connection.idle_since = self._loop.time()
+        self._idle.append(connection)
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(self._idle_time, self._sweep)
+
+    def lost(self, connection: Connection) -> None:
+        """``connection`` ended: there is room for another."""
+        if connection not in self._open:
+            return
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._room()
+
+    def retire(self) -> None:
+        """Use no connection again; those in use end when their answers do."""
+        self._retired = True
+        self._drop_idle()
+
+    async def close(self) -> None:
+        """End everything; whoever waits is told."""
+        self._closed = True
+        ending = [connection.closed() for connection in self._open]
+        self._drop_idle()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        for connection in tuple(self._open):
+            connection.abort(Error("the transport was closed"))
+        if ending:
+            # The loop closes sockets in a turn of its own; it may be ours to end it after this.
+            await asyncio.wait(ending, timeout=_FAREWELL)
+        await asyncio.sleep(0)
+
+    async def _dial(self, context: ssl.SSLContext | None) -> Connection:
+        self._dialing += 1
+        made: Connection | None = None
+        try:
+            made = await self._dialer.dial(self, context)
+        finally:
+            self._dialing -= 1
+            if made is None:
+                self._room()
+        if self._closed:
+            made.abort()
+            raise Error("the transport was closed")
+        self._open.add(made)
+        return made
+
+    async def _wait(self, *, first: bool) -> Connection | None:
+        waiter: asyncio.Future[Connection | None] = self._loop.create_future()
+        if first:
+            # Another was quicker to use the room we were told of.
+            self._waiters.appendleft(waiter)
+        else:
+            self._waiters.append(waiter)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled():
+                # Given what we no longer want: it is the next one's.
+                connection = waiter.result()
+                if connection is None:
+                    self._room()
+                elif connection.usable:
+                    self.free(connection)
+            else:
+                self._waiters.remove(waiter)
+            raise
+
+    def _hand(self, what: Connection | None) -> bool:
+        """Give a connection, or leave to make one, to the first who still waits."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(what)
+                return True
+        return False
+
+    def _room(self) -> None:
+        if len(self._open) + self._dialing < self._limit:
+            self._hand(None)
+
+    def _sweep(self) -> None:
+        """End those that were idle for long."""
+        self._sweeper = None
+        until = self._loop.time() - self._idle_time
+        for connection in [each for each in self._idle if each.idle_since <= until]:
+            connection.abort()
+        if self._idle:
+            self._sweeper = self._loop.call_at(self._idle[0].idle_since + self._idle_time, self._sweep)
+
+    def _drop_idle(self) -> None:
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for connection in tuple(self._idle):
+            connection.abort()
