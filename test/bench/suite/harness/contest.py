@@ -107,8 +107,10 @@ async def contest(rounds: int, entrants: Sequence[Entrant], run: Run) -> dict[st
     for number in range(rounds):
         came_to: dict[str, Found] = {}
         for each in order:
+            began = time.perf_counter()
             try:
                 came_to[each.name] = await run(each, number)
+                sys.stderr.write(f"  round {number + 1}: {each.name}, {time.perf_counter() - began:.0f} s\n")
             except (ManagerError, StatusError, RestError, ExceptionGroup) as error:
                 sys.stderr.write(f"  round {number + 1}: {each.name} failed: {_told(error)}\n")
                 break
