@@ -26,6 +26,8 @@ _FINALIZER: Final = constants.RESOURCE_IN_USE_FINALIZER
 _REFERENCES_CHANGE: Final = predicate.Funcs[TrainJob](
     update=lambda evt: evt.old.spec.runtime_ref != evt.new.spec.runtime_ref
 )
+# Every runtime is looked at once at the start, with all TrainJobs there are in the index.
+_NEWS: Final = predicate.Funcs[TrainJob](create=lambda evt: not evt.is_in_initial_list)
 
 
 class RuntimeReconciler:
@@ -47,7 +49,7 @@ class RuntimeReconciler:
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Add or remove the finalizer of one runtime."""
         try:
-            runtime = await self._client.get(self.kind, request)
+            runtime = await client.peek(self._client, self.kind, request)
         except NotFoundError:
             return ctrl.Result()
         log.logger_from().debug("Reconciling runtime")
@@ -80,7 +82,7 @@ class RuntimeReconciler:
             .watches(
                 TrainJob,
                 handler.enqueue_requests_from_map_func(self.runtime_of),
-                predicates=[predicate.NotOwnWrite(), _REFERENCES_CHANGE],
+                predicates=[_NEWS, predicate.NotOwnWrite(), _REFERENCES_CHANGE],
             )
             .with_options(options)
             .complete(self)

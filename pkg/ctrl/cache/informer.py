@@ -321,6 +321,10 @@ class Informer(Generic[T]):
         """How many objects could not be read."""
         return self.engine.skipped
 
+    def keys(self) -> Iterator[NamespacedName]:
+        """Yield the keys of all there is, as far as the watch has told; nothing is decoded for that."""
+        return self.engine.store.keys_told()
+
     def add_event_handler(self, handler: EventHandlerFuncs[T] | LookingHandlerFuncs[T]) -> Registration:
         """Tell ``handler`` of every object there is, then of changes, in order."""
         return self.engine.register(self.kind, handler)
