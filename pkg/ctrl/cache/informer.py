@@ -262,19 +262,19 @@ class Engine:
     async def _work_off(self, registration: Registration) -> None:
         number = 0
         while registration.backlog:
-            key = next(iter(registration.backlog))
-            self._release(key)
-            if key not in registration.backlog:
-                continue
-            entry, adding = self.store.told(key), registration.backlog[key]
-            if entry is not None:
-                lazy = Lazy(entry)
-                before = None if adding else lazy
-                self._guard(registration.on_put, lazy, before, True)
-            registration.backlog.pop(key, None)
-            number += 1
-            if number % STEP == 0:
-                await anyio.lowlevel.checkpoint()
+            # Not the first of what is left each time: a dict walks past all that were taken from its front.
+            for key in tuple(registration.backlog):
+                if self._writing:
+                    self._release(key)
+                if (adding := registration.backlog.get(key)) is None:
+                    continue
+                if (entry := self.store.told(key)) is not None:
+                    lazy = Lazy(entry)
+                    self._guard(registration.on_put, lazy, None if adding else lazy, True)
+                registration.backlog.pop(key, None)
+                number += 1
+                if number % STEP == 0:
+                    await anyio.lowlevel.checkpoint()
 
     async def _resync(self) -> None:
         period = self._options.resync_period
