@@ -28,6 +28,8 @@ _FINALIZER: Final = constants.RESOURCE_IN_USE_FINALIZER
 _REFERENCES_CHANGE: Final = predicate.Funcs[TrainJob](
     update=lambda evt: evt.old.spec.runtime_ref != evt.new.spec.runtime_ref
 )
+# Every runtime is looked at once at the start, with all TrainJobs there are in the index.
+_NEWS: Final = predicate.Funcs[TrainJob](create=lambda evt: not evt.is_in_initial_list)
 
 
 class RuntimeReconciler:
@@ -80,7 +82,7 @@ class RuntimeReconciler:
             .watches(
                 TrainJob,
                 handler.enqueue_requests_from_map_func(self.runtime_of),
-                predicates=[predicate.NotOwnWrite(), _REFERENCES_CHANGE],
+                predicates=[_NEWS, predicate.NotOwnWrite(), _REFERENCES_CHANGE],
             )
             .with_options(options)
             .complete(self)

@@ -24,6 +24,7 @@ from pkg.ctrl.rest import RestError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 
 from .applier import Applier, Outcome
+from .unbuilt import UnbuiltFirst
 
 if TYPE_CHECKING:
     from pkg.ctrl import controller
@@ -200,7 +201,7 @@ class TrainJobReconciler:
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
-        builder.complete(self)
+        builder.watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
 
 
 def _finished(train_job: TrainJob) -> bool:

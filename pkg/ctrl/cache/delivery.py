@@ -25,7 +25,7 @@ class EventHandlerFuncs(Generic[T]):
     """Functions that hear of changes. They return at once, and do not change the objects, which others see too."""
 
     on_add: Callable[[T, bool], None] | None = None
-    """An object, and whether it belongs to what existed when its handler began to listen."""
+    """An object, and whether it is as it was when its handler began to listen."""
     on_update: Callable[[T, T], None] | None = None
     """Before and after; equal resourceVersions mean a resync."""
     on_delete: Callable[[T, bool], None] | None = None
@@ -164,9 +164,8 @@ class Registration:
 
     def on_put(self, new: Lazy, before: Lazy | None, initial: bool) -> None:
         """Tell that an object exists and looks like this."""
-        if self.backlog and self.backlog.pop(new.entry.key, False):
-            self.add(new, initial=True)
-        elif before is None:
+        untold = self.backlog and self.backlog.pop(new.entry.key, False)
+        if untold or before is None:
             self.add(new, initial=initial)
         elif (on_update := self.handler.on_update) is not None:
             try:

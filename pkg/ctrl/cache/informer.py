@@ -266,19 +266,19 @@ class Engine:
     async def _work_off(self, registration: Registration) -> None:
         number = 0
         while registration.backlog:
-            key = next(iter(registration.backlog))
-            self._release(key)
-            if key not in registration.backlog:
-                continue
-            entry, adding = self.store.told(key), registration.backlog[key]
-            if entry is not None:
-                lazy = Lazy(entry)
-                before = None if adding else lazy
-                self._guard(registration.on_put, lazy, before, True)
-            registration.backlog.pop(key, None)
-            number += 1
-            if number % STEP == 0:
-                await anyio.lowlevel.checkpoint()
+            # Not the first of what is left each time: a dict walks past all that were taken from its front.
+            for key in tuple(registration.backlog):
+                if self._writing:
+                    self._release(key)
+                if (adding := registration.backlog.get(key)) is None:
+                    continue
+                if (entry := self.store.told(key)) is not None:
+                    lazy = Lazy(entry)
+                    self._guard(registration.on_put, lazy, None if adding else lazy, True)
+                registration.backlog.pop(key, None)
+                number += 1
+                if number % STEP == 0:
+                    await anyio.lowlevel.checkpoint()
 
     async def _resync(self) -> None:
         period = self._options.resync_period
@@ -324,6 +324,10 @@ class Informer(Generic[T]):
     def skipped(self) -> int:
         """How many objects could not be read."""
         return self.engine.skipped
+
+    def keys(self) -> Iterator[NamespacedName]:
+        """Yield the keys of all there is, as far as the watch has told; nothing is decoded for that."""
+        return self.engine.store.keys_told()
 
     def add_event_handler(self, handler: EventHandlerFuncs[T] | LookingHandlerFuncs[T]) -> Registration:
         """Tell ``handler`` of every object there is, then of changes, in order."""

@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.controller.unbuilt import UnbuiltFirst
+from pkg.ctrl.reconcile import Request
+from pkg.ctrl.workqueue import LOW_PRIORITY, PriorityQueue
+
+
+class Informer:
+    """Names in one namespace; not synced before it is waited for."""
+
+    def __init__(self, *names: str, problem: str | None = None) -> None:
+        self.names, self.problem, self.has_synced = names, problem, False
+
+    async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
+        assert self.problem is None or or_problem
+        self.has_synced = self.problem is None
+
+    def keys(self) -> Iterator[NamespacedName]:
+        assert self.has_synced
+        return (NamespacedName("ns", name) for name in self.names)
+
+
+class Informers(dict[type[Any], Informer]):
+    async def get_informer(self, kind: type[Any]) -> Any:
+        return self[kind]
+
+
+@pytest.fixture
+def queue() -> PriorityQueue[Request]:
+    return PriorityQueue[Request]()
+
+
+async def test_train_jobs_without_a_job_set_pass_those_that_have_one_but_not_what_happens_now(
+    queue: PriorityQueue[Request],
+) -> None:
+    for name in ("built-1", "built-2", "unbuilt"):
+        queue.add(Request("ns", name), priority=LOW_PRIORITY)
+    queue.add(Request("ns", "now"))
+    informers = Informers(
+        {
+            TrainJob: Informer("built-1", "built-2", "unbuilt", "now"),
+            JobSet: Informer("built-2", "built-1", "now", "of-nobody"),
+        }
+    )
+    await UnbuiltFirst(informers).start(queue)
+    assert [(await queue.get()).name for _ in range(4)] == ["now", "unbuilt", "built-1", "built-2"]
+    assert not len(queue)
+
+
+@pytest.mark.parametrize("missing", [TrainJob, JobSet])
+async def test_nobody_is_first_where_one_of_the_kinds_is_not_served(
+    queue: PriorityQueue[Request], missing: type[Any]
+) -> None:
+    informers = Informers({TrainJob: Informer("a"), JobSet: Informer()})
+    informers[missing].problem = "forbidden"
+    await UnbuiltFirst(informers).start(queue)
+    assert not len(queue)
