@@ -111,8 +111,10 @@ class _Wire:
         except TimeoutError as error:
             if pool is not None:
                 self._retire(pool)
+            # Whoever waits for ever for an answer does not for a connection.
+            patience = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
             raise errors.TransportTimeoutError(
-                f"no answer to {request.method} {request.path} within {request.timeout} s", host=self._base
+                f"no answer to {request.method} {request.path} within {patience} s", host=self._base
             ) from error
         except http1.Error as error:
             raise errors.TransportError(str(error), host=self._base) from error

@@ -8,6 +8,7 @@ or a ``TimeoutError`` when nothing came in time.
 """
 
 from .connection import Connection as Connection
+from .dial import CONNECT_TIMEOUT as CONNECT_TIMEOUT
 from .dial import Dialer as Dialer
 from .dial import watchful_socket as watchful_socket
 from .incoming import Incoming as Incoming

@@ -19,6 +19,8 @@ from .message import Error, Heads, one_line
 from .origin import Origin
 
 CONNECT_TIMEOUT: Final = 30.0
+_NO_OTHER_TIMEOUT: Final = 2 * CONNECT_TIMEOUT
+"""For the event loop's own watch over a handshake: it is ours that ends it, as it ends all the rest."""
 _NEXT_ADDRESS: Final = 0.25
 """Seconds that an address of several may take before the next is tried beside it."""
 _DEAD: Final = 30
@@ -79,7 +81,7 @@ class Dialer:
                     sock=made,
                     ssl=context or ssl.create_default_context(),
                     server_hostname=server_name,
-                    ssl_handshake_timeout=CONNECT_TIMEOUT,
+                    ssl_handshake_timeout=_NO_OTHER_TIMEOUT,
                 )
             else:
                 await loop.create_connection(lambda: connection, sock=made)
@@ -103,7 +105,7 @@ class Dialer:
                 connection,
                 context or ssl.create_default_context(),
                 server_hostname=self._server_name,
-                ssl_handshake_timeout=CONNECT_TIMEOUT,
+                ssl_handshake_timeout=_NO_OTHER_TIMEOUT,
             )
             # None is what it returns when the connection ended meanwhile.
             connection.connection_made(_present(inner))

@@ -1,0 +1,22 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The room's public names."""
+
+from pkg.ctrl.rest import http1
+
+
+def test_the_exported_names_are_these() -> None:
+    modules = {"connection", "dial", "incoming", "message", "origin", "pool"}
+    assert {name for name in vars(http1) if not name.startswith("_")} - modules == {
+        "CONNECT_TIMEOUT",
+        "Connection",
+        "Dialer",
+        "Error",
+        "GoneError",
+        "Headers",
+        "Heads",
+        "Incoming",
+        "Origin",
+        "Pool",
+        "watchful_socket",
+    }
