@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from harness import api, objects
 from harness.cluster import Cluster
@@ -32,13 +32,26 @@ async def create(
     return max(seen.values()) - begin, [max(0.0, seen[job] - done[job].at) for job in jobs]
 
 
+async def populate(plan: Plan, manager: Manager, jobs: Sequence[str]) -> None:
+    """Have TrainJobs as a cluster has them: a quarter suspended, a quarter running, half of them complete."""
+    where = manager.cluster
+    await create(plan, manager, jobs[::4], suspend=True)
+    await create(plan, manager, [job for at, job in enumerate(jobs) if at % 4])
+    through = [job for at, job in enumerate(jobs) if at % 4 > 1]
+    await api.each(through, where.api.patching(objects.JOB_SETS + "/{}/status", objects.completed()))
+    await manager.within(plan.patience, manager.settled(plan.quiet))
+
+
 async def preload(
-    plan: Plan, where: Cluster, entrants: Sequence[Entrant], jobs: Sequence[str], runtime: str = objects.TORCH
+    plan: Plan,
+    where: Cluster,
+    entrants: Sequence[Entrant],
+    make: Callable[[Manager], Awaitable[object]],
 ) -> None:
-    """Have TrainJobs with JobSets, made by the first program; then let each start once and write what it misses."""
+    """Have the first program make what ``make`` asks of it; then let each start once and write what it misses."""
     for number, entrant in enumerate(entrants):
         async with running(entrant, where) as manager:
             await manager.ready()
             if number == 0:
-                await create(plan, manager, jobs, runtime)
+                await make(manager)
             await manager.within(plan.patience, manager.settled(plan.quiet))

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A start with TrainJobs there: to the first JobSet of a new one, and until there is nothing left to do.
 
-The TrainJobs that are there have JobSets, which a manager made beforehand. The new one is created as the process starts,
+Of the TrainJobs that are there a quarter is suspended, a quarter runs, and half are complete; a manager made their JobSets
+beforehand. The new one is created as the process starts,
 and is listed last. Each program starts once uncounted, so that none pays for what another would have written.
 """
 
@@ -15,7 +16,7 @@ from harness.cluster import Cluster, empty
 from harness.contest import Found, phase
 from harness.manager import running
 from harness.plan import Entrant, Plan
-from harness.steps import preload
+from harness.steps import populate, preload
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
@@ -23,7 +24,8 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     made: list[figures.Figure] = []
     for existing in plan.sizes.existing:
         await empty(where)
-        await preload(plan, where, plan.managers, objects.names("old", existing or 1))
+        jobs = objects.names("old", existing or 1)
+        await preload(plan, where, plan.managers, partial(populate, plan, jobs=jobs))
         if not existing:
             await empty(where)
         one = partial(_measure, plan, where, existing)

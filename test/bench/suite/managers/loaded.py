@@ -14,7 +14,7 @@ from harness.cluster import Cluster, empty
 from harness.contest import Found, phase
 from harness.manager import running
 from harness.plan import Entrant, Plan
-from harness.steps import preload
+from harness.steps import create, preload
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
@@ -27,7 +27,12 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
 
 async def _secrets(plan: Plan, where: Cluster) -> list[figures.Figure]:
     count = plan.sizes.secrets
-    await preload(plan, where, plan.managers, objects.names("mpi", 2), objects.MPI)
+    await preload(
+        plan,
+        where,
+        plan.managers,
+        lambda manager: create(plan, manager, objects.names("mpi", 2), objects.MPI),
+    )
     await api.each(objects.names("secret", count), where.api.posting(objects.OTHER_SECRETS, objects.secret))
     one = partial(_start, plan, where, grouper=False)
     return contest.combine(f"loaded.secrets.{count}", await contest.contest(plan.rounds, plan.managers, one))

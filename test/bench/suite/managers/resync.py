@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events that change nothing: every JobSet and every TrainJob is annotated, and the manager is started anew.
 
-A third of the TrainJobs is suspended, a third runs, a third is complete. What a manager writes then is not needed.
+A quarter of the TrainJobs is suspended, a quarter runs, and half are complete. What a manager writes then is not needed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from harness.cluster import Cluster, empty
 from harness.contest import Found, phase
 from harness.manager import running
 from harness.plan import Entrant, Plan
-from harness.steps import create
+from harness.steps import populate
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
@@ -21,16 +21,10 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     async def one(entrant: Entrant, number: int) -> Found:
         del number
         found, jobs = Found(), objects.names("job", plan.sizes.few)
-        suspended, others = jobs[::3], [job for at, job in enumerate(jobs) if at % 3]
         await empty(where)
         async with running(entrant, where) as manager:
             await manager.ready()
-            await create(plan, manager, suspended, suspend=True)
-            await create(plan, manager, others)
-            await api.each(
-                others[::2], where.api.patching(objects.JOB_SETS + "/{}/status", objects.completed())
-            )
-            await manager.settled(plan.quiet)
+            await populate(plan, manager, jobs)
             for what, path in (("jobsets", objects.JOB_SETS), ("trainjobs", objects.TRAIN_JOBS)):
                 async with phase(found, what, manager, len(jobs)):
                     await api.each(jobs, where.api.patching(path + "/{}", _TOUCH))
