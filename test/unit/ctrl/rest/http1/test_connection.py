@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pkg.ctrl.rest import http1
+from pkg.ctrl.rest.http1.connection import Connection
 
 HEAD = b"GET /x HTTP/1.1\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -54,6 +55,15 @@ WHOLE = [
 ]
 
 
+def arrive(connection: Connection, data: bytes) -> None:
+    """Let a transport read ``data``, as much at a time as the connection takes."""
+    while data:
+        room = connection.get_buffer(-1)
+        taken, data = data[: len(room)], data[len(room) :]
+        room[: len(taken)] = taken
+        connection.buffer_updated(len(taken))
+
+
 @pytest.mark.parametrize(("answer", "status", "body", "then"), WHOLE)
 async def test_an_answer_is_the_same_however_it_is_cut(
     new_wire: Any, answer: bytes, status: int, body: bytes, then: str
@@ -65,7 +75,7 @@ async def test_an_answer_is_the_same_however_it_is_cut(
         await asyncio.sleep(0)
         for piece in filter(None, pieces):
             assert not asking.done()
-            wire.connection.data_received(piece)
+            arrive(wire.connection, piece)
         got = await asking
         assert (got.status, got.body(), wire.told) == (status, body, [then])
         assert "a" not in got.headers
@@ -75,8 +85,8 @@ async def test_a_body_without_a_length_lasts_until_the_connection_ends(new_wire:
     wire = new_wire()
     asking = asyncio.ensure_future(wire.connection.ask(HEAD))
     await asyncio.sleep(0)
-    wire.connection.data_received(b"HTTP/1.1 200 OK\r\n\r\nall of")
-    wire.connection.data_received(b" it")
+    arrive(wire.connection, b"HTTP/1.1 200 OK\r\n\r\nall of")
+    arrive(wire.connection, b" it")
     wire.line.end()
     assert ((await asking).body(), wire.told) == (b"all of it", ["lost"])
 
@@ -106,7 +116,7 @@ async def test_an_answer_that_breaks_off_says_how(
     asking = asyncio.ensure_future(wire.connection.ask(HEAD))
     await asyncio.sleep(0)
     if arrived:
-        wire.connection.data_received(arrived)
+        arrive(wire.connection, arrived)
     wire.line.end(lost_by)
     with pytest.raises(kind, match=text) as raised:
         await asking
@@ -150,7 +160,7 @@ async def test_what_is_no_answer_ends_the_connection_and_says_why(
     asking = asyncio.ensure_future(wire.connection.ask(HEAD))
     await asyncio.sleep(0)
     for at in range(0, len(arrived), 100_000):
-        wire.connection.data_received(arrived[at : at + 100_000])
+        arrive(wire.connection, arrived[at : at + 100_000])
     wire.line.end()
     with pytest.raises(http1.Error, match=text):
         await asking
@@ -165,10 +175,10 @@ async def test_bytes_that_nobody_asked_for_end_the_connection(
     wire = new_wire()
     asking = asyncio.ensure_future(wire.connection.ask(HEAD))
     await asyncio.sleep(0)
-    wire.connection.data_received(OK if later else OK + extra)
+    arrive(wire.connection, OK if later else OK + extra)
     assert (await asking).body() == b"ok"
     if later:
-        wire.connection.data_received(extra)
+        arrive(wire.connection, extra)
     assert wire.told == ["free", "lost"] if later else ["lost"]
     assert wire.line.ended
 
@@ -178,7 +188,7 @@ async def test_requests_follow_each_other_on_one_connection(new_wire: Any) -> No
     for body in (None, b"", b"x" * 10):
         asking = asyncio.ensure_future(wire.connection.ask(HEAD, body))
         await asyncio.sleep(0)
-        wire.connection.data_received(OK)
+        arrive(wire.connection, OK)
         await asking
     assert (wire.line.sent, wire.told) == (3 * HEAD + b"x" * 10, ["free"] * 3)
 
@@ -187,7 +197,7 @@ async def test_an_answer_to_head_has_no_body_whatever_it_says(new_wire: Any) -> 
     wire = new_wire()
     asking = asyncio.ensure_future(wire.connection.ask(HEAD, bodiless=True))
     await asyncio.sleep(0)
-    wire.connection.data_received(OK[:-2])
+    arrive(wire.connection, OK[:-2])
     answer = await asking
     assert (answer.status, answer.body(), answer.headers["content-length"], wire.told) == (200, b"", "2", [])
 
@@ -202,7 +212,7 @@ async def test_a_large_body_goes_out_piece_by_piece_and_waits_for_room(new_wire:
     wire.connection.resume_writing()
     await asyncio.sleep(1)
     assert wire.line.sent == HEAD + body
-    wire.connection.data_received(OK)
+    arrive(wire.connection, OK)
     assert ((await asking).status, wire.told) == (200, ["free"])
 
 
@@ -211,7 +221,7 @@ async def test_an_answer_before_the_body_is_sent_is_taken_and_ends_the_connectio
     asking = asyncio.ensure_future(wire.connection.ask(HEAD, body))
     await asyncio.sleep(0)
     wire.connection.pause_writing()
-    wire.connection.data_received(OK.replace(b"200 OK", b"413 Too Large"))
+    arrive(wire.connection, OK.replace(b"200 OK", b"413 Too Large"))
     assert (await asking).status == 413
     assert (len(wire.line.sent) < len(body), wire.told) == (True, ["lost"])
 
@@ -230,11 +240,11 @@ async def test_a_stream_holds_its_server_when_nobody_reads(new_wire: Any) -> Non
     wire, piece = new_wire(), b"x" * 50_000
     asking = asyncio.ensure_future(wire.connection.ask(HEAD, whole=False))
     await asyncio.sleep(0)
-    wire.connection.data_received(STREAM)
+    arrive(wire.connection, STREAM)
     answer = await asking
     sent = 0
     while not wire.line.paused:
-        wire.connection.data_received(b"%x\r\n%s\r\n" % (len(piece), piece))
+        arrive(wire.connection, b"%x\r\n%s\r\n" % (len(piece), piece))
         sent += 1
     assert sent * len(piece) < 1 << 19
     pieces = answer.pieces()
@@ -243,7 +253,7 @@ async def test_a_stream_holds_its_server_when_nobody_reads(new_wire: Any) -> Non
     while answer.held:
         read.append(await anext(pieces))
     assert not wire.line.paused
-    wire.connection.data_received(b"0\r\n\r\n")
+    arrive(wire.connection, b"0\r\n\r\n")
     assert [piece async for piece in pieces] == []
     assert (b"".join(read), wire.told) == (piece * sent, ["free"])
 
@@ -252,11 +262,11 @@ async def test_a_stream_that_ends_while_it_is_held_frees_its_connection(new_wire
     wire = new_wire()
     asking = asyncio.ensure_future(wire.connection.ask(HEAD, whole=False))
     await asyncio.sleep(0)
-    wire.connection.data_received(STREAM)
+    arrive(wire.connection, STREAM)
     answer = await asking
-    wire.connection.data_received(b"80000\r\n" + b"x" * 0x80000)
+    arrive(wire.connection, b"80000\r\n" + b"x" * 0x80000)
     assert wire.line.paused
-    wire.connection.data_received(b"\r\n0\r\n\r\n")
+    arrive(wire.connection, b"\r\n0\r\n\r\n")
     assert (wire.line.paused, wire.told) == (False, ["free"])
     assert sum([len(piece) async for piece in answer.pieces()]) == 0x80000
 
@@ -265,10 +275,10 @@ async def test_a_refused_stream_is_read_whole(new_wire: Any) -> None:
     wire = new_wire()
     asking = asyncio.ensure_future(wire.connection.ask(HEAD, whole=False))
     await asyncio.sleep(0)
-    wire.connection.data_received(b"HTTP/1.1 410 Gone\r\nContent-Length: 4\r\n\r\ngo")
+    arrive(wire.connection, b"HTTP/1.1 410 Gone\r\nContent-Length: 4\r\n\r\ngo")
     await asyncio.sleep(0)
     assert not asking.done()
-    wire.connection.data_received(b"ne")
+    arrive(wire.connection, b"ne")
     answer = await asking
     assert (answer.whole, answer.body()) == (True, b"gone")
 
@@ -278,10 +288,10 @@ async def test_an_answer_is_given_up_so_long_after_its_last_byte(new_wire: Any) 
     asking = asyncio.ensure_future(wire.connection.ask(HEAD, timeout=30, deadline=loop.time() + 30))
     began = loop.time()
     await asyncio.sleep(20)
-    wire.connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+    arrive(wire.connection, b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
     for _ in range(3):
         await asyncio.sleep(9)
-        wire.connection.data_received(b"x")
+        arrive(wire.connection, b"x")
     with pytest.raises(TimeoutError):
         await asking
     assert loop.time() - began == pytest.approx(20 + 27 + 30)
@@ -296,8 +306,8 @@ async def test_bytes_of_a_head_give_no_more_time_and_a_stream_has_all_of_it(new_
         stream.connection.ask(HEAD, whole=False, timeout=30, deadline=began + 30)
     )
     await asyncio.sleep(20)
-    slow.connection.data_received(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 ")
-    stream.connection.data_received(STREAM)
+    arrive(slow.connection, b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 ")
+    arrive(stream.connection, STREAM)
     with pytest.raises(TimeoutError):
         await dripping
     assert loop.time() - began == pytest.approx(30)
@@ -312,7 +322,7 @@ async def test_the_time_of_one_request_is_not_that_of_the_next(new_wire: Any) ->
             wire.connection.ask(HEAD, timeout=patience, deadline=loop.time() + patience)
         )
         await asyncio.sleep(patience - 1)
-        wire.connection.data_received(OK)
+        arrive(wire.connection, OK)
         await asking
     began = loop.time()
     with pytest.raises(TimeoutError):
@@ -324,7 +334,7 @@ async def test_who_is_cancelled_in_mid_answer_ends_the_connection(new_wire: Any)
     wire = new_wire()
     asking = asyncio.ensure_future(wire.connection.ask(HEAD))
     await asyncio.sleep(0)
-    wire.connection.data_received(OK[:-1])
+    arrive(wire.connection, OK[:-1])
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
@@ -335,13 +345,13 @@ async def test_who_is_cancelled_after_the_answer_leaves_the_connection_to_the_ne
     wire = new_wire()
     asking = asyncio.ensure_future(wire.connection.ask(HEAD))
     await asyncio.sleep(0)
-    wire.connection.data_received(OK)
+    arrive(wire.connection, OK)
     asking.cancel()
     following = asyncio.ensure_future(wire.connection.ask(HEAD))
     with pytest.raises(asyncio.CancelledError):
         await asking
     await asyncio.sleep(0)
-    wire.connection.data_received(OK)
+    arrive(wire.connection, OK)
     assert ((await following).status, wire.told) == (200, ["free", "free"])
 
 
@@ -349,7 +359,7 @@ async def test_an_ended_connection_says_so_and_takes_no_request(new_wire: Any) -
     wire = new_wire()
     asking = asyncio.ensure_future(wire.connection.ask(HEAD, timeout=30, deadline=2000))
     await asyncio.sleep(0)
-    wire.connection.data_received(OK)
+    arrive(wire.connection, OK)
     await asking
     closed = wire.connection.closed()
     wire.connection.abort()
