@@ -36,7 +36,8 @@ async def populate(plan: Plan, manager: Manager, jobs: Sequence[str]) -> None:
     """Have TrainJobs as a cluster has them: a quarter suspended, a quarter running, half of them complete."""
     where = manager.cluster
     await create(plan, manager, jobs[::4], suspend=True)
-    await create(plan, manager, [job for at, job in enumerate(jobs) if at % 4])
+    if others := [job for at, job in enumerate(jobs) if at % 4]:
+        await create(plan, manager, others)
     through = [job for at, job in enumerate(jobs) if at % 4 > 1]
     await api.each(through, where.api.patching(objects.JOB_SETS + "/{}/status", objects.completed()))
     await manager.within(plan.patience, manager.settled(plan.quiet))
@@ -49,9 +50,10 @@ async def preload(
     make: Callable[[Manager], Awaitable[object]],
 ) -> None:
     """Have the first program make what ``make`` asks of it; then let each start once and write what it misses."""
-    for number, entrant in enumerate(entrants):
+    async with running(entrants[0], where) as manager:
+        await manager.ready()
+        await make(manager)
+    for entrant in entrants:
         async with running(entrant, where) as manager:
             await manager.ready()
-            if number == 0:
-                await make(manager)
             await manager.within(plan.patience, manager.settled(plan.quiet))
