@@ -84,14 +84,11 @@ class Lifecycle:
         except ManagerError as error:
             self._fail(error)
             return
-        await self.webhooks.start(tasks)
-        async with anyio.create_task_group() as lists:
-            # The caches wait for what was asked for so far. What controllers will watch is listed beside it, not
-            # after it; but for that nobody waits before they start.
-            await lists.start(self.caches.start, tasks)
-            await self.warm_up.start(tasks)
+        for group in (self.webhooks, self.caches):
+            await group.start(tasks)
         self.synced = not self.stop.is_set()
         await self.others.start(tasks)
+        await self.warm_up.start(tasks)
         if self._elector is None:
             await self._lead(tasks)
         else:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Manager: what the controllers of one process share.
 
-It starts the event broadcaster, servers, webhooks, caches with warm-ups beside them, others and, once elected, what
-only a leader may run; each group when the one before is ready. It stops them in reverse, together within the grace period,
+It starts the event broadcaster, servers, webhooks, caches, others, warm-ups and, once elected, what only a
+leader may run; each group when the one before is ready. It stops them in reverse, together within the grace period,
 and only then gives the lease back. What fails first, at any time, stops the rest and is what ``start`` raises.
 """
 

@@ -12,8 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, runtime_checkable
 
 import anyio
-import anyio.lowlevel
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskGroup
 
 from pkg.ctrl import log
 
@@ -117,15 +116,9 @@ class RunnableGroup:
         else:
             self._launch(self._tasks, runnable)
 
-    async def start(
-        self, tasks: TaskGroup, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Start all members in ``tasks`` and return once each is ready, has ended, or the group is stopped.
-
-        ``task_status`` is told when all have begun and are waited for.
-        """
+    async def start(self, tasks: TaskGroup) -> None:
+        """Start all members in ``tasks`` and return once each is ready, has ended, or the group is stopped."""
         if self._stopping:
-            task_status.started()
             return
         self._tasks = tasks
         members, self._waiting = self._waiting, []
@@ -135,8 +128,6 @@ class RunnableGroup:
             for member in members:
                 if isinstance(member, HasReady):
                     readiness.start_soon(self._until_ready, member, member.ready)
-            await anyio.lowlevel.checkpoint()
-            task_status.started()
 
     async def stop(self) -> None:
         """Ask all members to end and return once they have; cancelled, it leaves them to :meth:`kill`."""

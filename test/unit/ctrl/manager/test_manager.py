@@ -415,29 +415,6 @@ async def test_a_follower_keeps_its_controllers_kinds_warm_and_leads_without_lis
         assert len(world.transport.requests) == asked
 
 
-async def test_what_controllers_watch_is_listed_beside_what_was_asked_for_before_the_start(
-    world: Any, make_pod: Any
-) -> None:
-    world.held.add(ConfigMap)
-    seen = Seen()
-
-    async def api(request: rest.Request) -> Any:
-        kinds = ("/api/v1/configmaps", "/api/v1/pods")
-        return await world.transport.send(request) if request.path in kinds else answer(request)
-
-    mgr = new_manager(api)
-    await mgr.cache.get_informer(ConfigMap)
-    ctrl.new_controller_managed_by(mgr).named("beside").for_(Pod).complete(seen)
-    world.put(make_pod("a"))
-    async with running(mgr):
-        await anyio.sleep(1)
-        assert world.watched() == ["configmaps", "pods"]
-        assert seen.calls == []  # the caches are not ready
-        world.release(ConfigMap)
-        await anyio.sleep(1)
-        assert [name for name, _ in seen.calls] == ["a"]
-
-
 async def test_a_follower_whose_controller_is_not_to_be_warmed_up_watches_nothing(
     world: Any, make_pod: Any
 ) -> None:
