@@ -28,6 +28,7 @@ from .credentials import Anonymous, Basic, Credentials, StaticToken, TokenFile
 from .errors import ConfigError
 from .tls import IssuedPair, TLSConfig
 
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _EXPIRY_MARGIN: Final = timedelta(seconds=10)
 
 
@@ -272,7 +273,7 @@ def one_line(error: BaseException) -> str:
 
 def _check(name: str) -> None:
     try:
-        data = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+        data = yaml.load(Path(name).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # a safe one
     except OSError as error:
         raise ConfigError(f"kubeconfig {name}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
