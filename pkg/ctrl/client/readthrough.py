@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final, TypeVar
 
 import anyio
@@ -23,7 +23,7 @@ _BURST: Final = 50.0
 _PATIENCE: Final = 2.0
 
 
-class ReadThrough:
+class ReadThrough(narrow.ReadOnly):
     """Reads ``cached``; of certain kinds, what is not there is looked for on the server, ``live``, too.
 
     Somebody may make an object and at once another that refers to it, before any watch told of the first. The server is
@@ -34,7 +34,7 @@ class ReadThrough:
     def __init__(
         self, cached: interfaces.Reader, live: interfaces.Reader, kinds: Collection[type[Object]]
     ) -> None:
-        self._cached = cached
+        super().__init__(cached)
         self._live = live
         self._kinds = frozenset(kind.gvk for kind in kinds)
         self._tokens = _BURST
@@ -43,7 +43,7 @@ class ReadThrough:
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError when there is none."""
         try:
-            return await self._cached.get(kind, key)
+            return await super().get(kind, key)
         except NotFoundError:
             found = await self._look(kind, key)
             if found is None:
@@ -53,32 +53,12 @@ class ReadThrough:
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object, perhaps shared with others: see :func:`pkg.ctrl.client.peek`."""
         try:
-            return await narrow.peek(self._cached, kind, key)
+            return await super().peek(kind, key)
         except NotFoundError:
             found = await self._look(kind, key)
             if found is None:
                 raise
             return found
-
-    async def list(
-        self,
-        kind: type[T],
-        *,
-        namespace: str = "",
-        labels: interfaces.LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        limit: int | None = None,
-        continue_token: str = "",
-    ) -> interfaces.ObjectList[T]:
-        """Return the objects that the cache lists."""
-        return await self._cached.list(
-            kind,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            limit=limit,
-            continue_token=continue_token,
-        )
 
     async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
         namespace, name = key
