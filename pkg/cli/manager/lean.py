@@ -21,8 +21,6 @@ import anyio
 
 _LOADED_AFTER: Final = 1.0
 """Seconds after the caches are full: by then the first TrainJob that waited has its JobSet."""
-_THRESHOLDS: Final = (10_000, 20, 20)
-"""New objects that start a collection, and how many of one generation start one of the next. Hardly anything here is in cycles."""
 _AT_LAST: Final = 30.0
 """Seconds after which there are collections even if caches do not fill."""
 
@@ -55,7 +53,6 @@ class Collector:
             await anyio.sleep(_LOADED_AFTER)
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*_THRESHOLDS)
         gc.enable()
 
 
