@@ -101,9 +101,8 @@ class TrainJobReconciler:
             return self._stand_back(stored, owner)
 
         train_job = stored.shallow_copy()
-        train_job.__dict__["status"] = (
-            stored.status.deep_copy()
-        )  # all that is written; set past "somebody set it"
+        # The status alone is written. It is put past pydantic, for which an assignment would make it one that somebody set.
+        train_job.__dict__["status"] = stored.status.deep_copy()
         errors: list[Exception] = []
         key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
         if _finished(train_job):

@@ -26,7 +26,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("here")  # a busy machine is no failure
 
-STEP_SECONDS: Final = 2.0
+STEP_SECONDS: Final = 5.0
 """CPU time one pass over the ready callbacks may take. Generous: imports and first validations count too."""
 THREAD_GRACE_SECONDS: Final = 0.02
 """Real time given to other threads before the clock jumps over them."""

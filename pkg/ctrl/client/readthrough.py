@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import anyio
@@ -13,13 +14,14 @@ from pkg.apis.machinery.errors import NotFoundError, StatusError
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object
 from pkg.ctrl.rest import RestError
+from pkg.ctrl.rest.layers import TokenBucket
 
 from . import interfaces, narrow
 
 T = TypeVar("T", bound=Object)
 
 _RATE: Final = 10.0
-_BURST: Final = 50.0
+_BURST: Final = 50
 _PATIENCE: Final = 2.0
 
 
@@ -37,46 +39,27 @@ class ReadThrough(narrow.ReadOnly):
         super().__init__(cached)
         self._live = live
         self._kinds = frozenset(kind.gvk for kind in kinds)
-        self._tokens = _BURST
-        self._at = float("-inf")
+        self._bucket = TokenBucket(_RATE, _BURST)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError when there is none."""
         try:
             return await super().get(kind, key)
-        except NotFoundError:
-            found = await self._look(kind, key)
-            if found is None:
-                raise
-            return found
+        except NotFoundError as missing:
+            return await self._look(kind, key, missing)
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object, perhaps shared with others: see :func:`pkg.ctrl.client.peek`."""
         try:
             return await super().peek(kind, key)
-        except NotFoundError:
-            found = await self._look(kind, key)
-            if found is None:
-                raise
-            return found
+        except NotFoundError as missing:
+            return await self._look(kind, key, missing)
 
-    async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T | None:
+    async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str], missing: NotFoundError) -> T:
+        """Return the object as the server lists it; raise ``missing`` if it does not, or is not asked."""
         namespace, name = key
-        if kind.gvk not in self._kinds or not name or not self._may_ask():
-            return None
-        with anyio.move_on_after(_PATIENCE):
-            try:
-                found = await self._live.list(kind, namespace=namespace, fields={"metadata.name": name})
-            except (StatusError, RestError):
-                return None
-            return next(iter(found), None)
-        return None
-
-    def _may_ask(self) -> bool:
-        now = anyio.current_time()
-        self._tokens = min(_BURST, self._tokens + (now - self._at) * _RATE)
-        self._at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
+        if kind.gvk in self._kinds and name and self._bucket.take_at_once():
+            with anyio.move_on_after(_PATIENCE), suppress(StatusError, RestError):
+                for found in await self._live.list(kind, namespace=namespace, fields={"metadata.name": name}):
+                    return found
+        raise missing

@@ -166,10 +166,7 @@ class TokenBucket:
 
     async def take(self) -> None:
         """Return when a token is ours; one who is cancelled while waiting gives it back."""
-        now = anyio.current_time()
-        if self._at is not None:
-            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
-        self._at = now
+        self._refill()
         self._tokens -= 1
         if self._tokens >= 0:
             return
@@ -178,6 +175,20 @@ class TokenBucket:
         except BaseException:
             self._tokens += 1
             raise
+
+    def take_at_once(self) -> bool:
+        """Take a token if there is one, and tell whether there was."""
+        self._refill()
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def _refill(self) -> None:
+        now = anyio.current_time()
+        if self._at is not None:
+            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
+        self._at = now
 
 
 def _with_headers(request: Request, headers: dict[str, str]) -> Request:
