@@ -70,14 +70,13 @@ def test_the_roles_are_written_from_the_markers_and_grant_no_more() -> None:
     assert permissions(role["rules"]) == permissions(markers("rbac"))
 
 
-def test_the_role_grants_what_the_reference_does_and_reading_priority_classes_and_asking_for_reviews() -> (
-    None
-):
+def test_the_role_grants_what_the_reference_does_and_a_few_rights_more() -> None:
     (theirs,) = read("rbac/role.yaml", root=reference())
     (ours,) = read("rbac/role.yaml")
     assert ours["metadata"] == theirs["metadata"]
     added = {("scheduling.k8s.io", "priorityclasses", verb) for verb in ("list", "watch")}
     added |= {
+        ("jobset.x-k8s.io", "jobsets", "delete"),
         ("authentication.k8s.io", "tokenreviews", "create"),
         ("authorization.k8s.io", "subjectaccessreviews", "create"),
     }
