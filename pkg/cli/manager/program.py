@@ -29,7 +29,7 @@ from pkg.ctrl.client import ReadThrough
 from pkg.ctrl.manager import ManagerError, UnreachableError
 from pkg.runtime import core
 
-from . import flags, goflags, lean
+from . import ending, flags, goflags, lean
 from .certificates import ManagedWebhooks, certificates_for
 from .flags import Flags
 
@@ -67,9 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     log.configure(parsed.log)
     use_uvloop = importlib.util.find_spec("uvloop") is not None
+    bound = ending.Bound(_report_unended)
     try:
         cfg = config.load(parsed.config)
-        anyio.run(run, parsed, cfg, backend_options={"use_uvloop": use_uvloop})
+        anyio.run(_run_bounded, parsed, cfg, bound, backend_options={"use_uvloop": use_uvloop})
     except (*_EXPECTED, ExceptionGroup) as error:
         expected = _expected(error)
         if expected is None:
@@ -77,7 +78,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(expected, _FAILED)
     except KeyboardInterrupt:
         return _FAILED
+    finally:
+        bound.lift()
     return 0
+
+
+async def _run_bounded(parsed: Flags, cfg: Configuration, bound: ending.Bound) -> None:
+    with bound.within():
+        await run(parsed, cfg)
+
+
+def _report_unended(error: BaseException | None) -> int:
+    if error is not None:
+        _complain(_expected(error) or error, _FAILED)
+    return _complain(RuntimeError("code in a thread did not end; the process ends without it"), _FAILED)
 
 
 async def run(parsed: Flags, cfg: Configuration) -> None:
