@@ -239,11 +239,23 @@ class Cache:
                 continue
             engine.remember(stored.text, stored.known, asyncio.get_running_loop().time())
 
-    def remember_delete(self, obj: Object) -> None:
-        """Make reads miss ``obj``, which the server removed at once, before the watch tells of it."""
+    def uid_of(self, obj: Object) -> str:
+        """Return the uid of the object that reads find by the name of ``obj``; the empty string if there is none."""
+        now = asyncio.get_running_loop().time()
+        for metadata in (False, True):
+            engine = self._engines.get((type(obj).gvk, metadata))
+            if engine is not None and (entry := engine.store.get(obj.key, now)) is not None:
+                return entry.uid
+        return ""
+
+    def remember_delete(self, obj: Object, *, uid: str = "") -> None:
+        """Make reads miss ``obj``, which the server removed at once, before the watch tells of it.
+
+        ``uid`` is its uid where ``obj`` has none. An object with another uid that has taken the name stays visible.
+        """
         for metadata in (False, True):
             if (engine := self._engines.get((type(obj).gvk, metadata))) is not None:
-                engine.store.forget(obj.key, obj.metadata.uid or "", anyio.current_time())
+                engine.store.forget(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
 
 
 def _decode(engine: Engine, kind: type[T], entry: Entry) -> T:

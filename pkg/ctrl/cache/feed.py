@@ -25,11 +25,14 @@ class Listener(Protocol):
     gvk: GVK
     store: Store
 
-    def put(self, entry: codec.Entry, *, initial: bool) -> None:
-        """Store an object and tell."""
+    def put(self, entry: codec.Entry, *, initial: bool, listed: bool = False) -> None:
+        """Store an object and report it; ``listed`` when changes before this state may have been missed."""
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
         """Drop an object that was gone at ``version`` and tell; without its final state where that was missed."""
+
+    def settle(self, version: str, namespace: str) -> None:
+        """Forget the writes up to ``version``: the watch has delivered everything up to there."""
 
     def skip(self, error: errors.CacheError) -> None:
         """Count and report what cannot be read."""
@@ -48,6 +51,14 @@ class Feed:
         self._engine = engine
         self._namespace = namespace
         self._found: set[NamespacedName] | None = None
+        self._reached = ""
+
+    def covers(self, version: str) -> bool:
+        """Return True if the watch has delivered every change up to ``version``: what it did not deliver is deleted.
+
+        Changes of a kind arrive in the order of their versions. Versions that cannot be compared count as delivered.
+        """
+        return bool(self._reached) and not codec.older(self._reached, version)
 
     def begin(self) -> None:
         """What is not told from here to :meth:`finish` is gone."""
@@ -57,7 +68,10 @@ class Feed:
         """Store an object."""
         if self._found is not None:
             self._found.add(entry.key)
+            self._engine.put(entry, initial=not self.synced, listed=True)
+            return
         self._engine.put(entry, initial=not self.synced)
+        self._reached = entry.resource_version or self._reached
 
     def seen(self, key: NamespacedName) -> None:
         """Keep what we have of an object that exists."""
@@ -67,12 +81,13 @@ class Feed:
     async def finish(self, resource_version: str) -> None:
         """Drop what was not told of: its end was missed."""
         found, self._found = self._found or set(), None
+        self._reached = resource_version
         for number, key in enumerate(self._engine.store.keys_told(self._namespace), 1):
             if key not in found:
                 self._engine.remove(key, resource_version)
             if number % STEP == 0:
                 await anyio.lowlevel.checkpoint()
-        self._engine.store.settle(resource_version, self._namespace)
+        self._engine.settle(resource_version, self._namespace)
         recovered, self.problem, self.last_error = self.problem is not None, None, None
         self.synced = True
         self._engine.changed()
@@ -82,10 +97,13 @@ class Feed:
     def delete(self, entry: codec.Entry) -> None:
         """Drop an object."""
         self._engine.remove(entry.key, entry.resource_version, entry)
+        if self._found is None:
+            self._reached = entry.resource_version or self._reached
 
     def reached(self, resource_version: str) -> None:
         """Writes up to here have been told of."""
-        self._engine.store.settle(resource_version, self._namespace)
+        self._reached = resource_version
+        self._engine.settle(resource_version, self._namespace)
 
     def skip(self, error: errors.BadObjectError) -> None:
         """Count and report what cannot be read."""
