@@ -133,7 +133,7 @@ class Cache:
             NotFoundError: there is none.
             CacheError: the kind cannot be read, see ``errors``.
         """
-        engine = await self._readable(kind)
+        engine = await self._readable(kind, key[0])
         return _decode(engine, kind, self._entry(engine, kind, key))
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
@@ -141,7 +141,7 @@ class Cache:
 
         Raises like :meth:`get`.
         """
-        engine = await self._readable(kind)
+        engine = await self._readable(kind, key[0])
         entry = self._entry(engine, kind, key)
         place = (kind, entry.key)
         held, obj = self._peeked.pop(place, (None, None))
@@ -180,7 +180,7 @@ class Cache:
         """
         if continue_token:
             raise ValueError("a cache has no pages to continue")
-        engine = await self._readable(kind)
+        engine = await self._readable(kind, (fields or {}).get("metadata.namespace", namespace))
         for field in fields or ():
             if field not in _KEY_FIELDS and not engine.store.has_index(field):
                 raise errors.IndexMissingError(kind.gvk, field)
@@ -201,16 +201,13 @@ class Cache:
                 await anyio.lowlevel.checkpoint()
         return listed
 
-    async def _readable(self, kind: type[Object]) -> Engine:
+    async def _readable(self, kind: type[Object], namespace: str) -> Engine:
         if self._tasks is None:
             raise errors.CacheNotStartedError(
                 f"{kind.gvk.group_kind}: the cache {'has stopped' if self._stopped else 'is not started'}"
             )
         engine = self._engine(kind)
-        if not engine.has_synced and engine.problem is None:
-            await engine.wait_for_sync(self.options.read_timeout, or_problem=True)
-        if engine.problem is not None:
-            raise errors.CacheDegradedError(kind.gvk, engine.problem)
+        await engine.readable(namespace, self.options.read_timeout)
         return engine
 
     # Own writes.

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
+import anyio
 import anyio.lowlevel
 
 from pkg.apis.machinery.errors import NotFoundError
@@ -17,6 +18,8 @@ from .reflector import STEP
 from .store import Store
 
 _log = log.logger_from("cache")
+MISSING_GRACE: Final = 60.0
+"""Seconds for which a kind that was served is still read after the server said that it has no such kind."""
 
 
 class Listener(Protocol):
@@ -52,6 +55,23 @@ class Feed:
         self._namespace = namespace
         self._found: set[NamespacedName] | None = None
         self._reached = ""
+        self._missing_since: float | None = None
+
+    @property
+    def readable(self) -> bool:
+        """Whether what is stored may be read: all of it was delivered once, and the kind still exists.
+
+        It stays readable while the server is unreachable or denies the kind: ``problem`` says that it may be stale.
+        """
+        if not self.synced or self._missing_since is None:
+            return self.synced
+        return anyio.current_time() - self._missing_since < MISSING_GRACE
+
+    def connected(self) -> None:
+        """Note that the server serves this kind; what is stored and followed further on is current."""
+        self._missing_since = self.last_error = None
+        if self.synced:
+            self._recover()
 
     def covers(self, version: str) -> bool:
         """Return True if the watch has delivered every change up to ``version``: what it did not deliver is deleted.
@@ -88,11 +108,17 @@ class Feed:
             if number % STEP == 0:
                 await anyio.lowlevel.checkpoint()
         self._engine.settle(resource_version, self._namespace)
-        recovered, self.problem, self.last_error = self.problem is not None, None, None
-        self.synced = True
-        self._engine.changed()
-        if recovered:
-            _log.info("Kind is served again", kind=str(self._engine.gvk.group_kind))
+        if not self.synced:
+            self.synced = True
+            self._engine.changed()
+        self._recover()
+
+    def _recover(self) -> None:
+        if self.problem is not None:
+            self.problem = None
+            self._engine.changed()
+            kind = str(self._engine.gvk.group_kind)
+            _log.info("Kind is served again", kind=kind, namespace=self._namespace)
 
     def delete(self, entry: codec.Entry) -> None:
         """Drop an object."""
@@ -119,6 +145,8 @@ class Feed:
         if isinstance(error, NotFoundError):
             # A server answers the path of a kind without a CRD with a bare "404 page not found".
             error = rest.NoKindMatchError(self._engine.gvk)
+        if isinstance(error, rest.NoKindMatchError) and self._missing_since is None:
+            self._missing_since = anyio.current_time()
         if self.problem is None:
             _log.warning("Kind is missing or denied", kind=kind, namespace=self._namespace, reason=str(error))
         self.problem = str(error)

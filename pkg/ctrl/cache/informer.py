@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
@@ -94,17 +94,48 @@ class Engine:
         self._changed.set()
         self._changed = anyio.Event()
 
-    async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
+    def feeds_of(self, namespace: str) -> Collection[Feed]:
+        """Return the feeds that know the objects of a namespace, or of all that are cached.
+
+        Raises:
+            NamespaceNotCachedError: none does.
+        """
+        if not namespace:
+            return self._feeds.values()
+        feed = self._feeds.get("") or self._feeds.get(namespace)
+        if feed is None:
+            raise errors.NamespaceNotCachedError(self.gvk, namespace)
+        return (feed,)
+
+    async def readable(self, namespace: str, timeout: float) -> None:
+        """Return when what is stored of a namespace, or of all, may be read.
+
+        Raises:
+            CacheDegradedError: the kind is missing, or it was denied before everything was listed once.
+            CacheSyncTimeoutError: that took too long.
+            NamespaceNotCachedError: the namespace is not cached.
+        """
+        feeds = self.feeds_of(namespace)
+        if all(feed.readable for feed in feeds):
+            return
+        await self.wait_for_sync(timeout, or_problem=True, namespace=namespace)
+        for feed in feeds:
+            if not feed.readable and feed.problem is not None:
+                raise errors.CacheDegradedError(self.gvk, feed.problem)
+
+    async def wait_for_sync(
+        self, timeout: float | None = None, *, or_problem: bool = False, namespace: str = ""
+    ) -> None:
         """Return when everything that exists was told once (or, if asked, when the kind is refused).
 
         Raises:
             CacheSyncTimeoutError: that took too long.
         """
+        feeds = self.feeds_of(namespace)
         with anyio.move_on_after(timeout):
-            while not (self.has_synced or (or_problem and self.problem is not None)):
+            while not all(feed.synced or (or_problem and feed.problem is not None) for feed in feeds):
                 await self._changed.wait()
             return
-        feeds = self._feeds.values()
         why = next((feed.problem or str(feed.last_error) for feed in feeds if feed.last_error), "")
         reason = f": {why}" if why else ""
         raise errors.CacheSyncTimeoutError(f"{self.gvk.group_kind}: no list within {timeout:g} s{reason}")
