@@ -8,6 +8,7 @@ serve, or denies, does not stop its controller: the source waits for it, and the
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
@@ -17,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import anyio
 
 from pkg.apis.machinery.object import Object, PartialObjectMetadata
-from pkg.ctrl import cache, event, handler, log, predicate, workqueue
+from pkg.ctrl import cache, cancellation, event, handler, log, predicate, workqueue
 
 T = TypeVar("T", bound=Object)
 Queue = handler.Queue
@@ -99,6 +100,8 @@ class _Pipe(Generic[T]):
         try:
             if self._predicate.generic(evt):
                 await self._handler.generic(evt, queue)
+        except asyncio.CancelledError as error:
+            self._report(cancellation.as_error(error))
         except Exception as error:  # as in run
             self._report(error)
 
@@ -108,6 +111,8 @@ class _Pipe(Generic[T]):
             while self._steps:
                 try:
                     await self._steps.popleft()()
+                except asyncio.CancelledError as error:
+                    self._report(cancellation.as_error(error))
                 except Exception as error:  # an event that cannot be handled must not end the source
                     self._report(error)
             self._more = anyio.Event()
@@ -123,13 +128,13 @@ class _Pipe(Generic[T]):
             _decode(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts it
-        except Exception as error:  # as in run
+        except (Exception, asyncio.CancelledError) as error:  # as in run; nothing here waits to be cancelled
             self._report(error)
             return
         self._steps.append(step)
         self._more.set()
 
-    def _report(self, error: Exception) -> None:
+    def _report(self, error: BaseException) -> None:
         _log.error("Event could not be handled", source=self._name, error=error)
 
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -117,21 +118,22 @@ async def test_a_handler_that_waits_sees_events_in_order_and_holds_nobody_up(
             assert await drain(queue) == [("ns/a", 0), ("ns/b", 0), ("ns/c", 0)]
 
 
+@pytest.mark.parametrize("failure", [ValueError, asyncio.CancelledError])
 @pytest.mark.parametrize("immediate", [True, False])
 async def test_a_handler_or_predicate_that_fails_costs_one_event_and_no_more(
-    world: Any, make_pod: MakePod, settle: Settle, immediate: bool
+    world: Any, make_pod: MakePod, settle: Settle, immediate: bool, failure: type[BaseException]
 ) -> None:
     class Fussy(handler.EnqueueRequestForObject):
         async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
             if evt.object.name == "bad":
-                raise ValueError("bad")
+                raise failure("bad")
             await super().create(evt, queue)
 
     Fussy.immediate = immediate
 
     def judge(obj: Pod) -> bool:
         if obj.name == "worse":
-            raise ValueError("worse")
+            raise failure("worse")
         return True
 
     async with world.cache() as informers:
