@@ -12,7 +12,7 @@ import dataclasses
 import gc
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -27,7 +27,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
 from pkg.ctrl import healthz, log, rest
 from pkg.ctrl.client import ReadThrough
 from pkg.ctrl.manager import ManagerError, UnreachableError
-from pkg.runtime import core
+from pkg.runtime import Runtime, core
 
 from . import ending, flags, goflags, lean
 from .certificates import ManagedWebhooks, certificates_for
@@ -159,7 +159,7 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
 async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     """Register controllers, webhooks and checks with a manager that has not started.
 
-    Where the pod grouper is all that shall run, nothing else is: no webhook, and no kind of Trainer's watched.
+    Where only the pod grouper runs, no webhook is served and no kind of Trainer's is watched.
     """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
@@ -172,22 +172,28 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)
     runtimes = await core.new(reader, mgr.field_indexer)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
-    if cfg.cert_management.enable:
-        certificates = certificates_for(mgr, cfg.cert_management)
+    if parsed.webhooks:
+        _serve_webhooks(mgr, cfg, runtimes)
 
-        def register() -> None:
-            mgr.webhook_server.use(certificates)
-            webhooks.setup(mgr, runtimes)
 
-        def started() -> None:  # asking for the server any earlier would start it
-            mgr.webhook_server.started_checker()()
-
-        managed = ManagedWebhooks(certificates, register, started)
-        mgr.add(managed)
-        mgr.add_readyz_check("readyz", managed.check)
-    else:
+def _serve_webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runtime]) -> None:
+    """Serve the webhooks, with certificates of the manager's own or of a directory; readiness waits for them."""
+    if not cfg.cert_management.enable:
         webhooks.setup(mgr, runtimes)
         mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
+        return
+    certificates = certificates_for(mgr, cfg.cert_management)
+
+    def register() -> None:
+        mgr.webhook_server.use(certificates)
+        webhooks.setup(mgr, runtimes)
+
+    def started() -> None:  # asking for the server any earlier would start it
+        mgr.webhook_server.started_checker()()
+
+    managed = ManagedWebhooks(certificates, register, started)
+    mgr.add(managed)
+    mgr.add_readyz_check("readyz", managed.check)
 
 
 def _expected(error: BaseException) -> BaseException | None:
