@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Structured logging in zap's format; the logger comes from the context."""
 
+from .encode import CUT as CUT
 from .encode import cut as cut
 from .encode import describe as describe
 from .logger import Logger as Logger
