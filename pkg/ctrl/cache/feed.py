@@ -126,6 +126,10 @@ class Feed:
         if self._found is None:
             self._reached = entry.resource_version or self._reached
 
+    def lost(self, key: NamespacedName) -> None:
+        """Drop an object whose last state cannot be read."""
+        self._engine.remove(key, self._reached)
+
     def reached(self, resource_version: str) -> None:
         """Writes up to here have been told of."""
         self._reached = resource_version

@@ -204,6 +204,10 @@ class Engine:
             tell(*args)
         except errors.UndecodableObjectError as error:
             self.skip(error)
+        except (
+            Exception
+        ) as error:  # one handler's failure must keep neither the others nor the watch from going on
+            _log.error("Handler failed", kind=str(self.gvk.group_kind), error=error)
 
     # Indices.
 
@@ -225,8 +229,7 @@ class Engine:
                 values[field] = tuple(dict.fromkeys(extract(lazy.as_(kind))))
             except errors.UndecodableObjectError as error:
                 self.skip(error)
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
-                # An extractor that stumbles over one odd object must not end the watch of its kind.
+            except Exception as error:  # the caller's code: its failure on one object must not end the watch
                 reason = f"index {field!r}: {type(error).__name__}: {error}"
                 self.skip(errors.UndecodableObjectError(self.gvk, lazy.entry.key, reason))
         return values

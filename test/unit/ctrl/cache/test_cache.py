@@ -20,6 +20,7 @@ from pkg.ctrl.cache import (
     IndexMissingError,
     NamespaceNotCachedError,
     UndecodableObjectError,
+    codec,
 )
 from pkg.ctrl.rest import FakeResponse, FakeTransport
 
@@ -134,6 +135,69 @@ async def test_an_index_is_registered_once_and_in_time(server: Any, start: Any) 
     await cache.list(ConfigMap)
     with pytest.raises(ValueError, match="index 'b' is too late"):
         await cache.index_field(ConfigMap, "b", lambda _obj: ())
+
+
+class OddError(Exception):
+    """An error of the caller's own."""
+
+
+async def test_a_transform_that_fails_on_one_object_loses_only_that(
+    server: Any, start: Any, heard: Any, settle: Any
+) -> None:
+    def fussy(obj: dict[str, Any]) -> dict[str, Any]:
+        match obj.get("data"):
+            case {"bad": "raise"}:
+                raise OddError("not this one")
+            case {"bad": "nothing"}:
+                return None  # type: ignore[return-value]  # what a transform might return by mistake
+            case {"bad": "nameless"}:
+                return {"metadata": {}}
+        return obj
+
+    for number, bad in enumerate(("raise", "nothing", "nameless")):
+        server.put(f"bad-{number}", data={"bad": bad})
+    server.put("good")
+    cache = await start(by_object={ConfigMap: ByObject(transform=fussy)})
+    informer = await cache.get_informer(ConfigMap)
+    informer.add_event_handler(heard.handler)
+    assert names(await cache.list(ConfigMap)) == ["good"]
+    assert informer.skipped == 3
+    server.put("good", data={"bad": "raise"})
+    cache.remember_write(ConfigMap.from_dict(server.put("new", data={"bad": "raise"}, silent=True)))
+    await settle()
+    assert names(await cache.list(ConfigMap)) == ["good"]
+    server.remove("good")
+    await settle()
+    assert names(await cache.list(ConfigMap)) == []
+    assert heard.take() == ["add good initial", "delete good unknown"]
+
+
+async def test_a_handler_that_fails_costs_neither_the_watch_nor_other_handlers(
+    server: Any, watched: Any, settle: Any, heard: Any
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OddError("no")
+
+    informer = await watched.get_informer(ConfigMap)
+    informer.add_event_handler(EventHandlerFuncs(on_add=fail, on_update=fail, on_delete=fail))
+    informer.add_event_handler(heard.handler)
+    await settle()
+    heard.take()
+    for step in (server.put, server.put, server.remove):
+        step("a")
+        await settle()
+    assert heard.take() == ["add a"] * 2 + ["update a 11->12"] * 2 + ["delete a"] * 2
+
+
+async def test_what_labels_were_seen_is_not_kept(server: Any, watched: Any, settle: Any) -> None:
+    for number in range(3 * codec.MAX_SHARED):
+        server.put("a", metadata={"labels": {f"key-{number}": f"value-{number}", "long": "x" * 1000}})
+    await settle()
+    await anyio.sleep(1)
+    (found,) = await watched.list(ConfigMap)
+    assert f"key-{number}" in found.labels
+    assert len(codec._shared) <= codec.MAX_SHARED
+    assert max(map(len, codec._shared)) < 1000
 
 
 async def test_an_index_function_that_stumbles_over_one_object_loses_only_that(
