@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from pkg.apis.machinery import errors as api
 from pkg.apis.machinery import labels as selectors
-from pkg.apis.machinery.gvk import GVK, NamespacedName
+from pkg.apis.machinery.gvk import GVK, NamespacedName, Resource
 from pkg.apis.machinery.object import Object, PartialObjectMetadata
 from pkg.ctrl import client, rest
 
@@ -99,6 +99,15 @@ class Cache:
     async def get_informer(self, kind: type[T]) -> Informer[T]:
         """Return the informer of ``kind``; it starts now if the cache runs, else with it."""
         return Informer(kind, self._engine(kind))
+
+    async def resource_for(self, kind: type[Object]) -> Resource:
+        """Return where ``kind`` is served, as its class or else discovery says.
+
+        Raises:
+            NoKindMatchError: the server does not serve it.
+            StatusError, TransportError: the server could not be asked.
+        """
+        return await self._mapper.resource_for(kind)
 
     def remove_informer(self, kind: type[Object]) -> None:
         """Stop watching ``kind`` and drop what is cached of it, until somebody asks again."""

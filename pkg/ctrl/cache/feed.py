@@ -73,6 +73,10 @@ class Feed:
         if self.synced:
             self._recover()
 
+    def widen(self) -> None:
+        """Follow the whole kind: it has no namespaces."""
+        self._namespace = ""
+
     def covers(self, version: str) -> bool:
         """Return True if the watch has delivered every change up to ``version``: what it did not deliver is deleted.
 

@@ -67,7 +67,7 @@ class Engine:
                     )
                     reflector = Reflector(
                         transport,
-                        resource,
+                        partial(self._resource_for, feed, resource),
                         target,
                         feed,
                         stream_lists=options.stream_lists,
@@ -77,6 +77,17 @@ class Engine:
                 tasks.start_soon(self._tell_backlog)
                 if options.resync_period > 0:
                     tasks.start_soon(self._resync)
+
+    async def _resource_for(self, feed: Feed, resource: Callable[[], Awaitable[Resource]]) -> Resource:
+        """Return where to list what ``feed`` follows; one feed follows all there is of a kind without namespaces."""
+        found = await resource()
+        if not found.namespaced and "" not in self._feeds:
+            feed.widen()
+            self._feeds = {"": feed}
+            self.changed()
+        if feed not in self._feeds.values():
+            await anyio.sleep_forever()
+        return found
 
     @property
     def has_synced(self) -> bool:
@@ -115,11 +126,10 @@ class Engine:
             CacheSyncTimeoutError: that took too long.
             NamespaceNotCachedError: the namespace is not cached.
         """
-        feeds = self.feeds_of(namespace)
-        if all(feed.readable for feed in feeds):
+        if all(feed.readable for feed in self.feeds_of(namespace)):
             return
         await self.wait_for_sync(timeout, or_problem=True, namespace=namespace)
-        for feed in feeds:
+        for feed in self.feeds_of(namespace):
             if not feed.readable and feed.problem is not None:
                 raise errors.CacheDegradedError(self.gvk, feed.problem)
 
@@ -131,11 +141,13 @@ class Engine:
         Raises:
             CacheSyncTimeoutError: that took too long.
         """
-        feeds = self.feeds_of(namespace)
         with anyio.move_on_after(timeout):
-            while not all(feed.synced or (or_problem and feed.problem is not None) for feed in feeds):
+            while not all(
+                feed.synced or (or_problem and feed.problem is not None) for feed in self.feeds_of(namespace)
+            ):
                 await self._changed.wait()
             return
+        feeds = self.feeds_of(namespace)
         why = next((feed.problem or str(feed.last_error) for feed in feeds if feed.last_error), "")
         reason = f": {why}" if why else ""
         raise errors.CacheSyncTimeoutError(f"{self.gvk.group_kind}: no list within {timeout:g} s{reason}")

@@ -599,3 +599,29 @@ async def test_a_read_outside_the_cached_namespaces_is_an_error(server: Any, sta
     ):
         with pytest.raises(NamespaceNotCachedError, match="ConfigMap: namespace 'team-b' is not cached"):
             await reading
+
+
+@pytest.mark.parametrize(("namespaced", "watches"), [(False, 1), (True, 2)])
+async def test_discovery_says_whether_a_kind_without_a_model_has_namespaces(
+    server: Any, start: Any, namespaced: bool, watches: int
+) -> None:
+    things = {"resources": [{"name": "things", "kind": "Thing", "namespaced": namespaced}]}
+    served, paths = server.transport, []
+
+    async def discover(request: Any) -> Any:
+        if request.path == "/apis/example.org/v1":
+            return FakeResponse(200, things)
+        paths.append(request.path)
+        return await served.send(request)
+
+    server.put("a", namespace="team-a" if namespaced else "")
+    server.transport = FakeTransport(discover)
+    cache = await start(default_namespaces=("team-a", "team-b"))
+    thing = unstructured(GVK("example.org", "v1", "Thing"))
+    assert names(await cache.list(thing)) == ["a"]
+    await anyio.sleep(10)
+    assert len(paths) == watches
+    assert all(("/namespaces/" in path) is namespaced for path in paths)
+    assert (await cache.resource_for(thing)).namespaced is namespaced
+    if not namespaced:
+        assert (await cache.get(thing, ("", "a"))).name == "a"
