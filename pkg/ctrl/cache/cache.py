@@ -59,7 +59,10 @@ class Cache:
     # Life.
 
     async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the informers running until cancelled; reads work from ``started()`` on."""
+        """Keep the informers running until cancelled; reads work from ``started()`` on.
+
+        A cache that has stopped still answers reads of the kinds that were synced, from what it saw last.
+        """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
@@ -211,12 +214,19 @@ class Cache:
         return listed
 
     async def _readable(self, kind: type[Object], namespace: str) -> Engine:
+        if self._stopped:
+            return self._kept(kind)
         if self._tasks is None:
-            raise errors.CacheNotStartedError(
-                f"{kind.gvk.group_kind}: the cache {'has stopped' if self._stopped else 'is not started'}"
-            )
+            raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache is not started")
         engine = self._engine(kind)
         await engine.readable(namespace, self.options.read_timeout)
+        return engine
+
+    def _kept(self, kind: type[Object]) -> Engine:
+        """Return the engine of a kind that was synced when the cache stopped: reviews in flight still read it."""
+        engine = self._engines.get(_identity(kind))
+        if engine is None or not engine.has_synced:
+            raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
         return engine
 
     # Own writes.

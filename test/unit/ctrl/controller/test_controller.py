@@ -162,6 +162,47 @@ async def test_a_requeue_comes_after_its_time_and_forgets_failures(make: Make) -
     assert total(made, "reconcile_total", result="requeue_after") == 1
 
 
+@pytest.mark.parametrize("after", [300, 300.0, timedelta(minutes=5)])
+async def test_a_number_is_a_number_of_seconds(make: Make, after: timedelta | float) -> None:
+    script = Script(Result(requeue_after=after))
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(400)
+    assert script.times == [0.0, 300.0]
+    assert total(made, "reconcile_total", result="requeue_after") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"requeue_after": "30s"},
+        {"requeue_after": True},
+        {"requeue_after": float("nan")},
+        {"requeue_after": float("inf")},
+        {"requeue_after": 10**400},
+        {"requeue_after": 30, "priority": "high"},
+        {"priority": 1.5},
+    ],
+    ids=str,
+)
+async def test_a_result_that_makes_no_sense_is_an_error_of_its_reconcile(
+    make: Make, options: dict[str, Any]
+) -> None:
+    calls: list[str] = []
+
+    async def reconcile_(request: Request) -> Result:
+        calls.append(request.name)
+        return Result(**options) if calls == ["a"] else Result()
+
+    async with running(make(reconcile.Func(reconcile_))) as made:
+        made.queue.add(A)
+        await anyio.sleep(1)
+        made.queue.add(B)
+        await anyio.sleep(1)
+    assert calls == ["a", "a", "b"]
+    assert total(made, "reconcile_errors_total") == 1
+
+
 async def test_a_requeue_after_no_time_is_a_success(make: Make) -> None:
     script = Script(Result(requeue_after=timedelta(0)), Result(requeue_after=timedelta(seconds=-1)))
     async with running(make(script)) as made:

@@ -14,8 +14,9 @@ import pytest
 from pkg import ctrl
 from pkg.apis.coordination.v1 import Lease
 from pkg.apis.core.v1 import ConfigMap, Pod
+from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.ctrl import controller, handler, rest, source, webhook
+from pkg.ctrl import cache, controller, handler, rest, source, webhook
 from pkg.ctrl.httpserver import HTTPRequest
 from pkg.ctrl.manager import (
     GracePeriodExceededError,
@@ -558,6 +559,42 @@ async def test_a_follower_keeps_its_controllers_kinds_warm_and_leads_without_lis
         await anyio.sleep(1)
         assert seen.calls == [("before", leads), ("meanwhile", leads)]
         assert len(world.transport.requests) == asked
+
+
+async def test_a_review_in_flight_reads_what_the_stopped_cache_holds(world: Any, make_pod: Any) -> None:
+    async def api(request: rest.Request) -> Any:
+        if request.path == "/version":
+            return answer(request)
+        return await world.transport.send(request)
+
+    reads: list[str] = []
+
+    class Reviewing(webhook.Server):
+        """Answers its last review when it is stopped."""
+
+        async def ready(self) -> None:
+            return
+
+        async def start(self) -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(1)
+                    reads.append((await mgr.client.get(Pod, ("ns", "here"))).name)
+                    reads.extend(pod.name for pod in await mgr.client.list(Pod))
+                    for read in (mgr.client.get(Pod, ("ns", "absent")), mgr.client.list(ConfigMap)):
+                        with pytest.raises((NotFoundError, cache.CacheNotStartedError)) as caught:
+                            await read
+                        reads.append(type(caught.value).__name__)
+
+    world.put(make_pod("here"))
+    mgr = new_manager(api)
+    mgr.add(Reviewing())
+    async with running(mgr):
+        await mgr.elected.wait()
+        await mgr.client.get(Pod, ("ns", "here"))
+    assert reads == ["here", "here", "NotFoundError", "CacheNotStartedError"]
 
 
 async def test_a_follower_whose_controller_is_not_to_be_warmed_up_watches_nothing(
