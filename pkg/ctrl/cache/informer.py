@@ -22,6 +22,7 @@ from .delivery import EventHandlerFuncs, Lazy, LookingHandlerFuncs, Registration
 from .echoes import Echoes
 from .feed import Feed
 from .options import ByObject, Options
+from .outage import Outage
 from .reflector import STEP, Reflector, Target
 from .store import Store
 
@@ -33,12 +34,13 @@ _log = log.logger_from("cache")
 class Engine:
     """The store of a kind, full or metadata only, shared by every class that names the kind."""
 
-    def __init__(self, kind: type[Object], options: Options) -> None:
+    def __init__(self, kind: type[Object], options: Options, outage: Outage) -> None:
         self.kind = kind
         self.gvk: GVK = kind.gvk
         self.metadata_only = issubclass(kind, PartialObjectMetadata)
         self.selection: ByObject = options.for_kind(kind)
         self.store = Store()
+        self.outage = outage
         self.skipped = 0
         self.scope = anyio.CancelScope()
         self._options = options
@@ -78,12 +80,19 @@ class Engine:
                 if options.resync_period > 0:
                     tasks.start_soon(self._resync)
 
+    def leave(self) -> None:
+        """Have no say any more on whether the server answers."""
+        for feed in self._feeds.values():
+            self.outage.leave(feed)
+
     async def _resource_for(self, feed: Feed, resource: Callable[[], Awaitable[Resource]]) -> Resource:
         """Return where to list what ``feed`` follows; one feed follows all there is of a kind without namespaces."""
         found = await resource()
         if not found.namespaced and "" not in self._feeds:
             feed.widen()
+            self.leave()
             self._feeds = {"": feed}
+            self.outage.join(feed)
             self.changed()
         if feed not in self._feeds.values():
             await anyio.sleep_forever()

@@ -222,8 +222,8 @@ class Reflector:
         )
         response = await self._transport.send(request)
         await response.raise_for_status()
-        self._sink.connected()
         page = codec.split_page(await response.read())
+        self._sink.connected()
         if not state.continue_token:
             self._sink.begin()
         for number, item in enumerate(page.items or (), 1):
