@@ -306,10 +306,10 @@ class Manager:
         checks[name] = check
 
     def _check_informers(self) -> str:
+        remarks = self.cache.remarks()
         if not self._lifecycle.synced:
-            raise healthz.NotHealthyError("caches have not synced yet")
-        degraded = self.cache.degraded()
-        return "; ".join(f"{gvk.group_kind} is degraded: {why}" for gvk, why in sorted(degraded.items()))
+            raise healthz.NotHealthyError("; ".join(["caches have not synced yet", *remarks]))
+        return "; ".join(remarks)
 
 
 class _Reviewer:

@@ -189,6 +189,11 @@ CACHE_DEGRADED: Final = _gauge(
     "1 while a watched kind is missing or denied, else 0",
     ["group", "version", "kind"],
 )
+CACHE_UNAVAILABLE: Final = _gauge(
+    "controller_runtime_cache_api_server_unavailable",
+    "1 while the API server does not answer the cache's lists and watches, else 0",
+    [],
+)
 CACHE_SKIPPED_OBJECTS: Final = _counter(
     "controller_runtime_cache_skipped_objects_total",
     "Objects that the cache skipped because they could not be decoded",
