@@ -136,13 +136,13 @@ class _Wire:
         deadline = None if timeout is None else self._now() + timeout
         head = pool.heads.render(request.method, request.target, request.headers, request.body)
         context = self._context()
-        connection = pool.idle(context)
+        connection = pool.idle(context, stream=request.stream)
         tried = False
         while True:
             if connection is None:
                 remaining = None if deadline is None else max(0.0, deadline - self._now())
                 with anyio.fail_after(remaining):
-                    connection = await pool.connection(context, fresh=tried)
+                    connection = await pool.connection(context, fresh=tried, stream=request.stream)
             try:
                 answer = await connection.ask(
                     head,
