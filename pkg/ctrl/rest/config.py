@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from . import kubeconfig, kubeconfig_import
+from . import kubeconfig, kubeconfig_import, login
 from .credentials import Anonymous, Credentials, TokenFile
 from .errors import ConfigError
 from .tls import TLSConfig
@@ -135,7 +135,7 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     try:
         loader.load_and_set(settings)
     except (library.config_exception.ConfigException, OSError) as error:
-        raise ConfigError(f"in-cluster configuration: {kubeconfig.one_line(error)}") from error
+        raise ConfigError(f"in-cluster configuration: {login.one_line(error)}") from error
     namespace = folder / "namespace"
     return Config(
         host=settings.host,

@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import dataclasses
-import logging
 import os
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -26,10 +23,10 @@ import yaml
 from . import kubeconfig_import
 from .credentials import Anonymous, Basic, Credentials, StaticToken, TokenFile
 from .errors import ConfigError
+from .login import PluginCredentials, one_line
 from .tls import IssuedPair, TLSConfig
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_EXPIRY_MARGIN: Final = timedelta(seconds=10)
 
 
 class Settings:
@@ -131,72 +128,6 @@ class Access:
         return credentials
 
 
-class PluginCredentials(Credentials):
-    """A token that the library gets from an exec plugin, an OIDC issuer or gcloud.
-
-    It is asked for again when it runs out, and when the server refuses it.
-    """
-
-    def __init__(self, label: str, loader: Any, command: Any = None) -> None:
-        self._label = label
-        self._loader = loader
-        self._command = command
-        self._headers: dict[str, str] | None = None
-        self.issued: IssuedPair | None = None
-        """The client certificate it issued instead of a token; renewed as one is."""
-        self._runs_out: datetime | None = None
-
-    async def headers(self) -> dict[str, str]:
-        expiry: datetime | None = getattr(self._loader, "exec_plugin_expiry", None)
-        if self.issued is not None:
-            expiry = self._runs_out
-        expired = expiry is not None and expiry - _EXPIRY_MARGIN <= datetime.now(UTC)
-        if self._headers is None or expired or self._loader.provider is not None:
-            await self._load()
-        return self._headers or {}
-
-    async def refresh(self) -> bool:
-        before = self._headers, self.issued and self.issued.cert
-        # The library keeps a plugin's token until five minutes before this moment.
-        self._loader.exec_plugin_expiry = datetime.fromtimestamp(0, UTC)
-        await self._load()
-        return (self._headers, self.issued and self.issued.cert) != before
-
-    async def _load(self) -> None:
-        try:
-            with _without_its_log():
-                # The public load_and_set would write inline certificates to files that outlive us.
-                await self._loader._load_authentication()
-        except OSError as error:
-            raise ConfigError(
-                f"{self._label}: {self._program()}{error.strerror or one_line(error)}"
-            ) from error
-        except Exception as error:
-            # The library lets whatever its plugins and its own JSON reading raise come through.
-            raise ConfigError(f"{self._label}: {one_line(error)}") from error
-        token = getattr(self._loader, "token", "")
-        pair = _issued_certificate(self._loader) if self._command is not None and not token else None
-        if pair is not None:
-            self._take(*pair)
-        elif self._command is not None and not token:
-            raise ConfigError(f"{self._label}: {self._program()}it gave neither a token nor a certificate")
-        self._headers = {"Authorization": token} if token else {}
-
-    def _take(self, cert: bytes, key: bytes) -> None:
-        if self.issued is None:
-            self.issued = IssuedPair(cert, key)
-        else:
-            self.issued.renew(cert, key)
-        try:
-            self._runs_out = self.issued.expiry()
-        except ValueError as error:
-            raise ConfigError(f"{self._label}: {self._program()}its certificate is none: {error}") from error
-
-    def _program(self) -> str:
-        command = self._command.get("command") if isinstance(self._command, Mapping) else None
-        return f"exec {command}: " if command else ""
-
-
 class _Entry:
     """A named cluster or user, and the folder from which its paths are meant."""
 
@@ -266,11 +197,6 @@ def from_dict(data: Mapping[str, Any], *, context: str | None = None) -> Access:
     return _access("given", library.ConfigNode("kubeconfig", dict(data)), context, base_path="")
 
 
-def one_line(error: BaseException) -> str:
-    """Return an error's text on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 def _check(name: str) -> None:
     try:
         data = yaml.load(Path(name).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # a safe one
@@ -336,21 +262,6 @@ def _persister(save: Any) -> Any:
     return persist
 
 
-@contextlib.contextmanager
-def _without_its_log() -> Iterator[None]:
-    """Keep the library from logging what it raises as well: it is told once, by us."""
-
-    def nothing(_record: logging.LogRecord) -> bool:
-        return False
-
-    logger = logging.getLogger("kubernetes_asyncio.config.kube_config")
-    logger.addFilter(nothing)
-    try:
-        yield
-    finally:
-        logger.removeFilter(nothing)
-
-
 def _bad_address(host: str) -> str:
     """Return what is wrong with a server's address, or nothing."""
     try:
@@ -363,9 +274,3 @@ def _bad_address(host: str) -> str:
     if not address.hostname or port == 0:
         return "lacks a host or a port"
     return ""
-
-
-def _issued_certificate(loader: Any) -> tuple[bytes, bytes] | None:
-    """Return the client certificate and key that an exec plugin issued, or None."""
-    cert, key = getattr(loader, "cert_file", None), getattr(loader, "key_file", None)
-    return (Path(cert).read_bytes(), Path(key).read_bytes()) if cert and key else None

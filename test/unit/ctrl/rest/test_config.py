@@ -11,11 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 import yaml
 
 from pkg.ctrl import rest
 from pkg.ctrl.envtest.pki import Authority
+from pkg.ctrl.rest import layers
 
 Write = Callable[..., Path]
 
@@ -220,6 +223,102 @@ async def test_a_plugin_may_issue_a_certificate(write: Write, tmp_path: Path) ->
     config = await rest.load_config(str(path))
     assert config.tls is not None
     assert (config.tls.cert, config.tls.key) == (pair.certificate, pair.key)
+
+
+@pytest.mark.real_time
+async def test_requests_that_find_a_token_expired_together_run_its_plugin_once(
+    write: Write, tmp_path: Path
+) -> None:
+    gone = "2020-01-01T00:00:00Z"
+    statuses = [{"token": "one", "expirationTimestamp": gone}, {"token": "two", "expirationTimestamp": gone}]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = await rest.load_config(str(path))
+    sent = list[str]()
+
+    async def send(request: rest.Request) -> rest.FakeResponse:
+        sent.append(request.headers["Authorization"])
+        return rest.FakeResponse(200)
+
+    outermost = layers.Authorize(rest.FakeTransport(send), config.credentials, config.host)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(50):
+            tasks.start_soon(outermost.send, rest.Request("GET", "/version"))
+    assert sent == ["Bearer two"] * 50
+    assert (tmp_path / "count").read_text() == "2"
+
+
+@pytest.mark.real_time
+async def test_two_transports_that_are_refused_together_run_a_plugin_once(
+    write: Write, tmp_path: Path
+) -> None:
+    path = write(
+        cluster={"server": "https://c.test"}, exec=plugin(tmp_path, {"token": "one"}, {"token": "two"})
+    )
+    config = await rest.load_config(str(path))
+
+    async def send(request: rest.Request) -> rest.FakeResponse:
+        return rest.FakeResponse(200 if request.headers["Authorization"] == "Bearer two" else 401)
+
+    pair = [layers.Authorize(rest.FakeTransport(send), config.credentials, config.host) for _ in range(2)]
+    answers = list[int]()
+
+    async def ask(through: layers.Authorize) -> None:
+        answers.append((await through.send(rest.Request("GET", "/version"))).status)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(50):
+            tasks.start_soon(ask, pair[number % 2])
+    assert answers == [200] * 50
+    assert (tmp_path / "count").read_text() == "2"
+
+
+@pytest.mark.real_time
+async def test_a_plugin_that_fails_fails_once_for_all_who_wait_and_runs_again_for_the_next(
+    write: Write, tmp_path: Path
+) -> None:
+    status = {"token": "one", "expirationTimestamp": "2020-01-01T00:00:00Z"}
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, status, {}))
+    config = await rest.load_config(str(path))
+    failures = list[str]()
+
+    async def ask() -> None:
+        with pytest.raises(rest.ConfigError) as caught:
+            await config.credentials.headers()
+        failures.append(str(caught.value))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(ask)
+    assert len(failures) == 20
+    assert len(set(failures)) == 1
+    assert (tmp_path / "count").read_text() == "2"
+    await ask()
+    assert (tmp_path / "count").read_text() == "3"
+
+
+@pytest.mark.real_time
+async def test_a_request_that_gives_up_leaves_the_plugin_to_the_next(write: Write, tmp_path: Path) -> None:
+    statuses = [{"token": "one", "expirationTimestamp": "2020-01-01T00:00:00Z"}, {"token": "two"}]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = await rest.load_config(str(path))
+    found = list[str]()
+
+    async def ask() -> None:
+        found.append((await config.credentials.headers())["Authorization"])
+
+    async with anyio.create_task_group() as tasks:
+        impatient = anyio.CancelScope()
+
+        async def give_up() -> None:
+            with impatient:
+                await ask()
+
+        tasks.start_soon(give_up)
+        await anyio.lowlevel.checkpoint()
+        tasks.start_soon(ask)
+        await anyio.lowlevel.checkpoint()
+        impatient.cancel()
+    assert found == ["Bearer two"]
 
 
 @pytest.mark.real_time
