@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from . import kubeconfig, kubeconfig_import, login
+from . import http1, kubeconfig, kubeconfig_import, login
 from .credentials import Anonymous, Credentials, TokenFile
 from .errors import ConfigError
 from .tls import TLSConfig
@@ -89,6 +89,19 @@ class Config:
     """URL of a proxy; none is taken from the environment."""
     impersonate: Impersonation | None = None
     """On whose behalf, beside :attr:`credentials`, which say who we are."""
+
+    @property
+    def address(self) -> str:
+        """:attr:`host` as logs and errors show it: without the user name and password that it may hold."""
+        return http1.shown(self.host)
+
+    def __repr__(self) -> str:
+        """Return what identifies the connection; no key, token or password."""
+        return (
+            f"{type(self).__name__}(host={self.address!r}, tls={self.tls!r}, credentials={type(self.credentials).__name__}, "
+            f"user_agent={self.user_agent!r}, qps={self.qps!r}, burst={self.burst!r}, namespace={self.namespace!r}, "
+            f"proxy={http1.shown(self.proxy)!r}, impersonate={self.impersonate!r})"
+        )
 
     @classmethod
     async def from_kubeconfig_dict(cls, data: Mapping[str, Any], *, context: str | None = None) -> Config:

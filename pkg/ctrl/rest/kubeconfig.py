@@ -20,13 +20,20 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from . import kubeconfig_import
+from pkg.ctrl import log
+
+from . import http1, kubeconfig_import
 from .credentials import Anonymous, Basic, Credentials, StaticToken, TokenFile
 from .errors import ConfigError
 from .login import PluginCredentials, one_line
 from .tls import IssuedPair, TLSConfig
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+_SECRETS: Final = frozenset({"exec", "auth-provider", "tokenFile", "token", "username", "password"})
+
+_log: Final = log.logger_from("rest")
 
 
 class Settings:
@@ -51,19 +58,38 @@ class Access:
 
     @property
     def host(self) -> str:
-        """The server's address."""
+        """The server's address; without a scheme, settings of TLS make it https, as in client-go."""
         host = self._cluster.text("server").rstrip("/")
         if not host:
             raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server is missing")
-        host = host if "://" in host else f"http://{host}"
+        if "://" not in host:
+            host = f"{'https' if self._mentions_tls() else 'http'}://{host}"
         if problem := _bad_address(host):
-            raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server {host!r} {problem}")
-        return host
+            raise self._cluster.error("server", f"{http1.shown(host)!r} {problem}")
+        # What a URL holds for logging in goes to nobody in the clear, as the credentials do not.
+        return host if host.startswith("https:") else http1.shown(host)
 
     @property
     def proxy(self) -> str:
         """The proxy's address, or nothing."""
-        return self._cluster.text("proxy-url")
+        proxy = self._cluster.text("proxy-url")
+        if proxy and (problem := _bad_address(proxy)):
+            raise self._cluster.error("proxy-url", f"{http1.shown(proxy)!r} {problem}")
+        return proxy
+
+    def _mentions_tls(self) -> bool:
+        """Whether there is anything that only a server with TLS has a use for."""
+        parts = ("certificate-authority", "certificate-authority-data")
+        shown = ("client-certificate", "client-certificate-data")
+        return self._skips_verifying() or any(
+            [*map(self._cluster.values.get, parts), *map(self._user.values.get, shown)]
+        )
+
+    def _skips_verifying(self) -> bool:
+        skips = self._cluster.values.get("insecure-skip-tls-verify")
+        if skips is not None and not isinstance(skips, bool):
+            raise self._cluster.error("insecure-skip-tls-verify", "must be true or false")
+        return bool(skips)
 
     def tls(self) -> TLSConfig | None:
         """Return the TLS settings, tried once, or None for a plain server."""
@@ -74,7 +100,7 @@ class Access:
             cert=self._user.pem("client-certificate"),
             key=self._user.pem("client-key"),
             server_name=self._cluster.text("tls-server-name"),
-            verify=not self._cluster.values.get("insecure-skip-tls-verify", False),
+            verify=not self._skips_verifying(),
         )
         if (issued := self._issued) is not None:
             config = dataclasses.replace(config, cert=issued.cert, key=issued.key, issued=issued)
@@ -102,12 +128,18 @@ class Access:
         return {"user": name, "uid": uid, "groups": groups, "extra": extra} if name else {}
 
     async def credentials(self) -> Credentials:
-        """Return what proves the user's identity, trying it once.
+        """Return what proves the user's identity, trying it once; nothing where it would go out in the clear.
 
         Raises:
             ConfigError: a plugin failed, a file is missing.
         """
         user = self._user
+        if not self.host.startswith("https:"):
+            if user.values.keys() & _SECRETS:
+                _log.warning(
+                    "Credentials are not sent over plain HTTP", kubeconfig=self.source, server=self.host
+                )
+            return Anonymous()
         credentials: Credentials
         if "exec" in user.values or "auth-provider" in user.values:
             plugin = PluginCredentials(
@@ -268,7 +300,8 @@ def _bad_address(host: str) -> str:
         address = urlsplit(host)
         port = address.port
     except ValueError as error:
-        return f"is no address: {error}"
+        # The reason may quote what stands before an "@", which is a password.
+        return "is no address" if "@" in host else f"is no address: {error}"
     if address.scheme not in ("http", "https"):
         return "begins with neither https:// nor http://"
     if not address.hostname or port == 0:
