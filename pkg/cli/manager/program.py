@@ -102,6 +102,8 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
         ManagerError: a part of the manager failed, or leadership was lost.
     """
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
+    # Audit logs and managedFields know the manager by one name, wherever it is started from.
+    connection.user_agent = rest.user_agent(flags.PROGRAM, _version())
     await reach(connection)
     log.logger_from("setup").info("Starting", version=_version(), configFile=parsed.config)
     mgr = ctrl.Manager(connection, options(parsed, cfg))
@@ -135,7 +137,7 @@ async def reach(connection: rest.Config, *, timeout: float = _REACH) -> None:
                 await anyio.sleep(_RETRY)
                 continue
             if response.status == HTTPStatus.UNAUTHORIZED:
-                raise UnauthorizedError(f"the API server does not accept the credentials: {connection.host}")
+                raise UnauthorizedError(f"the API server does not accept the credentials: {connection.address}")
             return
 
 
