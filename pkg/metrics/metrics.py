@@ -56,6 +56,11 @@ PODS_GROUPED: Final = Counter(
     ["kind", "grouper", "reason"],
     registry=REGISTRY,
 )
+PODS_PUT_OFF: Final = Counter(
+    "kubeflow_trainer_pods_put_off_total",
+    "Times that a pod waited for its group because its namespace had used its share of the pod grouper",
+    registry=REGISTRY,
+)
 
 
 class TrainJobPhases:

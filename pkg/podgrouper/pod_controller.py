@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -19,7 +20,9 @@ from pkg.constants import kai
 from pkg.ctrl import client, log
 from pkg.ctrl.cache.codec import older
 
+from .budget import OverBudgetError
 from .changed import PodIdentity
+from .plugins import InvalidOwnerError
 from .podgroup import Handler, Metadata
 from .podgrouper import PodGrouper
 
@@ -77,7 +80,10 @@ class PodReconciler:
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one pod's group, and the mark on the pod, up to date.
 
+        A pod whose namespace has used its share is looked at again later.
+
         Raises:
+            TerminalError: an owner reference is invalid; only a change of the pod helps.
             Exception: what kept the pod from its group; the pod has an event that says the same.
         """
         if not await self.selects(request.namespace):
@@ -93,9 +99,15 @@ class PodReconciler:
             return ctrl.Result()
         try:
             await self._group(pod)
+        except OverBudgetError as error:
+            log.logger_from().debug("Pod is put off", error=error)
+            metrics.PODS_PUT_OFF.inc()
+            return ctrl.Result(requeue_after=timedelta(seconds=error.delay))
         except Exception as error:
             # Groupers may be other people's code; nothing is lost, the worker gets the error.
             self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, str(error)[:_MESSAGE_LIMIT])
+            if isinstance(error, InvalidOwnerError):
+                raise ctrl.TerminalError(str(error)) from error
             raise
         return ctrl.Result()
 

@@ -121,9 +121,9 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         GrouperLoadError: groupers of others cannot be had.
     """
     await mgr.cache.get_informer(PodGroup)  # else the first pods would wait for its list
-    owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache)
+    owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache, served=mgr.rest_mapper.resource_for)
     hub = new_plugins_hub(owners, options.hub)
-    owners.reads = hub.reads
+    owners.kinds = hub
     keys = options.hub.grouper
     groups = Handler(
         mgr.client, mgr.api_reader, node_pool_key=keys.node_pool_label_key, queue_key=keys.queue_label_key

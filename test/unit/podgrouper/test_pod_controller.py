@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from pkg.apis.machinery.object import ObjectMeta, Unstructured
 from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.ctrl.client import FakeClient, interceptor
 from pkg.ctrl.metrics import REGISTRY
-from pkg.ctrl.reconcile import Request
+from pkg.ctrl.reconcile import Request, Result
 from pkg.podgrouper import Options, PodReconciler
+from pkg.podgrouper.budget import OverBudgetError
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]
@@ -220,3 +222,21 @@ async def test_a_metric_says_which_owner_was_chosen_and_why(
         await reconciler.reconcile(REQUEST)
 
     assert told() - before == 1
+
+
+async def test_a_pod_whose_namespace_has_used_its_share_comes_again_later_without_an_event(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler, recorder: Any
+) -> None:
+    async def get(within: FakeClient, wanted: Any, key: Any) -> Any:
+        if wanted.gvk.kind == "StatefulSet":
+            raise OverBudgetError("team-a", 7.5)
+        return await within.get(wanted, key)
+
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+    before = REGISTRY.get_sample_value("kubeflow_trainer_pods_put_off_total") or 0
+
+    result = await make_reconciler(interceptor.wrap(client, interceptor.Funcs(get=get))).reconcile(REQUEST)
+
+    assert result == Result(requeue_after=timedelta(seconds=7.5))
+    assert (recorder.events, client.writes) == ([], [])
+    assert REGISTRY.get_sample_value("kubeflow_trainer_pods_put_off_total") == before + 1
