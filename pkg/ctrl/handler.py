@@ -27,7 +27,10 @@ MapFunc = Callable[[T], Awaitable[Iterable[Request]]]
 
 
 class EventHandler(ABC, Generic[T_contra]):
-    """Adds the requests that an event calls for. Events of one source come one after another, in order."""
+    """Adds the requests that an event calls for. Events of one source come one after another, in order.
+
+    An event for which a method raises comes again: after a second, then less and less often, and out of order.
+    """
 
     immediate: ClassVar[bool] = False
     """Whether no method ever waits: then events cost no buffer and no task switch."""

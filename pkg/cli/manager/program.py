@@ -12,7 +12,7 @@ import dataclasses
 import gc
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
@@ -27,9 +27,9 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
 from pkg.ctrl import healthz, log, rest
 from pkg.ctrl.client import ReadThrough
 from pkg.ctrl.manager import ManagerError, UnreachableError
-from pkg.runtime import core
+from pkg.runtime import Runtime, core
 
-from . import flags, goflags, lean
+from . import ending, flags, goflags, lean
 from .certificates import ManagedWebhooks, certificates_for
 from .flags import Flags
 
@@ -67,9 +67,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     log.configure(parsed.log)
     use_uvloop = importlib.util.find_spec("uvloop") is not None
+    bound = ending.Bound(_report_unended)
     try:
         cfg = config.load(parsed.config)
-        anyio.run(run, parsed, cfg, backend_options={"use_uvloop": use_uvloop})
+        anyio.run(_run_bounded, parsed, cfg, bound, backend_options={"use_uvloop": use_uvloop})
     except (*_EXPECTED, ExceptionGroup) as error:
         expected = _expected(error)
         if expected is None:
@@ -77,7 +78,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(expected, _FAILED)
     except KeyboardInterrupt:
         return _FAILED
+    finally:
+        bound.lift()
     return 0
+
+
+async def _run_bounded(parsed: Flags, cfg: Configuration, bound: ending.Bound) -> None:
+    with bound.within():
+        await run(parsed, cfg)
+
+
+def _report_unended(error: BaseException | None) -> int:
+    if error is not None:
+        _complain(_expected(error) or error, _FAILED)
+    return _complain(RuntimeError("code in a thread did not end; the process ends without it"), _FAILED)
 
 
 async def run(parsed: Flags, cfg: Configuration) -> None:
@@ -145,7 +159,7 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
 async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     """Register controllers, webhooks and checks with a manager that has not started.
 
-    Where the pod grouper is all that shall run, nothing else is: no webhook, and no kind of Trainer's watched.
+    Where only the pod grouper runs, no webhook is served and no kind of Trainer's is watched.
     """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
@@ -158,22 +172,28 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)
     runtimes = await core.new(reader, mgr.field_indexer)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
-    if cfg.cert_management.enable:
-        certificates = certificates_for(mgr, cfg.cert_management)
+    if parsed.webhooks:
+        _serve_webhooks(mgr, cfg, runtimes)
 
-        def register() -> None:
-            mgr.webhook_server.use(certificates)
-            webhooks.setup(mgr, runtimes)
 
-        def started() -> None:  # asking for the server any earlier would start it
-            mgr.webhook_server.started_checker()()
-
-        managed = ManagedWebhooks(certificates, register, started)
-        mgr.add(managed)
-        mgr.add_readyz_check("readyz", managed.check)
-    else:
+def _serve_webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runtime]) -> None:
+    """Serve the webhooks, with certificates of the manager's own or of a directory; readiness waits for them."""
+    if not cfg.cert_management.enable:
         webhooks.setup(mgr, runtimes)
         mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
+        return
+    certificates = certificates_for(mgr, cfg.cert_management)
+
+    def register() -> None:
+        mgr.webhook_server.use(certificates)
+        webhooks.setup(mgr, runtimes)
+
+    def started() -> None:  # asking for the server any earlier would start it
+        mgr.webhook_server.started_checker()()
+
+    managed = ManagedWebhooks(certificates, register, started)
+    mgr.add(managed)
+    mgr.add_readyz_check("readyz", managed.check)
 
 
 def _expected(error: BaseException) -> BaseException | None:

@@ -59,7 +59,10 @@ class Cache:
     # Life.
 
     async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the informers running until cancelled; reads work from ``started()`` on."""
+        """Keep the informers running until cancelled; reads work from ``started()`` on.
+
+        A cache that has stopped still answers reads of the kinds that were synced, from what it saw last.
+        """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
@@ -133,7 +136,7 @@ class Cache:
             NotFoundError: there is none.
             CacheError: the kind cannot be read, see ``errors``.
         """
-        engine = await self._readable(kind)
+        engine = await self._readable(kind, key[0])
         return _decode(engine, kind, self._entry(engine, kind, key))
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
@@ -141,7 +144,7 @@ class Cache:
 
         Raises like :meth:`get`.
         """
-        engine = await self._readable(kind)
+        engine = await self._readable(kind, key[0])
         entry = self._entry(engine, kind, key)
         place = (kind, entry.key)
         held, obj = self._peeked.pop(place, (None, None))
@@ -180,7 +183,7 @@ class Cache:
         """
         if continue_token:
             raise ValueError("a cache has no pages to continue")
-        engine = await self._readable(kind)
+        engine = await self._readable(kind, (fields or {}).get("metadata.namespace", namespace))
         for field in fields or ():
             if field not in _KEY_FIELDS and not engine.store.has_index(field):
                 raise errors.IndexMissingError(kind.gvk, field)
@@ -201,16 +204,20 @@ class Cache:
                 await anyio.lowlevel.checkpoint()
         return listed
 
-    async def _readable(self, kind: type[Object]) -> Engine:
+    async def _readable(self, kind: type[Object], namespace: str) -> Engine:
+        if self._stopped:
+            return self._kept(kind)
         if self._tasks is None:
-            raise errors.CacheNotStartedError(
-                f"{kind.gvk.group_kind}: the cache {'has stopped' if self._stopped else 'is not started'}"
-            )
+            raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache is not started")
         engine = self._engine(kind)
-        if not engine.has_synced and engine.problem is None:
-            await engine.wait_for_sync(self.options.read_timeout, or_problem=True)
-        if engine.problem is not None:
-            raise errors.CacheDegradedError(kind.gvk, engine.problem)
+        await engine.readable(namespace, self.options.read_timeout)
+        return engine
+
+    def _kept(self, kind: type[Object]) -> Engine:
+        """Return the engine of a kind that was synced when the cache stopped: reviews in flight still read it."""
+        engine = self._engines.get(_identity(kind))
+        if engine is None or not engine.has_synced:
+            raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
         return engine
 
     # Own writes.
@@ -239,11 +246,23 @@ class Cache:
                 continue
             engine.remember(stored.text, stored.known, asyncio.get_running_loop().time())
 
-    def remember_delete(self, obj: Object) -> None:
-        """Make reads miss ``obj``, which the server removed at once, before the watch tells of it."""
+    def uid_of(self, obj: Object) -> str:
+        """Return the uid of the object that reads find by the name of ``obj``; the empty string if there is none."""
+        now = asyncio.get_running_loop().time()
+        for metadata in (False, True):
+            engine = self._engines.get((type(obj).gvk, metadata))
+            if engine is not None and (entry := engine.store.get(obj.key, now)) is not None:
+                return entry.uid
+        return ""
+
+    def remember_delete(self, obj: Object, *, uid: str = "") -> None:
+        """Make reads miss ``obj``, which the server removed at once, before the watch tells of it.
+
+        ``uid`` is its uid where ``obj`` has none. An object with another uid that has taken the name stays visible.
+        """
         for metadata in (False, True):
             if (engine := self._engines.get((type(obj).gvk, metadata))) is not None:
-                engine.store.forget(obj.key, obj.metadata.uid or "", anyio.current_time())
+                engine.store.forget(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
 
 
 def _decode(engine: Engine, kind: type[T], entry: Entry) -> T:

@@ -47,6 +47,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Namespace and name."""
         return NamespacedName(self.namespace, self.name)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the server has removed it: it is marked for deletion, and nothing keeps it."""
+        return self.deleting and not self.held
+
     def decode(self, kind: type[T]) -> T:
         """Return a fresh object.
 

@@ -60,6 +60,9 @@ SHORT_WATCH: Final = 1.0
 class Sink(Protocol):
     """Hears what a reflector learns. Calls return at once, but for the last of many."""
 
+    def connected(self) -> None:
+        """The server has accepted a list or a watch."""
+
     def begin(self) -> None:
         """Everything there is will follow."""
 
@@ -216,6 +219,7 @@ class Reflector:
         )
         response = await self._transport.send(request)
         await response.raise_for_status()
+        self._sink.connected()
         page = codec.split_page(await response.read())
         if not state.continue_token:
             self._sink.begin()
@@ -270,6 +274,7 @@ class Reflector:
         )
         response = await self._transport.send(request)
         await response.raise_for_status()
+        self._sink.connected()
         return Lines(response)
 
     def _silence(self) -> float:

@@ -18,6 +18,8 @@ from typing import Final, cast
 
 import anyio
 
+from pkg.ctrl import cancellation
+
 from . import wire
 from .message import Handler, HTTPRequest, HTTPResponse
 from .reader import Reader, State
@@ -271,6 +273,10 @@ class Connection(asyncio.BufferedProtocol):
             return _NOT_FOUND
         try:
             return await handler(request)
+        except asyncio.CancelledError as error:
+            # The handler's own affair, unless the connection is aborted.
+            _log.error("Error handling request", exc_info=cancellation.as_error_of_plain_task(error))
+            return _BROKEN
         except Exception:
             _log.exception("Error handling request")
             return _BROKEN

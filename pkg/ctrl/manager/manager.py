@@ -164,6 +164,15 @@ class Manager:
         self._open = False
         await self._stack.aclose()
 
+    @property
+    def abandoned(self) -> list[str]:
+        """The runnables that did not end although they were cancelled, which code in a thread does not notice.
+
+        They run on after ``start``, and neither ``asyncio.run`` nor the interpreter ends before they do: end the
+        process with ``os._exit``.
+        """
+        return self._lifecycle.abandoned
+
     def stop(self) -> None:
         """Ask a running manager to stop; ``start`` returns when it has."""
         self._lifecycle.stop.set()

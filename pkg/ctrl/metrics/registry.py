@@ -126,7 +126,9 @@ ACTIVE_WORKERS: Final = _gauge(
 
 # Work queues; ``name`` and ``controller`` carry the same value.
 WORKQUEUE_DEPTH: Final = _gauge(
-    "workqueue_depth", "Items waiting in the queue, by priority", ["name", "controller", "priority"]
+    "workqueue_depth",
+    "Items waiting in the queue, by priority; the label is empty for priority 0",
+    ["name", "controller", "priority"],
 )
 WORKQUEUE_ADDS: Final = _counter("workqueue_adds_total", "Items added to the queue", ["name", "controller"])
 WORKQUEUE_QUEUE_DURATION: Final = _histogram(

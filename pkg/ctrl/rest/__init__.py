@@ -16,11 +16,13 @@ from .credentials import Credentials as Credentials
 from .credentials import StaticToken as StaticToken
 from .credentials import TokenFile as TokenFile
 from .discovery import RESTMapper as RESTMapper
+from .errors import AnswerError as AnswerError
 from .errors import ConfigError as ConfigError
 from .errors import NoKindMatchError as NoKindMatchError
 from .errors import RestError as RestError
 from .errors import TransportError as TransportError
 from .errors import TransportTimeoutError as TransportTimeoutError
+from .errors import decoded as decoded
 from .fake import FakeResponse as FakeResponse
 from .fake import FakeTransport as FakeTransport
 from .request import Request as Request

@@ -17,7 +17,7 @@ from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import GVK, Resource
 from pkg.apis.machinery.object import Object
 
-from .errors import NoKindMatchError, TransportError
+from .errors import NoKindMatchError, decoded
 from .request import JSON, Request
 from .roundtrip import RoundTripper
 
@@ -168,9 +168,4 @@ class RESTMapper:
             await response.raise_for_status()
         except NotFoundError:
             return None
-        try:
-            return msgspec.json.decode(await response.read(), type=shape)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise TransportError(
-                f"the answer to GET {path} cannot be decoded: {error}", host="API server"
-            ) from error
+        return decoded(msgspec.json.Decoder(shape).decode, await response.read())

@@ -20,7 +20,7 @@ import msgspec
 import pydantic
 
 from pkg.apis.admission.v1 import AdmissionRequest, AdmissionResponse, AdmissionReview
-from pkg.ctrl import log, metrics
+from pkg.ctrl import cancellation, log, metrics
 from pkg.ctrl.httpserver import HTTPRequest, HTTPResponse
 
 from . import admission
@@ -110,12 +110,10 @@ class Webhook:
             except admission.BadRequestError as error:
                 _log.info("Bad admission request", error=str(error))
                 return admission.errored(400, str(error))
+            except asyncio.CancelledError as error:
+                return _panicked(cancellation.as_error_of_plain_task(error))
             except Exception as error:
-                metrics.WEBHOOK_PANICS.inc()
-                _log.error("Observed a panic in webhook", error=error)
-                return admission.errored(
-                    500, f"panic: {type(error).__name__}: {log.describe(error)} [recovered]"
-                )
+                return _panicked(error)
             status = response.status
             _log.trace(
                 "Wrote response",
@@ -144,6 +142,12 @@ def _patience(request: HTTPRequest) -> float:
     asked = re.fullmatch(r"(?:(\d+)m)?(\d+(?:\.\d+)?)s", (request.query.get("timeout") or [""])[0])
     seconds = int(asked[1] or 0) * 60 + float(asked[2]) if asked else MAX_WAIT
     return min(seconds, MAX_WAIT) * _MARGIN
+
+
+def _panicked(error: Exception) -> AdmissionResponse:
+    metrics.WEBHOOK_PANICS.inc()
+    _log.error("Observed a panic in webhook", error=error)
+    return admission.errored(500, f"panic: {type(error).__name__}: {log.describe(error)} [recovered]")
 
 
 def _unreadable(code: int, message: str) -> HTTPResponse:

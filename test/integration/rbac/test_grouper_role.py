@@ -30,7 +30,7 @@ def owners() -> dict[tuple[str, str], GVK]:
         for gvk in new_plugins_hub(FakeClient(), found=[]).kinds()
     }
     verbs: dict[tuple[str, str], set[str]] = {}
-    for group, resource, verb in rbac.collected(grouper=True):
+    for group, resource, verb in rbac.collected(rbac.Part.POD_GROUPER):
         verbs.setdefault((group, resource), set()).add(verb)
     named = sorted(key for key, allowed in verbs.items() if allowed == READ and key[0] not in NO_OWNERS)
     return {
@@ -116,7 +116,7 @@ async def test_every_grant_is_asked_for_and_nothing_else(
         await live_client.patch(pod, raw_patch(MERGE, b'{"metadata":{"labels":{"touched":"yes"}}}'))
 
         def all_asked() -> bool:
-            missing = rbac.collected(grouper=True) - LIVE - run.asked().granted
+            missing = rbac.collected(rbac.Part.POD_GROUPER) - LIVE - run.asked().granted
             assert not missing
             return True
 

@@ -88,6 +88,25 @@ async def test_alone_it_has_no_webhooks_and_watches_nothing_of_trainer() -> None
     assert mgr._webhook_server is None
 
 
+@pytest.mark.parametrize("managed", [True, False])
+async def test_without_webhooks_the_controllers_run_and_nothing_is_served_or_certified(managed: bool) -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    cfg.cert_management.enable = managed
+    parsed = flags.parse(["--webhooks=false"])
+    mgr = ctrl.Manager(
+        rest.Config("http://127.0.0.1:1"),
+        program.options(parsed, cfg),
+        transport=rest.FakeTransport(lambda _request: rest.FakeResponse(404)),
+    )
+
+    await program.setup(mgr, parsed, cfg)
+
+    assert len(mgr.controller_names) == 3
+    assert mgr._webhook_server is None
+    assert "readyz" not in mgr._readyz
+
+
 async def test_webhooks_wait_for_their_certificate_and_controllers_do_not() -> None:
     certificates = Certificates()
     registered: list[str] = []

@@ -13,13 +13,15 @@ from pkg.apis.machinery.object import Object, metadata_only, unstructured
 from pkg.ctrl import cache as room
 from pkg.ctrl.cache import (
     ByObject,
+    CacheDegradedError,
     CacheNotStartedError,
     CacheSyncTimeoutError,
     EventHandlerFuncs,
     IndexMissingError,
+    NamespaceNotCachedError,
     UndecodableObjectError,
 )
-from pkg.ctrl.rest import FakeResponse
+from pkg.ctrl.rest import FakeResponse, FakeTransport
 
 
 def names(objects: Iterable[Object]) -> list[str]:
@@ -31,7 +33,7 @@ async def test_the_room_exports_what_others_build_on() -> None:
     assert exported == {
         "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
         "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "IndexMissingError", "Informer", "Owner",
-        "LookingHandlerFuncs", "Options", "Registration", "Told", "Transform", "UndecodableObjectError",
+        "LookingHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Told", "Transform", "UndecodableObjectError",
     }  # fmt: skip
 
 
@@ -500,3 +502,36 @@ class TestOwnWrites:
         watched.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
         assert await watched.list(ConfigMap, namespace="team-b") == []
         assert await watched.list(ConfigMap, fields={"metadata.name": "b"}) == []
+
+
+async def test_a_denied_namespace_leaves_the_others_readable(server: Any, start: Any) -> None:
+    server.put("a")
+    served, refusal = server.transport, {"code": 403, "reason": "Forbidden", "message": "not for you"}
+
+    async def deny_one(request: Any) -> Any:
+        denied = "/namespaces/denied/" in request.path
+        return FakeResponse(403, {"kind": "Status", **refusal}) if denied else await served.send(request)
+
+    server.transport = FakeTransport(deny_one)
+    cache = await start(default_namespaces=("team-a", "denied"))
+    await (await cache.get_informer(ConfigMap)).wait_for_sync(1, or_problem=True)
+    assert (await cache.get(ConfigMap, ("team-a", "a"))).name == "a"
+    assert names(await cache.list(ConfigMap, namespace="team-a")) == ["a"]
+    assert names(await cache.list(ConfigMap, fields={"metadata.namespace": "team-a"})) == ["a"]
+    assert list(cache.degraded()) == [ConfigMap.gvk]
+    for reading in (cache.list(ConfigMap), cache.get(ConfigMap, ("denied", "a"))):
+        with pytest.raises(CacheDegradedError, match="not for you"):
+            await reading
+
+
+async def test_a_read_outside_the_cached_namespaces_is_an_error(server: Any, start: Any) -> None:
+    server.put("a")
+    cache = await start(default_namespaces=("team-a",))
+    for reading in (
+        cache.get(ConfigMap, ("team-b", "a")),
+        cache.peek(ConfigMap, ("team-b", "a")),
+        cache.list(ConfigMap, namespace="team-b"),
+        cache.list(ConfigMap, fields={"metadata.namespace": "team-b"}),
+    ):
+        with pytest.raises(NamespaceNotCachedError, match="ConfigMap: namespace 'team-b' is not cached"):
+            await reading

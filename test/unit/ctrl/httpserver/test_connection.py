@@ -34,6 +34,7 @@ class Service:
             "/slow": self._slow,
             "/broken": self._broken,
             "/torn": self._torn,
+            "/cancelled": self._cancelled,
             "/large": self._large,
         }
         return routes.get(path)
@@ -54,6 +55,9 @@ class Service:
 
     async def _broken(self, _request: HTTPRequest) -> HTTPResponse:
         raise RuntimeError("odd")
+
+    async def _cancelled(self, _request: HTTPRequest) -> HTTPResponse:
+        raise asyncio.CancelledError
 
     async def _torn(self, _request: HTTPRequest) -> HTTPResponse:
         return HTTPResponse(headers={"X": "a\r\nb"})
@@ -406,7 +410,7 @@ async def test_a_body_for_another_protocol_is_refused(service: Service, client: 
     assert not service.requests
 
 
-@pytest.mark.parametrize("path", [b"/broken", b"/torn"])
+@pytest.mark.parametrize("path", [b"/broken", b"/torn", b"/cancelled"])
 async def test_a_handler_that_breaks_is_logged_and_answered(
     client: Client, path: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,6 +10,7 @@ def test_the_exported_names_are_these() -> None:
     modules |= {"http1", "layers", "roundtrip", "tls", "transport"}
     assert {name for name in vars(rest) if not name.startswith("_")} - modules == {
         "Anonymous",
+        "AnswerError",
         "Basic",
         "Config",
         "Impersonation",
@@ -29,6 +30,7 @@ def test_the_exported_names_are_these() -> None:
         "Transport",
         "TransportError",
         "TransportTimeoutError",
+        "decoded",
         "in_cluster_config",
         "load_config",
         "request",

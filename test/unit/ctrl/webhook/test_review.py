@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
 import base64
 import json
 from typing import Any
@@ -41,7 +42,7 @@ class Judge(webhook.CustomValidator[ConfigMap]):
 
     async def _judge(self, asked: str) -> list[str]:
         self.asked.append(asked)
-        if isinstance(self.verdict, Exception):
+        if isinstance(self.verdict, BaseException):
             raise self.verdict
         if isinstance(self.verdict, float):
             await anyio.sleep(self.verdict)
@@ -139,6 +140,13 @@ async def test_a_bug_is_a_500_that_is_counted_and_not_a_broken_connection() -> N
         "status": {"code": 500, "message": "panic: KeyError: 'x' [recovered]"},
     }
     assert metrics.REGISTRY.get_sample_value("controller_runtime_webhook_panics_total") == before + 1
+
+
+async def test_a_cancelled_error_of_a_validator_is_a_500_of_its_own() -> None:
+    answer = await verdict(Judge(asyncio.CancelledError()), review())
+    assert not answer["allowed"]
+    assert answer["status"]["code"] == 500
+    assert "CancelledError was raised" in answer["status"]["message"]
 
 
 @pytest.mark.parametrize(
