@@ -52,7 +52,7 @@ _WRAPPERS: Final = (
 )
 """Kinds that stand for the owner below them."""
 
-_BETWEEN: Final = frozenset(
+BETWEEN: Final = frozenset(
     {
         GroupKind("grove.io", "PodClique"),
         GroupKind("grove.io", "PodCliqueScalingGroup"),
@@ -108,7 +108,7 @@ class PluginsHub:
         A reference to any other kind, a Secret for one, is no reason to read every object of it. Pods have a watch
         of their own.
         """
-        return kind != Pod.gvk and (self._row(kind) is not None or kind.group_kind in _BETWEEN)
+        return kind != Pod.gvk and (self._row(kind) is not None or kind.group_kind in BETWEEN)
 
     def _row(self, kind: GVK) -> Grouper | None:
         return self._table.get(kind) or self._table.get(kind._replace(version=ANY_VERSION))
