@@ -75,6 +75,8 @@ async def serve(
         RestError: the API server cannot be reached.
         ManagerError: a part of the manager failed, or leadership was lost.
     """
+    # Audit logs and managedFields know a program by one name, wherever it is started from.
+    connection.user_agent = rest.user_agent(program, version())
     await reach(connection)
     log.logger_from("setup").info("Starting", program=program, version=version(), configFile=config_file)
     mgr = ctrl.Manager(connection, options)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,17 +26,28 @@ from .tls import TLSConfig
 
 _HEADER_NAME: Final = "!#$&'*+-.^_`|~"
 """What RFC 9110 allows in a header's name, letters and digits aside; of these, ``%`` escapes the others here."""
+_UNFIT_FOR_HEADER: Final = re.compile(r"[^\x20-\x7e]")
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
+def user_agent(program: str, release: str) -> str:
+    """Return ``program/release (os/arch)``; what stands before the slash is the field manager of plain writes, too."""
+    named = f"{program}/{release} ({platform.system().lower()}/{platform.machine().lower()})"
+    return _UNFIT_FOR_HEADER.sub("_", named)
+
+
 def default_user_agent() -> str:
-    """Return ``program/version (os/arch)``."""
-    program = Path(sys.argv[0] or "python").name
+    """Return :func:`user_agent` of what was started: a script by its name, a module by its package's.
+
+    A program that can be started in several ways says who it is by :attr:`Config.user_agent`.
+    """
+    started = Path(sys.argv[0] or "python")
+    program = started.parent.name if started.name == "__main__.py" else started.name.removesuffix(".py")
     try:
-        ours = version("trainer-controller-manager")
+        release = version("trainer-controller-manager")
     except PackageNotFoundError:
-        ours = "unknown"
-    return f"{program}/{ours} ({platform.system().lower()}/{platform.machine().lower()})"
+        release = "unknown"
+    return user_agent(program.replace("/", "_") or "python", release)
 
 
 @dataclass(frozen=True, slots=True)

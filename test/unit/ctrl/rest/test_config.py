@@ -338,3 +338,22 @@ def test_a_pod_without_a_token_says_so(tmp_path: Path) -> None:
         rest.ConfigError, match=r"^in-cluster configuration: Service token file does not exist"
     ):
         rest.in_cluster_config(environ, folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("started", "program"),
+    [
+        ("/usr/bin/thing", "thing"),
+        ("/app/cmd/thing.py", "thing"),
+        ("/site/thing/__main__.py", "thing"),
+        ("-c", "-c"),
+        ("", "python"),
+        ("/opt/th\u00efng\r\nX: y", "th_ng__X: y"),
+    ],
+)
+def test_a_user_agent_names_what_was_started(
+    monkeypatch: pytest.MonkeyPatch, started: str, program: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [started])
+    assert rest.Config("https://c.test").user_agent.partition("/")[0] == program
+    assert rest.user_agent("me", "1.2").startswith("me/1.2 (linux/")

@@ -34,4 +34,5 @@ def test_the_exported_names_are_these() -> None:
         "in_cluster_config",
         "load_config",
         "request",
+        "user_agent",
     }
