@@ -7,15 +7,13 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from rich.console import Console
-from rich.table import Table
-
 from pkg.apis.core.v1 import Node
 from pkg.cli.cluster.cluster import Cluster, Options
 from pkg.cli.cluster.nodes import NodeShape, is_usable
 from pkg.cli.cluster.progress import progress_on
 from pkg.cli.cluster.state import DEFAULT_NAME, State, state_directory
 from pkg.cli.cluster.tools import ALL
+from pkg.cli.terminal import Console
 from pkg.ctrl.envtest import Binaries
 from pkg.ctrl.envtest.locks import file_lock
 
@@ -24,6 +22,7 @@ _WORDS: Final = {"200": "healthy", "ended": "not running"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands of ``cluster`` and their flags to ``parser``."""
+    parser.set_defaults(cleans_up=True)
     commands = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
     up = commands.add_parser("up", help="start the cluster and leave it running")
     up.add_argument("--nodes", type=_count, default=4, metavar="N", help="simulated nodes (4)")
@@ -55,16 +54,14 @@ async def up_command(arguments: argparse.Namespace, out: Console, err: Console) 
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, progress=progress)
             if await cluster.is_up():
-                _raw(err, f"Cluster {arguments.name} is up already; it was left as it is.")
+                err.say(f"Cluster {arguments.name} is up already; it was left as it is.")
             else:
                 await cluster.up()
     if arguments.without_manager:
-        _raw(err, "No manager runs. Start yours with:")
-        _raw(err, f"trainer-controller-manager {' '.join(cluster.manager_arguments)}")
-    err.print(
-        "The cluster keeps running; its service accounts' tokens are good for 24 hours.", highlight=False
-    )
-    _raw(out, f"export KUBECONFIG={cluster.kubeconfig}")
+        err.say("No manager runs. Start yours with:")
+        err.say(f"trainer-controller-manager {' '.join(cluster.manager_arguments)}")
+    err.say("The cluster keeps running; its service accounts' tokens are valid for 24 hours.")
+    out.say(f"export KUBECONFIG={cluster.kubeconfig}")
     return 0
 
 
@@ -74,7 +71,7 @@ async def down_command(arguments: argparse.Namespace, out: Console, err: Console
     async with file_lock(directory.parent / f"{arguments.name}.lock"):
         stopped = await Cluster(directory).down()
     text = f"Stopped {', '.join(stopped)}." if stopped else f"No cluster {arguments.name} is running."
-    _raw(out, text)
+    out.say(text)
     return 0
 
 
@@ -83,25 +80,25 @@ async def status_command(arguments: argparse.Namespace, out: Console, err: Conso
     directory = state_directory(arguments.name)
     state = State.read(directory)
     if state is None:
-        _raw(err, f"There is no cluster {arguments.name}; make one with: trainerctl cluster up")
+        err.say(f"There is no cluster {arguments.name}; make one with: trainerctl cluster up")
         return 1
     cluster = Cluster(directory)
     said = await cluster.health()
-    table = Table("COMPONENT", "STATE", "PID", box=None, pad_edge=False)
+    rows = []
     for name in state.components:
         process = cluster.supervisor.processes.get(name)
         answer = said.get(name, "ended")
         running = process is not None and answer != "ended"
         pid = str(process.identity.pid) if process is not None and running else "-"
-        table.add_row(name, _WORDS.get(answer, f"unhealthy: {answer}"), pid)
-    out.print(table)
-    _raw(out, f"logs: {directory / 'logs'}")
+        rows.append((name, _WORDS.get(answer, f"unhealthy: {answer}"), pid))
+    out.table(("COMPONENT", "STATE", "PID"), rows)
+    out.say(f"logs: {directory / 'logs'}")
     if said.get("kube-apiserver") == "200":
         async with cluster.client() as client:
             nodes = await client.list(Node)
         usable = sum(is_usable(node.to_dict()) for node in nodes)
-        _raw(out, f"nodes: {usable} of {len(nodes)} take pods")
-    _raw(out, f"export KUBECONFIG={cluster.kubeconfig}")
+        out.say(f"nodes: {usable} of {len(nodes)} take pods")
+    out.say(f"export KUBECONFIG={cluster.kubeconfig}")
     return 0 if await cluster.is_up() else 1
 
 
@@ -110,13 +107,8 @@ async def build_command(arguments: argparse.Namespace, out: Console, err: Consol
     with progress_on(err) as progress:
         located = await Binaries(progress=progress).locate(*ALL)
     for binary in located.values():
-        _raw(out, str(binary.path))
+        out.say(str(binary.path))
     return 0
-
-
-def _raw(console: Console, line: str) -> None:
-    """Print a line that will be copied: never wrapped, never coloured."""
-    console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _count(text: str) -> int:

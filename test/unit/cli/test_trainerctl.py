@@ -4,12 +4,12 @@
 
 import pytest
 
-from pkg.cli import trainerctl
+from pkg.cli import commandline, trainerctl
 
 
 def test_cluster_up_takes_its_flags() -> None:
     line = "cluster up --name other --nodes 2 --gpus 0 --without-manager --timeout 30 --coscheduling"
-    parsed = trainerctl.parser().parse_args(line.split())
+    parsed = commandline.parser().parse_args(line.split())
     assert (parsed.name, parsed.nodes, parsed.gpus) == ("other", 2, 0)
     assert (parsed.without_manager, parsed.timeout, parsed.coscheduling) == (True, 30, True)
 
