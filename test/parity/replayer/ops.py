@@ -64,10 +64,10 @@ async def _new_objects(case: Answer) -> Answer:
 
 async def _status(case: Answer) -> Answer:
     train_job = TrainJob.from_dict(case["trainJob"])
-    runtime = runtime_for(await runtimes(Cluster(case)), train_job.spec.runtime_ref)
     try:
+        runtime = runtime_for(await runtimes(Cluster(case)), train_job.spec.runtime_ref)
         status = await runtime.train_job_status(train_job)
-    except (StatusError, RestError) as error:
+    except (StatusError, RestError, UnsupportedRuntimeError) as error:
         return {"error": str(error)}
     return {"status": status.to_dict() if status is not None else None}
 
