@@ -24,7 +24,7 @@ from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 
-from . import patches
+from . import patches, wake
 from .applier import Applier, Outcome
 from .children import Children, EventRecorder, PendingError
 from .unbuilt import UnbuiltFirst
@@ -191,13 +191,14 @@ class TrainJobReconciler:
             raise PendingError("another writer changed the conditions meanwhile") from error
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
-        """Register the controller: woken by TrainJobs, and by whatever the runtimes' plugins watch."""
+        """Register the controller: woken by TrainJobs, by what the runtimes' plugins watch, and when an obstacle goes."""
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
         # A reconcile that writes a status has brought everything else in order before.
         builder = builder.for_(TrainJob, predicates=[predicate.NotOwnWrite()])
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
+        builder = wake.watch_obstacles(builder, mgr.client)
         builder.watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
 
 
