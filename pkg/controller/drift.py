@@ -49,8 +49,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 def covers(live: Any, desired: Any, defaults: Mapping[str, Any] = _NONE) -> bool:
     """Return True if every field of ``desired`` is in ``live`` with an equal value; live may have more.
 
-    Keyed lists are compared key by key in any order, others item by item and at the same length. An empty map or list
-    equals an absent one, and a field that live leaves out equals its entry in ``defaults``.
+    Of keyed lists live may have more items in between, others are compared item by item. An empty map or list equals an
+    absent one, and a field that live leaves out equals its entry in ``defaults``.
     """
     if isinstance(desired, dict):
         live = {} if live is None else live
@@ -77,8 +77,13 @@ def _covers_list(live: list[Any], desired: list[Any], defaults: Mapping[str, Any
         return len(live) == len(desired) and all(
             covers(left, right, defaults) for left, right in zip(live, desired, strict=True)
         )
-    by_key = {item[key]: item for item in live}
-    return all(item[key] in by_key and covers(by_key[item[key]], item, defaults) for item in desired)
+    wanted = {item[key] for item in desired}
+    found = [item for item in live if item[key] in wanted]
+    # The order counts: of variables, for one, a later may refer to an earlier.
+    return len(found) == len(desired) and all(
+        left[key] == right[key] and covers(left, right, defaults)
+        for left, right in zip(found, desired, strict=True)
+    )
 
 
 def _item_key(*lists: list[Any]) -> str | None:
