@@ -31,7 +31,8 @@ from pkg.util import trainjob
 
 from . import patches
 from .applier import Applier, Outcome
-from .drift import JobSetRule, Wire, content
+from .drift import Wire, content
+from .jobsetrule import JobSetRule
 
 SOON: Final = timedelta(seconds=1)
 _UNTIL_DELETED: Final = timedelta(seconds=10)
