@@ -19,9 +19,10 @@ from pkg.util import trainjob
 
 _APPEARED: Final = predicate.Funcs[Object](
     create=lambda evt: not evt.is_in_initial_list,  # those come with a reconcile of every TrainJob
-    update=lambda evt: evt.new.metadata.generation != evt.old.metadata.generation,
+    update=lambda evt: evt.new_metadata.generation != evt.old_metadata.generation,
     delete=lambda _evt: False,
 )
+_GONE: Final = predicate.Funcs[JobSet](create=lambda _evt: False, update=lambda _evt: False)
 
 
 def watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
@@ -32,7 +33,7 @@ def watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
     ):
         waiting = handler.enqueue_requests_from_map_func(without_job_set(reader, index))
         builder = builder.watches(kind, waiting, predicates=[_APPEARED])
-    return builder.watches(JobSet, handler.Funcs(delete=namesake(reader)))
+    return builder.watches(JobSet, handler.Funcs(delete=namesake(reader)), predicates=[_GONE])
 
 
 def without_job_set(reader: client.Reader, index: str) -> Callable[[Object], Awaitable[list[ctrl.Request]]]:

@@ -175,11 +175,9 @@ SECRET, HOSTS = "job-mpi-ssh-auth", "job-mpi-hostfile"
 DELETED: list[tuple[type[Object], str]] = [(JobSet, "job"), (Secret, SECRET), (ConfigMap, HOSTS)]
 EDITED: list[tuple[type[Object], str, bytes, tuple[str, ...]]] = [
     (JobSet, "job", b'{"spec":{"suspend":true}}', ("spec", "suspend")),
-    (JobSet, "job", b'{"metadata":{"labels":{"team":"x"}}}', ("metadata", "labels")),
     (JobSet, "job", b'{"metadata":{"ownerReferences":null}}', ("metadata", "ownerReferences")),
     (ConfigMap, HOSTS, b'{"data":{"hostfile":"x"}}', ("data",)),
     (ConfigMap, HOSTS, b'{"data":null}', ("data",)),
-    (ConfigMap, HOSTS, b'{"metadata":{"ownerReferences":null}}', ("metadata", "ownerReferences")),
 ]
 
 
