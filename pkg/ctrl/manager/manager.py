@@ -226,9 +226,9 @@ class Manager:
             except rest.TransportError as error:
                 if anyio.current_time() + _RETRY >= deadline:
                     raise UnreachableError(
-                        f"API server {self.config.host} cannot be reached: {error}"
+                        f"API server {self.config.address} cannot be reached: {error}"
                     ) from error
-                _log.info("API server cannot be reached yet", host=self.config.host, error=error)
+                _log.info("API server cannot be reached yet", host=self.config.address, error=error)
             else:
                 return
             await anyio.sleep(_RETRY)
