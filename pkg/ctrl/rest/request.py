@@ -21,8 +21,11 @@ from pkg.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
 from pkg.apis.machinery.labels import selector_string as selector_string
 
 from .errors import InvalidRequestError
+from .http1 import ORDINARY, Bounds
 
 DEFAULT_TIMEOUT: Final = 30.0
+COLLECTION: Final = Bounds(1 << 30, 600.0)
+"""For lists: all pods of a large cluster, through a slow network."""
 JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -46,9 +49,12 @@ class Request:
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     body: bytes | None = None
     timeout: float | None = DEFAULT_TIMEOUT
-    """Seconds without a byte of the answer; of a stream only its first is waited for. None waits for ever."""
+    """Seconds without a byte of the answer; of a stream only its first is waited for. None waits as long as ``bounds``
+    allow, and for a stream for ever."""
     stream: bool = False
     """The body arrives over time and is read by lines."""
+    bounds: Bounds = ORDINARY
+    """How large the answer may be and how long it may take, however steadily it comes; not of a stream."""
 
     @property
     def target(self) -> str:
@@ -152,7 +158,7 @@ def list_(
         resourceVersionMatch=resource_version_match,
     )
     headers = {"Accept": _AS_METADATA_LIST if metadata_only else JSON}
-    return Request("GET", collection_path(resource, namespace), query, headers)
+    return Request("GET", collection_path(resource, namespace), query, headers, bounds=COLLECTION)
 
 
 def watch(
