@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from pkg.cli.arguments import Parser
 from pkg.cli.cluster import DEFAULT_NAME, Cluster, state_directory
 
 
@@ -15,22 +16,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the flags of ``run``; all others are the manager's own."""
     parser.add_argument("--name", default=DEFAULT_NAME, help=f"the local cluster to work in ({DEFAULT_NAME})")
     parser.add_argument("--kubeconfig", help="work in this cluster instead, with this file's rights")
-    parser.epilog = "Every other flag is passed to trainer-controller-manager."
+    parser.epilog = (
+        "Every other flag is passed to trainer-controller-manager. With --kubeconfig it runs with --webhooks=false, because the "
+        "API server of that cluster cannot reach this machine; --webhooks serves them."
+    )
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the manager with the flags that fit the cluster; return its exit code."""
     from pkg.cli import manager  # here, because it loads every controller
 
-    parser = argparse.ArgumentParser(prog="trainerctl run")
+    parser = Parser(
+        prog="trainerctl run", description="Run the manager against a local cluster or a kubeconfig."
+    )
     add_arguments(parser)
     chosen, rest = parser.parse_known_args(list(argv))
     if chosen.kubeconfig:
-        return manager.main([f"--kubeconfig={chosen.kubeconfig}", *rest])
-    try:
-        cluster = Cluster(state_directory(chosen.name))
-    except ValueError as error:
-        parser.error(str(error))
+        return manager.main([f"--kubeconfig={chosen.kubeconfig}", "--webhooks=false", *rest])
+    cluster = Cluster(state_directory(chosen.name))
     if not cluster.kubeconfig.exists():
         sys.stderr.write(
             f"trainerctl: there is no cluster {chosen.name}; make one with "

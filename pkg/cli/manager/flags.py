@@ -30,6 +30,7 @@ class Flags:
     kubeconfig: str = ""
     enable_http2: bool = False
     controllers: tuple[str, ...] = ("*",)
+    webhooks: bool = True
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     version: bool = False
     log: log_options.Options = field(
@@ -52,11 +53,12 @@ def parse(arguments: Sequence[str]) -> Flags:
         goflags.HelpRequested: help is asked for.
     """
     values = goflags.parse(FLAGS, arguments)
-    return Flags(
+    parsed = Flags(
         config=values["config"],
         kubeconfig=values["kubeconfig"],
         enable_http2=values["enable-http2"],
         controllers=values["controllers"],
+        webhooks=values["webhooks"],
         feature_gates=values["feature-gates"],
         version=values["version"],
         log=log_options.Options(
@@ -67,6 +69,9 @@ def parse(arguments: Sequence[str]) -> Flags:
             time_encoding=values["zap-time-encoding"],
         ),
     )
+    if not parsed.webhooks and not any(map(parsed.enabled, CONTROLLERS)):
+        raise goflags.FlagError("--controllers and --webhooks leave nothing to run")
+    return parsed
 
 
 def usage() -> str:
@@ -106,6 +111,14 @@ FLAGS: Final = (
         f"webhooks alone. There are {', '.join(CONTROLLERS)}.",
         default=("*",),
         merge=lambda earlier, later: earlier + later,
+    ),
+    Flag(
+        "webhooks",
+        goflags.boolean,
+        "Serve the validating webhooks. With false, their port is not opened, and their Secret and webhook configuration are "
+        "neither read nor written: for a manager that the API server cannot reach.",
+        default=True,
+        boolean=True,
     ),
     Flag(
         "feature-gates",

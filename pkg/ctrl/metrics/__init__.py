@@ -9,6 +9,7 @@ from .filters import with_authentication_and_authorization as with_authenticatio
 from .registry import ACTIVE_WORKERS as ACTIVE_WORKERS
 from .registry import CACHE_DEGRADED as CACHE_DEGRADED
 from .registry import CACHE_SKIPPED_OBJECTS as CACHE_SKIPPED_OBJECTS
+from .registry import CACHE_UNAVAILABLE as CACHE_UNAVAILABLE
 from .registry import CERTWATCHER_READ_ERRORS as CERTWATCHER_READ_ERRORS
 from .registry import CERTWATCHER_READS as CERTWATCHER_READS
 from .registry import CONTENT_TYPE as CONTENT_TYPE

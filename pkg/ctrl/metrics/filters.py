@@ -26,6 +26,9 @@ from pkg.ctrl.httpserver import Handler, HTTPRequest, HTTPResponse
 
 from .server import Filter
 
+# +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+# +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
 T = TypeVar("T", bound=Object)
 V = TypeVar("V")
 

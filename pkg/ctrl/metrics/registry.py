@@ -124,7 +124,9 @@ ACTIVE_WORKERS: Final = _gauge(
 
 # Work queues; ``name`` and ``controller`` carry the same value.
 WORKQUEUE_DEPTH: Final = _gauge(
-    "workqueue_depth", "Items waiting in the queue, by priority", ["name", "controller", "priority"]
+    "workqueue_depth",
+    "Items waiting in the queue, by priority; the label is empty for priority 0",
+    ["name", "controller", "priority"],
 )
 WORKQUEUE_ADDS: Final = _counter("workqueue_adds_total", "Items added to the queue", ["name", "controller"])
 WORKQUEUE_QUEUE_DURATION: Final = _histogram(
@@ -184,6 +186,11 @@ CACHE_DEGRADED: Final = _gauge(
     "controller_runtime_cache_degraded",
     "1 while a watched kind is missing or denied, else 0",
     ["group", "version", "kind"],
+)
+CACHE_UNAVAILABLE: Final = _gauge(
+    "controller_runtime_cache_api_server_unavailable",
+    "1 while the API server does not answer the cache's lists and watches, else 0",
+    [],
 )
 CACHE_SKIPPED_OBJECTS: Final = _counter(
     "controller_runtime_cache_skipped_objects_total",

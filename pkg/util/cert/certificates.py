@@ -37,7 +37,7 @@ from .cluster import Cluster
 from .pki import Material, Verdict
 
 # +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update
-# +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,verbs=get;list;watch;update
+# +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=validator.trainer.kubeflow.org,verbs=get;list;watch;update
 
 EVENT_SOURCE: Final = "trainer-webhook-certificates"
 CREATED: Final = "WebhookCertificatesCreated"

@@ -23,6 +23,25 @@ def test_rules_are_joined_by_verbs_within_a_group_and_then_across_groups_alike()
     ]
 
 
+def test_a_grant_keeps_its_resource_names_unless_another_marker_grants_every_object(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "# +kubebuilder:rbac:groups=a,resources=things,resourceNames=one,verbs=get;list\n"
+        "# +kubebuilder:rbac:groups=a,resources=others,verbs=get;list\n"
+    )
+    (tmp_path / "b.py").write_text(
+        "# +kubebuilder:rbac:groups=a,resources=things,resourceNames=two,verbs=get\n"
+        "# +kubebuilder:rbac:groups=a,resources=things,verbs=list\n"
+    )
+    wanted = rbac.collected(sources=tmp_path)
+    named = rbac.resource_names(sources=tmp_path)
+    assert named == {("a", "things", "get"): ("one", "two")}
+    assert rbac.rules(wanted, named) == [
+        {"apiGroups": ["a"], "resources": ["others"], "verbs": ["get", "list"]},
+        {"apiGroups": ["a"], "resources": ["things"], "resourceNames": ["one", "two"], "verbs": ["get"]},
+        {"apiGroups": ["a"], "resources": ["things"], "verbs": ["list"]},
+    ]
+
+
 def test_a_marker_without_verbs_is_refused() -> None:
     with pytest.raises(ValueError, match="groups=a,resources=b has no 'verbs'"):
         rbac.grants("# +kubebuilder:rbac:groups=a,resources=b\n")
@@ -30,7 +49,7 @@ def test_a_marker_without_verbs_is_refused() -> None:
 
 def test_writing_reports_only_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert rbac.main([str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("wrote ") == 2
+    assert capsys.readouterr().out.count("wrote ") == 3
     (tmp_path / "rbac" / "role.yaml").write_text("old")
     assert rbac.main([str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"wrote {tmp_path / 'rbac' / 'role.yaml'}\n"

@@ -33,13 +33,13 @@ def test_what_is_configured_counts() -> None:
     cfg.controller.group_kind_concurrency = {"TrainJob.trainer.kubeflow.org": 2}
     cfg.webhook.cert_dir = "/certs"
     cfg.metrics.require_authorization = True
-    cfg.health.health_probe_bind_address = ""
+    cfg.health.health_probe_bind_address = "0"
     cfg.health.readiness_endpoint_name, cfg.health.liveness_endpoint_name = "ready", "live"
     options = config.manager_options(cfg)
     assert options.controller.group_kind_concurrency == {"TrainJob.trainer.kubeflow.org": 2}
     assert options.webhook_cert_dir == "/certs"
     assert options.metrics_filter is metrics.with_authentication_and_authorization
-    assert options.health_probe_bind_address == ""
+    assert options.health_probe_bind_address == "0"
     assert (options.readiness_endpoint_name, options.liveness_endpoint_name) == ("ready", "live")
 
 
