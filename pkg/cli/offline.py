@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, TypeVar
 
-from rich.console import Console
-
 from pkg.apis.machinery import conditions
 from pkg.apis.machinery.errors import NotFoundError, StatusError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
@@ -34,9 +32,11 @@ from pkg.ctrl.client import FakeClient, LiveClient, Reader
 from pkg.ctrl.rest import RestError, Transport, load_config
 from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
 from pkg.runtime.framework import PluginError
+from pkg.util.trainjob import ChildConflictError
 
 from . import documents, resources, schema
 from .documents import Document
+from .terminal import Console
 
 T = TypeVar("T", bound=Object)
 
@@ -58,6 +58,7 @@ _REFUSALS: Final = (
     StrategicMergeError,
     UnsupportedRuntimeError,
     PluginError,
+    ChildConflictError,
 )
 
 
@@ -243,4 +244,4 @@ def say_warnings(given: Offline, err: Console) -> None:
 
 def say(err: Console, text: str) -> None:
     """Print a line for people, as it is."""
-    err.print(f"trainerctl: {text}", highlight=False, markup=False, soft_wrap=True)
+    err.say(f"trainerctl: {text}")
