@@ -19,6 +19,7 @@ import anyio
 from pkg.apis.machinery.errors import StatusError
 from pkg.cli import cluster, crds, demo, documents, explain, group, render, validate
 from pkg.cli import run as manager_run
+from pkg.cli.arguments import Parser
 from pkg.cli.signals import Signals
 from pkg.cli.terminal import Console
 from pkg.ctrl.envtest import EnvtestError, EventuallyError
@@ -51,9 +52,7 @@ def run(arguments: Sequence[str], signals: Signals | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
-    top = argparse.ArgumentParser(
-        prog=PROGRAM, description="Run, inspect and validate Kubeflow TrainJobs on this machine."
-    )
+    top = Parser(prog=PROGRAM, description="Run, inspect and validate Kubeflow TrainJobs on this machine.")
     top.add_argument("--version", action="version", version=f"{PROGRAM} {_version()}")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     for name, about, add in (

@@ -19,7 +19,8 @@ from pkg.apis.core.v1 import Event, Pod
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.cli.cluster import Cluster, NodeShape, Options, state_directory
+from pkg.cli import arguments
+from pkg.cli.cluster import DEMO_NAME, Cluster, NodeShape, Options, state_directory
 from pkg.cli.cluster.progress import progress_on
 from pkg.cli.terminal import Console, columns
 from pkg.ctrl.client import LiveClient
@@ -126,24 +127,28 @@ def train_job(nodes: int) -> TrainJob:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the demo's flags to ``parser``."""
     parser.add_argument(
-        "--nodes", type=int, choices=range(1, 101), default=3, metavar="N", help="nodes to train on (3)"
+        "--nodes", type=arguments.whole(1, 100), default=3, metavar="N", help="nodes to train on (3)"
     )
     parser.add_argument(
-        "--timeout", type=float, default=60, metavar="SECONDS", help="for the TrainJob to complete (60)"
+        "--timeout",
+        type=arguments.seconds,
+        default=60,
+        metavar="SECONDS",
+        help="for the TrainJob to complete (60)",
     )
     parser.set_defaults(run=demo_command, cleans_up=True)
 
 
-async def demo_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Run the demo; return 0 when the TrainJob completed."""
     began = time.monotonic()
-    directory = state_directory("demo")
+    directory = state_directory(DEMO_NAME)
 
     def waiting() -> None:
         err.say("Another demo is running; waiting for it to end.")
 
-    async with file_lock(directory.parent / "demo.lock", waiting=waiting):
-        nodes = max(4, arguments.nodes)
+    async with file_lock(directory.parent / f"{DEMO_NAME}.lock", waiting=waiting):
+        nodes = max(4, parsed.nodes)
         options = Options(nodes=nodes, shape=NodeShape())
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, tied=True, progress=progress)
@@ -151,12 +156,15 @@ async def demo_command(arguments: argparse.Namespace, out: Console, err: Console
         up = time.monotonic() - began
         try:
             async with cluster.supervisor.watching(), cluster.client() as client:
-                completed = await _train(client, arguments, out, err)
+                completed = await _train(client, parsed, out, err)
+        except Exception:
+            cluster.kill(keep_logs=True)
+            raise
         except BaseException:
-            cluster.supervisor.kill()
+            cluster.kill()
             raise
         if not completed:
-            cluster.supervisor.kill()
+            cluster.kill(keep_logs=True)
             err.say(f"Logs: {directory / 'logs'}")
             return 1
         cluster.kill()
@@ -165,14 +173,14 @@ async def demo_command(arguments: argparse.Namespace, out: Console, err: Console
     return 0
 
 
-async def _train(client: LiveClient, arguments: argparse.Namespace, out: Console, err: Console) -> bool:
-    walk = Walk(arguments.nodes)
-    out.say(f"\nTrainJob {NAMESPACE}/{NAME}: {arguments.nodes} nodes, runtime {RUNTIME}\n")
+async def _train(client: LiveClient, parsed: argparse.Namespace, out: Console, err: Console) -> bool:
+    walk = Walk(parsed.nodes)
+    out.say(f"\nTrainJob {NAMESPACE}/{NAME}: {parsed.nodes} nodes, runtime {RUNTIME}\n")
     walk.begin()
-    await client.create(train_job(arguments.nodes))
+    await client.create(train_job(parsed.nodes))
     sight = Sight()
     with Live(walk.table(), console=out, refresh_per_second=10) as live:
-        with anyio.move_on_after(arguments.timeout):
+        with anyio.move_on_after(parsed.timeout):
             while not has_condition(sight.train_job, "Complete") and not sight.failure:
                 sight = await look(client)
                 walk.see(sight)
@@ -184,7 +192,7 @@ async def _train(client: LiveClient, arguments: argparse.Namespace, out: Console
         took = walk.taken["TrainJob complete"]
         out.say(f"\nTrainJob {NAME} is ", ("Complete", "green"), f", {took:.1f} s after it was created.")
         return True
-    why = sight.failure or f"it is not Complete after {arguments.timeout:g} s"
+    why = sight.failure or f"it is not Complete after {parsed.timeout:g} s"
     err.say((f"\nTrainJob {NAME} did not complete: {why}", "red"))
     for event in await client.list(Event, namespace=NAMESPACE):
         err.say(f"  event {event.reason}: {event.message}")

@@ -110,7 +110,9 @@ async def reach(connection: rest.Config, *, timeout: float = _REACH) -> None:
                 await anyio.sleep(_RETRY)
                 continue
             if response.status == HTTPStatus.UNAUTHORIZED:
-                raise UnauthorizedError(f"the API server does not accept the credentials: {connection.host}")
+                raise UnauthorizedError(
+                    f"the API server does not accept the credentials: {connection.address}"
+                )
             return
 
 

@@ -22,6 +22,7 @@ from .delivery import EventHandlerFuncs, Lazy, LookingHandlerFuncs, Registration
 from .echoes import Echoes
 from .feed import Feed
 from .options import ByObject, Options
+from .outage import Outage
 from .reflector import STEP, Reflector, Target
 from .store import Store
 
@@ -33,12 +34,13 @@ _log = log.logger_from("cache")
 class Engine:
     """The store of a kind, full or metadata only, shared by every class that names the kind."""
 
-    def __init__(self, kind: type[Object], options: Options) -> None:
+    def __init__(self, kind: type[Object], options: Options, outage: Outage) -> None:
         self.kind = kind
         self.gvk: GVK = kind.gvk
         self.metadata_only = issubclass(kind, PartialObjectMetadata)
         self.selection: ByObject = options.for_kind(kind)
         self.store = Store()
+        self.outage = outage
         self.skipped = 0
         self.scope = anyio.CancelScope()
         self._options = options
@@ -67,7 +69,7 @@ class Engine:
                     )
                     reflector = Reflector(
                         transport,
-                        resource,
+                        partial(self._resource_for, feed, resource),
                         target,
                         feed,
                         stream_lists=options.stream_lists,
@@ -77,6 +79,24 @@ class Engine:
                 tasks.start_soon(self._tell_backlog)
                 if options.resync_period > 0:
                     tasks.start_soon(self._resync)
+
+    def leave(self) -> None:
+        """Have no say any more on whether the server answers."""
+        for feed in self._feeds.values():
+            self.outage.leave(feed)
+
+    async def _resource_for(self, feed: Feed, resource: Callable[[], Awaitable[Resource]]) -> Resource:
+        """Return where to list what ``feed`` follows; one feed follows all there is of a kind without namespaces."""
+        found = await resource()
+        if not found.namespaced and "" not in self._feeds:
+            feed.widen()
+            self.leave()
+            self._feeds = {"": feed}
+            self.outage.join(feed)
+            self.changed()
+        if feed not in self._feeds.values():
+            await anyio.sleep_forever()
+        return found
 
     @property
     def has_synced(self) -> bool:
@@ -115,11 +135,10 @@ class Engine:
             CacheSyncTimeoutError: that took too long.
             NamespaceNotCachedError: the namespace is not cached.
         """
-        feeds = self.feeds_of(namespace)
-        if all(feed.readable for feed in feeds):
+        if all(feed.readable for feed in self.feeds_of(namespace)):
             return
         await self.wait_for_sync(timeout, or_problem=True, namespace=namespace)
-        for feed in feeds:
+        for feed in self.feeds_of(namespace):
             if not feed.readable and feed.problem is not None:
                 raise errors.CacheDegradedError(self.gvk, feed.problem)
 
@@ -131,11 +150,13 @@ class Engine:
         Raises:
             CacheSyncTimeoutError: that took too long.
         """
-        feeds = self.feeds_of(namespace)
         with anyio.move_on_after(timeout):
-            while not all(feed.synced or (or_problem and feed.problem is not None) for feed in feeds):
+            while not all(
+                feed.synced or (or_problem and feed.problem is not None) for feed in self.feeds_of(namespace)
+            ):
                 await self._changed.wait()
             return
+        feeds = self.feeds_of(namespace)
         why = next((feed.problem or str(feed.last_error) for feed in feeds if feed.last_error), "")
         reason = f": {why}" if why else ""
         raise errors.CacheSyncTimeoutError(f"{self.gvk.group_kind}: no list within {timeout:g} s{reason}")
@@ -204,6 +225,10 @@ class Engine:
             tell(*args)
         except errors.UndecodableObjectError as error:
             self.skip(error)
+        except (
+            Exception
+        ) as error:  # one handler's failure must keep neither the others nor the watch from going on
+            _log.error("Handler failed", kind=str(self.gvk.group_kind), error=error)
 
     # Indices.
 
@@ -225,8 +250,7 @@ class Engine:
                 values[field] = tuple(dict.fromkeys(extract(lazy.as_(kind))))
             except errors.UndecodableObjectError as error:
                 self.skip(error)
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
-                # An extractor that stumbles over one odd object must not end the watch of its kind.
+            except Exception as error:  # the caller's code: its failure on one object must not end the watch
                 reason = f"index {field!r}: {type(error).__name__}: {error}"
                 self.skip(errors.UndecodableObjectError(self.gvk, lazy.entry.key, reason))
         return values

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from . import kubeconfig, kubeconfig_import
+from . import http1, kubeconfig, kubeconfig_import, login
 from .credentials import Anonymous, Credentials, TokenFile
 from .errors import ConfigError
 from .tls import TLSConfig
@@ -90,6 +90,19 @@ class Config:
     impersonate: Impersonation | None = None
     """On whose behalf, beside :attr:`credentials`, which say who we are."""
 
+    @property
+    def address(self) -> str:
+        """:attr:`host` as logs and errors show it: without the user name and password that it may hold."""
+        return http1.shown(self.host)
+
+    def __repr__(self) -> str:
+        """Return what identifies the connection; no key, token or password."""
+        return (
+            f"{type(self).__name__}(host={self.address!r}, tls={self.tls!r}, credentials={type(self.credentials).__name__}, "
+            f"user_agent={self.user_agent!r}, qps={self.qps!r}, burst={self.burst!r}, namespace={self.namespace!r}, "
+            f"proxy={http1.shown(self.proxy)!r}, impersonate={self.impersonate!r})"
+        )
+
     @classmethod
     async def from_kubeconfig_dict(cls, data: Mapping[str, Any], *, context: str | None = None) -> Config:
         """Return the connection that a parsed kubeconfig describes; relative paths are meant from here.
@@ -135,7 +148,7 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     try:
         loader.load_and_set(settings)
     except (library.config_exception.ConfigException, OSError) as error:
-        raise ConfigError(f"in-cluster configuration: {kubeconfig.one_line(error)}") from error
+        raise ConfigError(f"in-cluster configuration: {login.one_line(error)}") from error
     namespace = folder / "namespace"
     return Config(
         host=settings.host,

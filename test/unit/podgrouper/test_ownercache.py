@@ -61,7 +61,7 @@ class Cluster:
     async def put(self, obj: Object, *, told: bool = True) -> None:
         for client in (self.server, self.watched) if told else (self.server,):
             with contextlib.suppress(NotFoundError):
-                await client.delete(obj)
+                await client.delete(obj, propagation="Background")
             client.add(obj)
         if told:
             self.tell(obj)

@@ -42,6 +42,10 @@ def config_map(name: str = "c", **metadata: Any) -> ConfigMap:
     return ConfigMap.from_dict({"metadata": {"name": name, "namespace": "n", **metadata}})
 
 
+def pod(name: str) -> Pod:
+    return Pod.from_dict({"metadata": {"name": name, "namespace": "n"}})
+
+
 @pytest.fixture
 def live() -> FakeClient:
     return FakeClient(config_map("live"))
@@ -100,8 +104,8 @@ async def test_the_cache_is_told_of_every_write(live: FakeClient, cache: MemoryC
     changed = await client.patch(changed, merge_from(obj))
     changed.data = {"a": "2"}
     changed = await client.update(changed)
-    await client.apply(config_map("other"), field_owner="me")
-    await client.status.apply(config_map("other"), field_owner="me")
+    await client.apply(pod("other"), field_owner="me")
+    await client.status.apply(pod("other"), field_owner="me")
     await client.delete(changed)
     assert cache.told == [
         ("write", "c", "1000"),
@@ -115,10 +119,10 @@ async def test_the_cache_is_told_of_every_write(live: FakeClient, cache: MemoryC
 
 async def test_what_is_written_lazily_is_told_of_too(live: FakeClient, cache: MemoryCache) -> None:
     client = CachedClient(live, cache)
-    stored = await apply_lazily(client, config_map("other"), field_owner="me")
+    stored = await apply_lazily(client, pod("other"), field_owner="me")
     assert stored.object.name == "other"
     changed = stored.object.deep_copy()
-    changed.data = {"a": "1"}
+    changed.status.phase = "Running"
     assert (await patch_lazily(client.status, changed, merge_from(stored.object))).metadata.name == "other"
     assert [each[:2] for each in cache.told] == [("write", "other")] * 2
 
