@@ -9,9 +9,6 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from rich.console import Console
-from rich.text import Text
-
 from pkg import config, podgrouper
 from pkg.apis.core.v1 import ConfigMap, Pod
 from pkg.apis.machinery.gvk import GVK
@@ -20,9 +17,10 @@ from pkg.apis.scheduling.v1 import PriorityClass
 from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.constants import kai
 
-from . import documents, offline, yamljson
+from . import documents, offline
 from .grouping import Explanation, Objects, explain
 from .snapshot import Key, key_of
+from .terminal import Console, one_line
 
 _MODELS: Final[dict[GVK, type[Object]]] = {
     kind.gvk: kind for kind in (ConfigMap, Pod, PodGroup, PriorityClass)
@@ -62,8 +60,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
             _print(each, out)
     else:
         data = {"pods": [as_data(each) for each in explained]}
-        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        out.file.write(text if arguments.output == "json" else yamljson.dump(data))
+        (out.write_json if arguments.output == "json" else out.write_yaml)(data)
     for each in explained:
         if each.refusal:
             offline.say(err, f"{_named(each.pod)}: {each.refusal}")
@@ -111,14 +108,14 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
 
 
 def _print(explanation: Explanation, out: Console) -> None:
-    _line(out, Text(_named(explanation.pod), style="bold"))
-    rows = list(_rows(explanation))
+    out.say((one_line(_named(explanation.pod)), "bold"))
+    rows = [(one_line(name), one_line(value), one_line(due)) for name, value, due in _rows(explanation)]
     width = max(len(name) for name, _, _ in rows)
     for name, value, due in rows:
         why = f"{'  ' if value else ''}← {due}" if due else ""
         style = "bold red" if name == "refused" else "cyan"
-        _line(out, Text.assemble("  ", (name.ljust(width), style), "  ", value, (why, "dim")))
-    _line(out, Text())
+        out.say("  ", (name.ljust(width), style), "  ", value, (why, "dim"))
+    out.say()
 
 
 def _rows(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
@@ -146,10 +143,6 @@ def _rows(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
 def _flow(sub_group: dict[str, Any]) -> str:
     rest = (f"{name} {_flow(held) if isinstance(held, dict) else held}" for name, held in sub_group.items())
     return ", ".join(rest).removeprefix("name ")
-
-
-def _line(out: Console, text: Text) -> None:
-    out.print(text, soft_wrap=True, highlight=False)
 
 
 def _named(pod: Key) -> str:

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, TypeVar
 
-from rich.console import Console
-
 from pkg.apis.machinery import conditions
 from pkg.apis.machinery.errors import NotFoundError, StatusError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
@@ -37,6 +35,7 @@ from pkg.runtime.framework import PluginError
 
 from . import documents, resources, schema
 from .documents import Document
+from .terminal import Console
 
 T = TypeVar("T", bound=Object)
 
@@ -243,4 +242,4 @@ def say_warnings(given: Offline, err: Console) -> None:
 
 def say(err: Console, text: str) -> None:
     """Print a line for people, as it is."""
-    err.print(f"trainerctl: {text}", highlight=False, markup=False, soft_wrap=True)
+    err.say(f"trainerctl: {text}")

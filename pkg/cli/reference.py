@@ -127,8 +127,7 @@ def _metrics() -> str:
 def _wrappers() -> list[MetricWrapperBase]:
     modules = (metrics.registry, pkg.metrics.metrics, certificates)
     found = {id(each): each for module in modules for each in vars(module).values()}
-    opt_in = {id(metrics.registry.REST_REQUEST_DURATION), id(metrics.registry.REST_RATE_LIMITER_DURATION)}
-    return [each for key, each in found.items() if isinstance(each, MetricWrapperBase) and key not in opt_in]
+    return [each for each in found.values() if isinstance(each, MetricWrapperBase)]
 
 
 def _exported_name(metric: MetricWrapperBase) -> str:

@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-
-from rich.console import Console
 
 from pkg import webhooks
 from pkg.apis.admission.v1 import AdmissionRequest, AdmissionResponse
@@ -26,6 +23,7 @@ from pkg.cli import documents, resources, structural
 from pkg.cli.cel import Evaluator
 from pkg.cli.documents import Document
 from pkg.cli.structural import Problem
+from pkg.cli.terminal import Console
 from pkg.ctrl.client import FakeClient
 from pkg.ctrl.webhook import ValidatorHandler
 from pkg.ctrl.webhook.admission import BadRequestError, errored
@@ -202,16 +200,16 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
     ours = [document for document in found if document.gvk in _KINDS]
     for document in found:
         if document.gvk not in _KINDS:
-            told = document.error((), "not validated: none of Trainer's kinds")
-            err.print(str(told), highlight=False, markup=False, soft_wrap=True)
+            err.say(str(document.error((), "not validated: none of Trainer's kinds")))
     if not ours:
         raise documents.InputError("there is none of Trainer's objects in the input")
     validator = Validator(schemas(), arguments.namespace)
     await validator.start(ours)
     verdicts = [await validator.judge(document) for document in ours]
     if arguments.output == "json":
-        out.file.write(json.dumps([verdict.to_dict() for verdict in verdicts], indent=2) + "\n")
+        out.write_json([verdict.to_dict() for verdict in verdicts])
     else:
         for verdict in verdicts:
-            out.file.write("".join(f"{line}\n" for line in verdict.told()))
+            for line in verdict.told():
+                out.say(line)
     return 1 if any(verdict.code for verdict in verdicts) else 0

@@ -24,6 +24,12 @@ _MAX_ALIASED: Final = 200_000
 """Values that aliases may add to a document; a few lines can stand for billions."""
 
 
+# C1 control characters, marks of text direction and line separators, which both formats allow unescaped.
+_INVISIBLE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_SURROGATE_ESCAPE: Final = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
+_HALF: Final = re.compile("[\ud800-\udfff]")
+
+
 class SyntaxProblemError(ValueError):
     """The text cannot be read; ``line`` is where, counted from one, if anybody knows."""
 
@@ -113,9 +119,17 @@ for _name in ("binary", "timestamp", "omap", "pairs", "set"):
 def parse(text: str, *, is_json: bool = False) -> Iterator[tuple[int, Any]]:
     """Yield each document with its number, counted from one; empty ones count and are left out.
 
+    Half of a surrogate pair, which only an escape can bring, becomes U+FFFD as in Go.
+
     Raises:
         SyntaxProblemError: the text is neither YAML nor JSON.
     """
+    halves = _SURROGATE_ESCAPE.search(text) is not None
+    for number, data in _parse(text, is_json=is_json):
+        yield number, _without_halves(data) if halves else data
+
+
+def _parse(text: str, *, is_json: bool) -> Iterator[tuple[int, Any]]:
     if is_json or text.lstrip()[:1] in ("{", "["):
         try:
             found = list(_parse_json(text))
@@ -128,10 +142,22 @@ def parse(text: str, *, is_json: bool = False) -> Iterator[tuple[int, Any]]:
     yield from _parse_yaml(text)
 
 
-def dump(data: Any) -> str:
-    """Return JSON as YAML for people: keys in their order, lines of text as lines."""
-    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
-    return text
+def dump(data: Any, *, ascii_only: bool = False) -> str:
+    """Return JSON as YAML for people: keys in their order, lines of text as lines, control characters as escapes."""
+
+    def dumped(allow_unicode: bool) -> str:
+        return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=allow_unicode, width=110))
+
+    if ascii_only:
+        return dumped(allow_unicode=False)
+    text = dumped(allow_unicode=True)
+    return dumped(allow_unicode=False) if _INVISIBLE.search(text) else text
+
+
+def dump_json(data: Any, *, ascii_only: bool = False) -> str:
+    """Return JSON with line breaks, control characters as escapes."""
+    text = json.dumps(data, indent=2, ensure_ascii=ascii_only) + "\n"
+    return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def line_of(text: str, number: int, path: PathSteps) -> int | None:
@@ -217,6 +243,14 @@ def _expanded(value: Any, left: list[int], above: tuple[int, ...]) -> Any:
     if isinstance(value, dict):
         return {key: _expanded(held, left, above) for key, held in value.items()}
     return [_expanded(item, left, above) for item in value]
+
+
+def _without_halves(value: Any) -> Any:
+    if isinstance(value, str):
+        return _HALF.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_HALF.sub("\ufffd", key): _without_halves(held) for key, held in value.items()}
+    return [_without_halves(item) for item in value] if isinstance(value, list) else value
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

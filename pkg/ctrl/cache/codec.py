@@ -9,7 +9,6 @@ first two, and nobody reads the third. Beside it stand the few fields that indic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from sys import intern
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -46,6 +45,11 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> NamespacedName:
         """Namespace and name."""
         return NamespacedName(self.namespace, self.name)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has removed it: it is marked for deletion, and nothing keeps it."""
+        return self.deleting and not self.held
 
     def decode(self, kind: type[T]) -> T:
         """Return a fresh object.
@@ -155,6 +159,10 @@ _encode = _encoder.encode
 _scratch = bytearray()
 _LARGE: Final = 1 << 18
 _no_labels: Final[dict[str, str]] = {}
+MAX_SHARED: Final = 4096
+"""Namespaces, label keys and label values that are held to be shared."""
+_LONG: Final = 256
+_shared: Final[dict[str, str]] = {}
 
 
 def split_line(line: bytes) -> Line:
@@ -194,7 +202,7 @@ def entry_of(raw: msgspec.Raw | bytes, transform: Transform | None = None) -> En
     """Return the entry to store for an object's text.
 
     Raises:
-        BadObjectError: it is no object with a name, or its metadata has the wrong types.
+        BadObjectError: it is no object with a name, its metadata has the wrong types, or ``transform`` fails on it.
     """
     try:
         parts = _decode_parts(raw)
@@ -207,9 +215,19 @@ def entry_of(raw: msgspec.Raw | bytes, transform: Transform | None = None) -> En
     parts.pop("kind", None)
     if meta_parts.pop("managedFields", None) is not None:
         parts["metadata"] = msgspec.Raw(_encode(meta_parts))
-    if transform is not None:
-        return _entry(meta, _compact(transform(msgspec.json.decode(_encode(parts)))))
-    return _entry(meta, _compact(parts))
+    return _entry(meta, _compact(parts) if transform is None else _transformed(parts, transform, meta))
+
+
+def _transformed(parts: dict[str, msgspec.Raw], transform: Transform, meta: _Meta) -> bytes:
+    try:
+        text = _compact(transform(msgspec.json.decode(_encode(parts))))
+        _decode_meta(_decode_parts(text)["metadata"])
+    except (
+        Exception
+    ) as error:  # the caller's code: its failure on one object must not end the watch of its kind
+        reason = f"transform: {type(error).__name__}: {error}"
+        raise errors.BadObjectError(reason, NamespacedName(meta.namespace, meta.name)) from error
+    return text
 
 
 def _compact(value: Any) -> bytes:
@@ -244,15 +262,29 @@ def older(version: str, than: str) -> bool:
 def _entry(meta: _Meta, data: bytes) -> Entry:
     labels = meta.labels
     return Entry(
-        namespace=intern(meta.namespace),
+        namespace=_share(meta.namespace),
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        labels={intern(key): intern(value) for key, value in labels.items()} if labels else _no_labels,
+        labels={_share(key): _share(value) for key, value in labels.items()} if labels else _no_labels,
         deleting=bool(meta.deletion_timestamp),
         held=bool(meta.finalizers or meta.deletion_grace_period_seconds),
         data=data,
     )
+
+
+def _share(text: str) -> str:
+    """Return ``text``, or a string of the same value that other entries hold.
+
+    ``sys.intern`` would keep each for the life of the process from Python 3.12 on.
+    """
+    shared = _shared.get(text)
+    if shared is not None or len(text) > _LONG:
+        return shared or text
+    if len(_shared) >= MAX_SHARED:
+        _shared.clear()  # what is in use is soon shared again
+    _shared[text] = text
+    return text
 
 
 def _key_in(raw: msgspec.Raw | bytes) -> NamespacedName | None:

@@ -6,6 +6,7 @@ CacheError
 ├── CacheNotStartedError    asked before the cache runs
 ├── CacheSyncTimeoutError   the first list did not arrive in time
 ├── CacheDegradedError      the kind is missing or denied; others are served
+├── NamespaceNotCachedError a read names a namespace that is not cached
 ├── IndexMissingError       a list names a field that has no index
 ├── UndecodableObjectError  a stored object does not fit the class it is asked as
 └── BadObjectError          what the server sent is no object
@@ -37,6 +38,13 @@ class CacheDegradedError(CacheError):
         super().__init__(f"{gvk.group_kind}: {reason}")
         self.gvk = gvk
         self.reason = reason
+
+
+class NamespaceNotCachedError(CacheError):
+    """The cache is limited to other namespaces: whether the object exists is not known."""
+
+    def __init__(self, gvk: GVK, namespace: str) -> None:
+        super().__init__(f"{gvk.group_kind}: namespace {namespace!r} is not cached")
 
 
 class IndexMissingError(CacheError):

@@ -60,6 +60,9 @@ SHORT_WATCH: Final = 1.0
 class Sink(Protocol):
     """Hears what a reflector learns. Calls return at once, but for the last of many."""
 
+    def connected(self) -> None:
+        """The server has accepted a list or a watch."""
+
     def begin(self) -> None:
         """Everything there is will follow."""
 
@@ -74,6 +77,9 @@ class Sink(Protocol):
 
     def delete(self, entry: codec.Entry) -> None:
         """An object is gone; this was its last state."""
+
+    def lost(self, key: NamespacedName) -> None:
+        """An object is deleted, and its last state cannot be read."""
 
     def reached(self, resource_version: str) -> None:
         """Every change up to here has been told."""
@@ -217,6 +223,7 @@ class Reflector:
         response = await self._transport.send(request)
         await response.raise_for_status()
         page = codec.split_page(await response.read())
+        self._sink.connected()
         if not state.continue_token:
             self._sink.begin()
         for number, item in enumerate(page.items or (), 1):
@@ -270,6 +277,7 @@ class Reflector:
         )
         response = await self._transport.send(request)
         await response.raise_for_status()
+        self._sink.connected()
         return Lines(response)
 
     def _silence(self) -> float:
@@ -314,9 +322,7 @@ class Reflector:
                 case "ADDED" | "MODIFIED":
                     version = self._take_object(event.object)
                 case "DELETED":
-                    gone = codec.entry_of(event.object, self._target.transform)
-                    self._sink.delete(gone)
-                    version = gone.resource_version
+                    version = self._take_deletion(event.object)
                 case "BOOKMARK":
                     return self._take_bookmark(codec.bookmark_of(event.object), initial=initial)
                 case "ERROR":
@@ -341,6 +347,18 @@ class Reflector:
             self._bookmarks = True
             self._sink.reached(self._known)
         return initial
+
+    def _take_deletion(self, raw: msgspec.Raw) -> str:
+        """Pass the end of an object on, even if only its name can be read; return its resourceVersion."""
+        try:
+            gone = codec.entry_of(raw, self._target.transform)
+        except errors.BadObjectError as error:
+            if error.key is not None:
+                self._sink.lost(error.key)
+            self._sink.skip(error)
+            return ""
+        self._sink.delete(gone)
+        return gone.resource_version
 
     def _take_object(self, raw: msgspec.Raw) -> str:
         """Pass an object on; return its resourceVersion, or nothing when it is illegible."""

@@ -36,6 +36,8 @@ class _List(msgspec.Struct):
 
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 _list_decoder = msgspec.json.Decoder(_List)
+_decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_answer: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class LiveClient:
@@ -71,7 +73,7 @@ class LiveClient:
         namespace, name = key
         resource = await self.mapper.resource_for(kind)
         request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
-        return decode(kind, await self._send(request))
+        return Stored(kind, await self._send(request), name=name).object
 
     async def list(
         self,
@@ -106,7 +108,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return decode(kind, await self._send(request))
+        return Stored(kind, await self._send(request), name=obj.name).object
 
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
@@ -169,8 +171,8 @@ class LiveClient:
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         body = await self._send(requests.delete(resource, obj.namespace, obj.name, options))
-        left: Any = msgspec.json.decode(body)
-        return kind.from_dict(left) if _still_exists(left) else None
+        left: Any = rest.decoded(_decode_answer, body) if body else {}
+        return rest.decoded(kind.from_json, body) if _still_exists(left) else None
 
     async def delete_all_of(
         self,
@@ -189,7 +191,8 @@ class LiveClient:
             fields=fields,
             options=delete_options(propagation, None, None, dry_run=False),
         )
-        await self._send(request)
+        if body := await self._send(request):
+            rest.decoded(_decode_parts, body)
 
     async def _update(self, obj: T, subresource: str, *, field_owner: str, dry_run: bool) -> T:
         kind = type(obj)
@@ -202,7 +205,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return decode(kind, await self._send(_below(request, subresource)))
+        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name).object
 
     async def _patch(
         self,
@@ -226,7 +229,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return Stored(kind, await self._send(_below(request, subresource)))
+        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _apply(
         self, obj: T, subresource: str, *, field_owner: str, force: bool, dry_run: bool = False
@@ -242,7 +245,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return Stored(kind, await self._send(_below(request, subresource)))
+        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _send(self, request: rest.Request) -> bytes:
         if self._field_validation is not None and request.method in _WRITES:
@@ -264,7 +267,7 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return decode(into, await self._client._send(request))
+        return Stored(into, await self._client._send(request), name=obj.name).object
 
     async def create(self, obj: Object, body: T) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
@@ -272,7 +275,9 @@ class SubResource:
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         headers = {**target.headers, "Content-Type": requests.JSON}
         request = rest.Request("POST", target.path, headers=headers, body=body.to_json())
-        return decode(type(body), await self._client._send(request))
+        answer = await self._client._send(request)
+        # An eviction, a binding: there is nothing to show for it but a Status.
+        return body if _is_success(rest.decoded(_decode_answer, answer)) else decode(type(body), answer)
 
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Replace the subresource."""
@@ -317,7 +322,7 @@ def decode(kind: type[T], body: bytes) -> T:
 
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     """Return the objects of a list in ``body``; the items are given their kind's own names."""
-    listed = _list_decoder.decode(body)
+    listed = rest.decoded(_list_decoder.decode, body)
     objects = interfaces.ObjectList([decode(kind, bytes(item)) for item in listed.items or ()])
     objects.resource_version = listed.metadata.resource_version
     objects.continue_token = listed.metadata.continue_
@@ -358,9 +363,15 @@ def _still_exists(answer: Any) -> bool:
     """Whether a DELETE left an object: the answer is a Status, the object's last state, or the one marked."""
     if answer.get("kind") == "Status":
         return False
-    metadata = answer.get("metadata") or {}
+    metadata = answer.get("metadata")
+    if not isinstance(metadata, dict):
+        return False
     waiting = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     return bool(metadata.get("deletionTimestamp") and waiting)
+
+
+def _is_success(answer: Any) -> bool:
+    return bool(answer.get("kind") == "Status" and answer.get("status") == "Success")
 
 
 def _below(request: rest.Request, subresource: str) -> rest.Request:

@@ -47,7 +47,11 @@ class State(enum.Enum):
 class Reader:
     """Reads requests; its ``on_…`` methods are called by the parser."""
 
-    def __init__(self, deliver: Deliver, max_body: int) -> None:
+    def __init__(self, deliver: Deliver, max_body: int, hold: Callable[[int], None]) -> None:
+        """``hold`` is called with the bytes of bodies that are kept, and with less than zero for those let go.
+
+        Who takes a delivered request takes its body over.
+        """
         self.state = State.IDLE
         self.discarding = False
         """The body is too long: its request is delivered without it."""
@@ -55,7 +59,10 @@ class Reader:
         """The last request was refused before its end."""
         self.expecting = False
         """The client waits for our word before it sends the body."""
+        self.kept = 0
+        """Bytes of an unfinished body."""
         self._deliver = deliver
+        self._hold = hold
         self._max_body = max_body
         self._headers: dict[bytes, bytes] = {}
         self._fields: dict[bytes, bytes] = {}
@@ -67,9 +74,18 @@ class Reader:
         self._parser = HttpRequestParser(self)
 
     def close(self) -> None:
-        """Read nothing more; once."""
+        """Read nothing more, and let go what is kept: not later, when a collector comes to the reference cycles."""
         self.state = State.OVER
-        del self._parser, self.on_header  # they refer to each other
+        self._let_go()
+        self._deliver = _drop
+        if hasattr(self, "_parser"):
+            del self._parser, self.on_header  # they refer to each other
+
+    def _let_go(self) -> None:
+        self._parts.clear()
+        kept, self.kept = self.kept, 0
+        if kept:
+            self._hold(-kept)
 
     def feed(self, piece: bytes | memoryview) -> None:
         """Parse a piece; not when it is :attr:`State.OVER`."""
@@ -127,8 +143,10 @@ class Reader:
         if self.discarding:
             return
         self._parts.append(piece)
+        self.kept += len(piece)
+        self._hold(len(piece))
         if self._size > self._max_body:
-            self._parts.clear()
+            self._let_go()
             self._discard()
 
     def on_message_complete(self) -> None:
@@ -148,6 +166,7 @@ class Reader:
             keep = False
         body = b"".join(self._parts)
         self._parts.clear()
+        self.kept = 0
         self.state = State.IDLE if keep else State.OVER
         # Whoever talks about it, as clients of HTTP/1.0 must, is told.
         self._deliver(
@@ -168,3 +187,7 @@ class Reader:
             body=body,
             too_large=too_large,
         )
+
+
+def _drop(_what: HTTPRequest | HTTPResponse, _connection: bytes) -> None:
+    """Deliver to nowhere."""

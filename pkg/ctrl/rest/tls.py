@@ -47,12 +47,26 @@ class TLSConfig:
     issued: IssuedPair | None = None
     """Shown instead of ``cert`` and ``key``."""
 
+    def __repr__(self) -> str:
+        """Return what is set, files by their names and no bytes."""
+        parts = {"ca": self.ca, "cert": self.cert, "key": self.key}
+        shown = [f"{name}={_shown(part)}" for name, part in parts.items() if part is not None]
+        shown += [f"server_name={self.server_name!r}"] if self.server_name else []
+        shown += ["issued=True"] if self.issued is not None else []
+        return f"{type(self).__name__}({', '.join([*shown, f'verify={self.verify}'])})"
+
     def ssl_context(self) -> ssl.SSLContext:
         """Build the context; files are read now.
 
         Raises:
-            ConfigError: a certificate or key cannot be read or used.
+            ConfigError: a certificate or key cannot be read or used, or the settings contradict each other.
         """
+        if not self.verify and self.ca is not None:
+            raise ConfigError("certificate authority: it cannot be given where certificates are not verified")
+        if self.issued is None and (self.cert is None) != (self.key is None):
+            raise ConfigError(
+                f"client certificate: its {'key' if self.key is None else 'certificate'} is missing"
+            )
         part: str = "certificate authority"
         try:
             # Bundles may carry comments in any language. Some Pythons verify by RFC 5280 to the letter; clusters' own authorities often fall short of it.
@@ -77,6 +91,10 @@ class TLSConfig:
 
 
 _STRICT: Final = getattr(ssl, "VERIFY_X509_STRICT", ssl.VerifyFlags.VERIFY_DEFAULT)
+
+
+def _shown(part: bytes | Path) -> str:
+    return repr(str(part)) if isinstance(part, Path) else f"<{len(part)} bytes>"
 
 
 def _pem(part: bytes | Path) -> bytes:

@@ -44,7 +44,7 @@ class Transport:
         if observe is not None:
             inner = layers.Meter(inner, self._wire.host, observe)
         inner = layers.RetryAfter(inner)
-        self._outermost: RoundTripper = layers.Authorize(inner, config.credentials, config.host)
+        self._outermost: RoundTripper = layers.Authorize(inner, config.credentials, config.address)
 
     async def send(self, request: Request) -> Response:
         """Return the server's answer, whatever its status.
@@ -71,7 +71,7 @@ class _Wire:
     def __init__(self, config: Config, tls_check_period: float) -> None:
         self._config = config
         self._tls_check_period = tls_check_period
-        self._base = config.host.rstrip("/")
+        self._base = config.address.rstrip("/")
         self._opened = False
         self._now: Callable[[], float] = anyio.current_time
         self._pool: http1.Pool | None = None
@@ -87,7 +87,7 @@ class _Wire:
         try:
             return http1.Origin.parse(self._config.host).authority
         except http1.Error:
-            return self._config.host
+            return self._config.address
 
     def open(self) -> None:
         self._now = asyncio.get_running_loop().time
@@ -136,13 +136,13 @@ class _Wire:
         deadline = None if timeout is None else self._now() + timeout
         head = pool.heads.render(request.method, request.target, request.headers, request.body)
         context = self._context()
-        connection = pool.idle(context)
+        connection = pool.idle(context, stream=request.stream)
         tried = False
         while True:
             if connection is None:
                 remaining = None if deadline is None else max(0.0, deadline - self._now())
                 with anyio.fail_after(remaining):
-                    connection = await pool.connection(context, fresh=tried)
+                    connection = await pool.connection(context, fresh=tried, stream=request.stream)
             try:
                 answer = await connection.ask(
                     head,

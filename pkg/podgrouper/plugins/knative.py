@@ -55,6 +55,10 @@ class KnativeGrouper(Grouper):
         name = pod.labels.get(REVISION_LABEL)
         if name is None:
             raise GroupingError(f"revisionName not found for knative service pod {pod.namespace}/{pod.name}")
+        if not name:
+            # No request can be made for it; the pod refers to a revision that does not exist.
+            message = 'revisions.serving.knative.dev "" not found'
+            raise NotFoundError(message, code=404, reason="NotFound")
         revision = await self._client.get(_REVISION, (pod.namespace, name))
         if not self._gang_schedule:
             return self._group_of_pod(revision, pod)

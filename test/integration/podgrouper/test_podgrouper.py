@@ -234,6 +234,23 @@ async def test_pods_that_have_ended_are_forgotten_and_those_of_others_never_know
         await eventually(gone, timeout=30, reason="the cache holds no pod that has ended")
 
 
+async def test_a_pod_of_one_that_has_ended_is_in_its_group_and_stays_there_after_a_restart(
+    live_client: LiveClient, make: Callable[..., Any], grouped: Callable[..., Any], run_grouper: RunGrouper
+) -> None:
+    driver = await make(Pod.gvk, "driver", None, OURS, **{"kai.scheduler/queue": "q"})
+    async with run_grouper() as (_, sent):
+        (name,) = await grouped(1)
+        await make(Pod.gvk, "first", driver, OURS)
+        await grouped(2)
+        await set_status(live_client, driver, b'{"phase":"Succeeded"}')
+        await make(Pod.gvk, "second", driver, OURS)
+        assert set(await grouped(3)) == {name}
+    async with run_grouper() as (_, sent):
+        await make(Pod.gvk, "third", driver, OURS)
+        assert set(await grouped(4)) == {name}
+        assert sent["GET", "pods"] == 1
+
+
 async def test_pods_are_grouped_once_their_namespace_is_selected(
     live_client: LiveClient,
     namespace: str,

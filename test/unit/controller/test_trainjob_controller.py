@@ -11,11 +11,11 @@ from pkg.apis.machinery.errors import ConflictError, InvalidError, NotFoundError
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.controller import TrainJobReconciler
-from pkg.controller.trainjob_controller import ChildConflictError
 from pkg.ctrl.cache import CacheDegradedError
 from pkg.ctrl.client.fake import Call, FakeClient
 from pkg.ctrl.metrics import REGISTRY
 from pkg.ctrl.reconcile import Request, Result
+from pkg.util.trainjob import ChildConflictError
 
 NOW = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
 KEY = Request("ns", "job")
@@ -130,7 +130,7 @@ async def test_a_status_of_the_job_set_is_no_reason_to_apply_it(
 
 
 async def test_drift_is_healed_in_one_reconcile(bench: MakeBench, new_train_job: MakeJob) -> None:
-    b = bench(new_train_job())
+    b = bench(new_train_job(suspend=False))
     await b.reconcile()
     job_set = await b.job_set()
     job_set.spec.suspend = True
@@ -178,7 +178,7 @@ async def test_a_job_set_that_is_being_deleted_is_left_to_go(
     assert await b.reconcile() == []
 
 
-async def test_resuming_sends_suspend_and_keeps_what_cannot_change(
+async def test_resuming_takes_over_what_a_queue_chose_meanwhile(
     bench: MakeBench, new_train_job: MakeJob
 ) -> None:
     b = bench(
@@ -186,8 +186,6 @@ async def test_resuming_sends_suspend_and_keeps_what_cannot_change(
     )
     await b.reconcile()
     assert (await b.job_set()).spec.suspend is True
-    # Meanwhile somebody edited the runtime, and a queue chose where the pods go.
-    b.runtime.image = "two"
     b.runtime.pod = {"nodeSelector": {"pool": "new"}}
     job = await b.train_job()
     job.spec.suspend = False

@@ -17,4 +17,5 @@ from .message import GoneError as GoneError
 from .message import Headers as Headers
 from .message import Heads as Heads
 from .origin import Origin as Origin
+from .origin import shown as shown
 from .pool import Pool as Pool

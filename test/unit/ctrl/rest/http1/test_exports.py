@@ -18,5 +18,6 @@ def test_the_exported_names_are_these() -> None:
         "Incoming",
         "Origin",
         "Pool",
+        "shown",
         "watchful_socket",
     }
