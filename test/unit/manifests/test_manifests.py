@@ -209,7 +209,7 @@ def test_the_runtimes_equal_the_reference(path: str) -> None:
 
 
 def test_every_kustomization_lists_what_lies_beside_it() -> None:
-    for file in CONFIG.rglob("kustomization.yaml"):
+    for file in (*CONFIG.rglob("kustomization.yaml"), *CONFIG.rglob("Kustomization")):
         (kustomization,) = read(str(file.relative_to(CONFIG)))
         named = set(kustomization["resources"]) | set(kustomization.get("configurations", ()))
         for generator in kustomization.get("configMapGenerator", ()):
