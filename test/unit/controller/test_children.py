@@ -403,6 +403,22 @@ async def test_what_the_job_no_longer_requests_goes_away_even_if_no_manager_ran_
     assert (await w.pod())["containers"][0]["env"] == [{"name": "KEEP", "value": "1"}]
 
 
+async def test_a_refusal_that_no_comparison_foresaw_leads_to_a_new_job_set() -> None:
+    w = await suspended_world()
+    apply = w.server.apply
+
+    async def strict(obj: Any, **options: Any) -> Any:
+        if isinstance(obj, JobSet) and obj.metadata.uid:
+            raise ForbiddenError(IMMUTABLE, code=403, reason="Forbidden")
+        return await apply(obj, **options)
+
+    w.server.apply = strict  # type: ignore[method-assign] # a stricter server
+    await w.suspend(False)
+    assert await w.reconcile() == ["delete JobSet"]
+    assert await w.rebuilt() == ["apply JobSet"]
+    assert (await w.job_set())["spec"]["suspend"] is False
+
+
 # What changes in place.
 
 
