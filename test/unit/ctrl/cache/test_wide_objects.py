@@ -20,7 +20,7 @@ from pkg.ctrl.reconcile import Request
 from pkg.ctrl.workqueue import PriorityQueue
 
 WIDE: dict[str, Any] = {"data": {f"k{number}": "" for number in range(100_000)}}
-REASON = r"^ConfigMap team-a/wide: more than 180002 strings$"
+REASON = r"^ConfigMap team-a/wide: more than 120002 strings$"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u", "controller": True}
 
 
