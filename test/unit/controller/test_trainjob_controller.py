@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import ConflictError, InvalidError, NotFoundError
+from pkg.apis.machinery.errors import InvalidError, NotFoundError
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.controller import TrainJobReconciler
@@ -217,7 +217,9 @@ async def test_suspending_and_resuming_are_told_and_nothing_else_is(
     calls = await b.reconcile()
     assert kinds(calls) == [("apply", "JobSet"), ("patch/status", "TrainJob")]
     assert await b.conditions() == {"Suspended": ("True", "Suspended")}
-    assert calls[-1].body["status"] == {
+    (written,) = (each for each in calls[-1].body if each["op"] != "test")
+    assert (written["op"], written["path"]) == ("add", "/status")
+    assert written["value"] == {
         "conditions": [
             {
                 "type": "Suspended",
@@ -324,7 +326,7 @@ async def test_a_short_error_is_told_whole_and_a_single_one_is_raised_as_it_is(
     assert recorder.events[0][2] == "TrainJob resources reconciliation failed: " + "y" * 950
 
 
-async def test_a_status_written_meanwhile_is_not_overwritten(
+async def test_another_writers_change_of_the_rest_does_not_stop_a_status(
     bench: MakeBench, new_train_job: MakeJob
 ) -> None:
     b = bench(new_train_job(suspend=True))
@@ -337,8 +339,51 @@ async def test_a_status_written_meanwhile_is_not_overwritten(
         return await original(train_job)
 
     b.runtime.train_job_status = slow
-    with pytest.raises(ConflictError):
-        await b.reconcile()
+    await b.reconcile()
+    assert await b.conditions() == {"Suspended": ("True", "Suspended")}
+    assert (await b.train_job()).labels == {"changed": "meanwhile"}
+
+
+@pytest.mark.parametrize(
+    "before", [None, {"type": "Theirs", "status": "False", "reason": "R", "message": "m"}]
+)
+async def test_a_condition_that_another_writer_adds_meanwhile_is_kept(
+    bench: MakeBench, new_train_job: MakeJob, before: dict[str, str] | None
+) -> None:
+    b = bench(new_train_job(suspend=True, conditions=[before] if before else None))
+    original = b.runtime.train_job_status
+
+    async def slow(train_job: TrainJob) -> Any:
+        stored = await b.train_job()
+        theirs = {"type": "Theirs", "status": "True", "reason": "R", "message": "m"}
+        stored.status = stored.status.from_dict({"conditions": [theirs]})
+        await b.client.status.update(stored)
+        b.runtime.train_job_status = original
+        return await original(train_job)
+
+    b.runtime.train_job_status = slow
+    await b.reconcile()
+    assert b.result.requeue_after
+    assert await b.conditions() == {"Theirs": ("True", "R")}
+    await b.reconcile()
+    assert await b.conditions() == {"Theirs": ("True", "R"), "Suspended": ("True", "Suspended")}
+
+
+async def test_a_status_is_not_written_to_another_train_job_of_the_same_name(
+    bench: MakeBench, new_train_job: MakeJob
+) -> None:
+    b = bench(new_train_job(suspend=True))
+    original = b.runtime.train_job_status
+
+    async def slow(train_job: TrainJob) -> Any:
+        await b.client.delete(await b.train_job())
+        successor = new_train_job()
+        successor.metadata.uid = "uid-of-the-next"
+        b.client.add(successor)
+        return await original(train_job)
+
+    b.runtime.train_job_status = slow
+    await b.reconcile()
     assert await b.conditions() == {}
 
 
