@@ -172,12 +172,14 @@ async def test_a_candidate_that_is_stopped_takes_no_lease_later() -> None:
 
 
 async def test_what_keeps_the_thread_from_starting_is_raised() -> None:
-    @asynccontextmanager
-    async def connect() -> AsyncIterator[Any]:
-        raise rest.ConfigError("no certificate")
-        yield
+    class Broken(Server):
+        @asynccontextmanager
+        async def connect(self) -> AsyncIterator[Any]:
+            if not self.threads:
+                raise rest.ConfigError("no certificate")
+            yield
 
-    async with ThreadedElector(connect, KEY, "a", FAST) as one:
+    async with ThreadedElector(Broken().connect, KEY, "a", FAST) as one:
         with pytest.raises(rest.ConfigError, match="no certificate"):
             await one.acquire()
 
