@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+import os
 import ssl
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,8 @@ _log = log.logger_from("controller-runtime.webhook")
 
 def default_cert_dir() -> Path:
     """Return where certificates are looked for when no directory is named."""
-    return Path(tempfile.gettempdir()) / "k8s-webhook-server" / "serving-certs"
+    # As Go's os.TempDir: nothing is written there, so it need not be writable.
+    return Path(os.environ.get("TMPDIR") or "/tmp") / "k8s-webhook-server" / "serving-certs"  # noqa: S108
 
 
 class Server:
