@@ -63,7 +63,11 @@ class Ours:
     def start(self) -> None:
         """Start it, or start it again."""
         program = ROOT / "cmd" / "trainer-controller-manager" / "main.py"
-        arguments = [f"--config={self.folder / 'config.yaml'}", f"--kubeconfig={self.folder / 'kubeconfig'}"]
+        arguments = [
+            f"--config={self.folder / 'config.yaml'}",
+            f"--kubeconfig={self.folder / 'kubeconfig'}",
+            *os.environ.get("OURS", "").split(),
+        ]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, str(program), *arguments],
@@ -103,6 +107,7 @@ class Ours:
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
                 await reader.read()
                 writer.close()
+                await writer.wait_closed()
                 latencies.append(time.monotonic() - began)
                 await anyio.sleep(0.05)
 
