@@ -5,6 +5,7 @@
 import ssl
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +62,11 @@ class Admissions:
     async def _ask(self, session: aiohttp.ClientSession) -> None:
         try:
             await self._ask_once(session)
-        except aiohttp.ServerDisconnectedError:
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             # It closed a connection that it took for idle. The API server's client tries another one.
             try:
                 await self._ask_once(session)
-            except aiohttp.ServerDisconnectedError as error:
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 self.answers[f"broken off: {error!r}"] += 1
 
     async def _ask_once(self, session: aiohttp.ClientSession) -> None:
@@ -78,10 +79,10 @@ class Admissions:
                 body = await answer.read()
                 allowed = answer.status == 200 and msgspec.json.decode(body)["response"]["allowed"]
                 self.answers["allowed" if allowed else f"{answer.status}: {body[:200]!r}"] += 1
-        except aiohttp.ServerDisconnectedError:
-            raise
         except aiohttp.ClientConnectorError:
             self.answers["no connection"] += 1
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            raise
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             self.answers[f"broken off: {error!r}"] += 1
 
@@ -108,15 +109,13 @@ async def test_f14_no_review_fails_while_certificates_change_twenty_times(
         ].strip() + ("\n-----END CERTIFICATE-----")
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(lambda: load.run(rate=RATE // 2, keep=True))
-        tasks.start_soon(lambda: load.run(rate=RATE // 2, keep=False))
+        tasks.start_soon(partial(load.run, rate=RATE // 2, keep=True))
+        tasks.start_soon(partial(load.run, rate=RATE // 2, keep=False))
         began = time.monotonic()
         for _ in range(swaps):
             pair = ours.authority.server("webhook", ["127.0.0.1"])
             replace(ours.folder, pair)
-            await eventually(
-                lambda pair=pair: shows(pair), timeout=30, reason="the new certificate is not served"
-            )  # type: ignore[misc]  # bound
+            await eventually(partial(shows, pair), timeout=30, reason="the new certificate is not served")
             served.add(pair.certificate)
         took = time.monotonic() - began
         load.stopping = True
@@ -162,7 +161,7 @@ async def test_f21_reviews_are_answered_until_the_end_and_the_lease_goes_last(
     load = Admissions(ours, namespace, f"torch-{namespace}")
     async with anyio.create_task_group() as tasks:
         for keep in (True, False):
-            tasks.start_soon(lambda keep=keep: load.run(rate=40, keep=keep))
+            tasks.start_soon(partial(load.run, rate=40, keep=keep))
         await anyio.sleep(2)
         for number in range(10):
             await train(f"late-{number}")

@@ -39,8 +39,7 @@ async def nodes_of(client: LiveClient, name: str) -> int | None:
         found = await client.get(JobSet, ("default", name))
     except NotFoundError:
         return None
-    (job,) = found.spec.replicated_jobs or ()
-    return job.template.spec.parallelism
+    return (found.spec.replicated_jobs or [])[0].template.spec.parallelism
 
 
 async def restart_with(plane: Any, snapshot: Path, *, take: bool) -> None:
