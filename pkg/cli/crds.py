@@ -5,12 +5,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 import yaml
-from rich.console import Console
 
 from pkg.cli import resources
+from pkg.cli.terminal import Console
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest.crds import install_crds, wait_established
 from pkg.ctrl.rest import Transport, load_config
@@ -31,16 +30,15 @@ async def crds_command(arguments: argparse.Namespace, out: Console, err: Console
     manifests = resources.crds()
     if not arguments.apply:
         if arguments.output == "json":
-            text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests}, indent=2) + "\n"
+            out.write_json({"apiVersion": "v1", "kind": "List", "items": manifests})
         else:
             dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-            text = yaml.dump_all(manifests, Dumper=dumper, sort_keys=False)
-        out.file.write(text)
+            out.file.write(yaml.dump_all(manifests, Dumper=dumper, sort_keys=False))
         return 0
     async with Transport(await load_config(arguments.kubeconfig)) as transport:
         client = LiveClient(transport)
         names = await install_crds(client, manifests)
         await wait_established(client, names)
     for name in names:
-        out.print(f"{name} serverside-applied", highlight=False)
+        out.say(f"{name} serverside-applied")
     return 0

@@ -6,22 +6,23 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
-from rich.console import Console
 from rich.live import Live
-from rich.table import Table
+from rich.text import Text
 
 from pkg.apis.batch.v1 import Job
 from pkg.apis.core.v1 import Event, Pod
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.cli.cluster import Cluster, NodeShape, Options, state_directory
+from pkg.cli import arguments
+from pkg.cli.cluster import DEMO_NAME, Cluster, NodeShape, Options, state_directory
 from pkg.cli.cluster.progress import progress_on
+from pkg.cli.terminal import Console, columns
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest.locks import file_lock
 
@@ -89,14 +90,15 @@ class Walk:
             if taken:
                 self.taken.setdefault(step, self.clock() - self.began)
 
-    def table(self) -> Table:
-        """Return the steps with their times, for showing."""
-        table = Table("STEP", "AFTER", box=None, pad_edge=False)
-        for step in Sight().steps(self.nodes):
-            reached = self.taken.get(step)
-            mark = "[green]✓[/]" if reached is not None else "[dim]·[/]"
-            table.add_row(f"{mark} {step}", f"{reached:6.2f} s" if reached is not None else "")
-        return table
+    def table(self) -> Text:
+        """Return the steps with their times."""
+        steps = Sight().steps(self.nodes)
+        times = {step: f"{self.taken[step]:6.2f} s" if step in self.taken else "" for step in steps}
+        rows = [(f"{'✓' if times[step] else '·'} {step}", times[step]) for step in steps]
+        lines = Text("\n").join(columns(("STEP", "AFTER"), rows))
+        lines.highlight_regex(r"(?m)^✓", "green")
+        lines.highlight_regex(r"(?m)^·", "dim")
+        return lines
 
 
 def conditions(manifest: dict[str, Any]) -> list[dict[str, Any]]:
@@ -125,24 +127,28 @@ def train_job(nodes: int) -> TrainJob:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the demo's flags to ``parser``."""
     parser.add_argument(
-        "--nodes", type=int, choices=range(1, 101), default=3, metavar="N", help="nodes to train on (3)"
+        "--nodes", type=arguments.whole(1, 100), default=3, metavar="N", help="nodes to train on (3)"
     )
     parser.add_argument(
-        "--timeout", type=float, default=60, metavar="SECONDS", help="for the TrainJob to complete (60)"
+        "--timeout",
+        type=arguments.seconds,
+        default=60,
+        metavar="SECONDS",
+        help="for the TrainJob to complete (60)",
     )
-    parser.set_defaults(run=demo_command)
+    parser.set_defaults(run=demo_command, cleans_up=True)
 
 
-async def demo_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
+async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Run the demo; return 0 when the TrainJob completed."""
     began = time.monotonic()
-    directory = state_directory("demo")
+    directory = state_directory(DEMO_NAME)
 
     def waiting() -> None:
-        err.print("Another demo is running; waiting for it to end.")
+        err.say("Another demo is running; waiting for it to end.")
 
-    async with file_lock(directory.parent / "demo.lock", waiting=waiting):
-        nodes = max(4, arguments.nodes)
+    async with file_lock(directory.parent / f"{DEMO_NAME}.lock", waiting=waiting):
+        nodes = max(4, parsed.nodes)
         options = Options(nodes=nodes, shape=NodeShape())
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, tied=True, progress=progress)
@@ -150,45 +156,46 @@ async def demo_command(arguments: argparse.Namespace, out: Console, err: Console
         up = time.monotonic() - began
         try:
             async with cluster.supervisor.watching(), cluster.client() as client:
-                completed = await _train(client, arguments, out, err)
+                completed = await _train(client, parsed, out, err)
+        except Exception:
+            cluster.kill(keep_logs=True)
+            raise
         except BaseException:
-            cluster.supervisor.kill()
+            cluster.kill()
             raise
         if not completed:
-            cluster.supervisor.kill()
-            err.print(f"Logs: {directory / 'logs'}", highlight=False, soft_wrap=True)
+            cluster.kill(keep_logs=True)
+            err.say(f"Logs: {directory / 'logs'}")
             return 1
         cluster.kill()
     total = time.monotonic() - began
-    out.print(f"\nCluster up after {up:.1f} s, all done and cleaned up after {total:.1f} s.", highlight=False)
+    out.say(f"\nCluster up after {up:.1f} s, all done and cleaned up after {total:.1f} s.")
     return 0
 
 
-async def _train(client: LiveClient, arguments: argparse.Namespace, out: Console, err: Console) -> bool:
-    walk = Walk(arguments.nodes)
-    out.print(f"\nTrainJob {NAMESPACE}/{NAME}: {arguments.nodes} nodes, runtime {RUNTIME}\n", highlight=False)
+async def _train(client: LiveClient, parsed: argparse.Namespace, out: Console, err: Console) -> bool:
+    walk = Walk(parsed.nodes)
+    out.say(f"\nTrainJob {NAMESPACE}/{NAME}: {parsed.nodes} nodes, runtime {RUNTIME}\n")
     walk.begin()
-    await client.create(train_job(arguments.nodes))
+    await client.create(train_job(parsed.nodes))
     sight = Sight()
     with Live(walk.table(), console=out, refresh_per_second=10) as live:
-        with anyio.move_on_after(arguments.timeout):
+        with anyio.move_on_after(parsed.timeout):
             while not has_condition(sight.train_job, "Complete") and not sight.failure:
                 sight = await look(client)
                 walk.see(sight)
                 live.update(walk.table())
                 await anyio.sleep(_POLL)
-    out.print()
-    out.print(created(sight), highlight=False)
+    out.say()
+    out.table(("KIND", "NAME", "STATE", "NODE"), created(sight))
     if has_condition(sight.train_job, "Complete"):
         took = walk.taken["TrainJob complete"]
-        out.print(
-            f"\nTrainJob {NAME} is [green]Complete[/], {took:.1f} s after it was created.", highlight=False
-        )
+        out.say(f"\nTrainJob {NAME} is ", ("Complete", "green"), f", {took:.1f} s after it was created.")
         return True
-    why = sight.failure or f"it is not Complete after {arguments.timeout:g} s"
-    err.print(f"\nTrainJob {NAME} did not complete: {why}", style="red", highlight=False, markup=False)
+    why = sight.failure or f"it is not Complete after {parsed.timeout:g} s"
+    err.say((f"\nTrainJob {NAME} did not complete: {why}", "red"))
     for event in await client.list(Event, namespace=NAMESPACE):
-        err.print(f"  event {event.reason}: {event.message}", highlight=False, markup=False)
+        err.say(f"  event {event.reason}: {event.message}")
     return False
 
 
@@ -202,14 +209,10 @@ async def look(client: LiveClient) -> Sight:
     return Sight(found[0] if found else {}, await listed(JobSet), await listed(Job), await listed(Pod))
 
 
-def created(sight: Sight) -> Table:
-    """Return a table of what was made."""
-    table = Table("KIND", "NAME", "STATE", "NODE", box=None, pad_edge=False)
+def created(sight: Sight) -> Iterator[tuple[str, str, str, str]]:
+    """Yield kind, name, state and node of each object."""
     for each in sight.objects:
         status = each.get("status") or {}
         true = [str(condition["type"]) for condition in conditions(each) if condition.get("status") == "True"]
         state = status.get("phase") or (true[-1] if true else "")
-        table.add_row(
-            each["kind"], each["metadata"]["name"], state, (each.get("spec") or {}).get("nodeName", "")
-        )
-    return table
+        yield each["kind"], each["metadata"]["name"], state, (each.get("spec") or {}).get("nodeName", "")

@@ -26,6 +26,7 @@ from pkg.apis.machinery.scheme import Scheme
 from pkg.config.document import PathSteps, render_path
 
 from . import yamljson
+from .terminal import one_line
 
 T = TypeVar("T", bound=Object)
 
@@ -69,10 +70,10 @@ class Document:
 
     @property
     def name(self) -> str:
-        """What people call the object: ``TrainJob team-a/llama``."""
+        """Kind, namespace and name in one line: ``TrainJob team-a/llama``."""
         metadata = self.data.get("metadata") or {}
         names = [metadata.get("namespace"), metadata.get("name")]
-        return " ".join([self.data["kind"], "/".join(str(name) for name in names if name)]).strip()
+        return one_line(" ".join([self.data["kind"], "/".join(str(name) for name in names if name)]).strip())
 
     def error(self, path: Iterable[str | int], problem: str) -> InputError:
         """Return the error that something is wrong at ``path`` in this object."""

@@ -10,19 +10,17 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rich.console import Console
-from rich.text import Text
-
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainingRuntimeSpec, TrainJob
 from pkg.runtime import core
 
-from . import offline, render, yamljson
+from . import offline, render
 from .causes import Causes
 from .changes import ABSENT, Change, Item, Path
 from .changes import render as render_path
 from .offline import Offline, Subject
 from .recorder import Recorder, State, Step, add_objects
+from .terminal import Console
 
 _STAGES: Final = {
     "EnforceMLPolicy": "carries out the runtime's mlPolicy",
@@ -69,13 +67,15 @@ async def explain_command(arguments: argparse.Namespace, out: Console, err: Cons
     given = await offline.load(arguments)
     offline.say_warnings(given, err)
     explained = [await explain(given, subject) for subject in given.subjects]
+    for each in explained:
+        if each.refusal is None:
+            each.refusal = await offline.denial(given, each.subject.train_job)
     if arguments.output == "text":
         for each in explained:
             print_text(each, out)
     else:
         data = {"explanations": [as_data(each) for each in explained]}
-        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        out.file.write(text if arguments.output == "json" else yamljson.dump(data))
+        (out.write_json if arguments.output == "json" else out.write_yaml)(data)
     for each in explained:
         if each.refusal is not None:
             offline.say(err, each.refusal)
@@ -143,7 +143,7 @@ def _change_data(change: Change, causes: list[str]) -> dict[str, Any]:
 def print_text(explanation: Explanation, out: Console) -> None:
     """Print an explanation for people."""
     subject = explanation.subject
-    _line(out, Text.assemble((subject.document.name, "bold"), " on ", (subject.runtime, "bold")))
+    out.say((subject.document.name, "bold"), " on ", (subject.runtime, "bold"))
     stage = None
     told: set[str] = set()
     for step in explanation.recorder.steps:
@@ -154,31 +154,31 @@ def print_text(explanation: Explanation, out: Console) -> None:
         if step.stage != stage:
             stage = step.stage
             about = _STAGES.get(stage)
-            _line(out, Text.assemble("\n", (stage, "bold cyan"), (f"  {about}" if about else "", "dim")))
+            out.say("\n", (stage, "bold cyan"), (f"  {about}" if about else "", "dim"))
         if step.aside is not None:
             told.add(step.author)
         _print_step(explanation, step, changes, out)
     if explanation.refusal is None:
         made = [_summary(name, data) for name, data in explanation.recorder.state.items()]
-        _line(out, Text.assemble("\n", ("Result", "bold cyan"), f"  {', '.join(made) or 'nothing'}\n"))
+        out.say("\n", ("Result", "bold cyan"), f"  {', '.join(made) or 'nothing'}\n")
     else:
-        _line(out, Text.assemble("\n", ("Refused", "bold red"), f"  {explanation.refusal}\n"))
+        out.say("\n", ("Refused", "bold red"), f"  {explanation.refusal}\n")
 
 
 def _print_step(explanation: Explanation, step: Step, changes: list[Change], out: Console) -> None:
     if step.aside is not None:
-        _line(out, Text.assemble(f"  {step.author}", (f"  stood aside: {step.aside}", "dim")))
+        out.say(f"  {step.author}", (f"  stood aside: {step.aside}", "dim"))
     elif step.author:
-        _line(out, Text(f"  {step.author}", style="bold"))
+        out.say((f"  {step.author}", "bold"))
     for note in step.notes:
-        _line(out, Text(f"    {note}"))
+        out.say(f"    {note}")
     group = None
     shown = [(*_place(change.path), change) for change in changes]
     width = min(max((len(rest) for _, rest, _ in shown), default=0), 40)
     for where, rest, change in shown:
         if where != group:
             group = where
-            _line(out, Text(f"    {where}", style="italic"))
+            out.say((f"    {where}", "italic"))
         causes = [cause for cause in explanation.causes.of(change) if cause not in _WHOLE_POLICIES]
         _print_change(rest.ljust(width), change, causes, out)
 
@@ -187,18 +187,14 @@ def _print_change(name: str, change: Change, causes: list[str], out: Console) ->
     before, after = _short(change.before, change.path), _short(change.after, change.path)
     why = (f"  ← {', '.join(causes)}" if causes else "", "dim")
     if change.before is ABSENT:
-        _line(out, Text.assemble("      ", (f"+ {name}", "green"), f"  {after}", why))
+        out.say("      ", (f"+ {name}", "green"), f"  {after}", why)
     elif change.after is ABSENT:
-        _line(out, Text.assemble("      ", (f"- {name}", "red"), f"  {before}", why))
+        out.say("      ", (f"- {name}", "red"), f"  {before}", why)
     elif len(before) + len(after) <= _WIDTH:
-        _line(out, Text.assemble("      ", (f"~ {name}", "yellow"), f"  {before} → {after}", why))
+        out.say("      ", (f"~ {name}", "yellow"), f"  {before} → {after}", why)
     else:
-        _line(out, Text.assemble("      ", (f"~ {name}", "yellow"), f"  {before}"))
-        _line(out, Text.assemble(" " * (len(name) + 8), f"→ {after}", why))
-
-
-def _line(out: Console, text: Text) -> None:
-    out.print(text, soft_wrap=True, highlight=False)
+        out.say("      ", (f"~ {name}", "yellow"), f"  {before}")
+        out.say(" " * (len(name) + 8), f"→ {after}", why)
 
 
 def _is_obvious(change: Change) -> bool:

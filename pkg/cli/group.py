@@ -9,9 +9,6 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-from rich.console import Console
-from rich.text import Text
-
 from pkg import config, podgrouper
 from pkg.apis.core.v1 import ConfigMap, Pod
 from pkg.apis.machinery.gvk import GVK
@@ -20,9 +17,11 @@ from pkg.apis.scheduling.v1 import PriorityClass
 from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.constants import kai
 
-from . import documents, offline, yamljson
+from . import documents, offline
 from .grouping import Explanation, Objects, explain
 from .snapshot import Key, key_of
+from .stored import DEFAULT_NAMESPACE
+from .terminal import Console, one_line
 
 _MODELS: Final[dict[GVK, type[Object]]] = {
     kind.gvk: kind for kind in (ConfigMap, Pod, PodGroup, PriorityClass)
@@ -36,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``group`` to ``parser``."""
     documents.add_arguments(parser, outputs=("text", "json", "yaml"))
     parser.add_argument(
-        "-n", "--namespace", default=offline.DEFAULT_NAMESPACE, help="where objects without one are"
+        "-n", "--namespace", default=DEFAULT_NAMESPACE, help="namespace for objects that do not set one"
     )
     parser.add_argument("--config", metavar="FILE", help="the manager's Configuration, for its settings")
     parser.set_defaults(run=group_command)
@@ -51,7 +50,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
     objects = given(await documents.load(arguments.files), arguments.namespace)
     pods = [key for key in objects if key.kind == Pod.gvk]
     if not pods:
-        raise documents.InputError("there is no Pod in the input: give pods together with their owners")
+        raise documents.InputError("the input contains no Pod; give pods together with their owners")
     try:
         explained = [await explain(objects, pod, settings) for pod in pods]
     except podgrouper.GrouperLoadError as error:
@@ -62,8 +61,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
             _print(each, out)
     else:
         data = {"pods": [as_data(each) for each in explained]}
-        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-        out.file.write(text if arguments.output == "json" else yamljson.dump(data))
+        (out.write_json if arguments.output == "json" else out.write_yaml)(data)
     for each in explained:
         if each.refusal:
             offline.say(err, f"{_named(each.pod)}: {each.refusal}")
@@ -74,7 +72,7 @@ def given(found: list[documents.Document], namespace: str) -> Objects:
     """Return the objects by key, as they are written down.
 
     Raises:
-        InputError: one is there twice, has no name, or its metadata, or a pod, is malformed.
+        InputError: one is a duplicate, has no name, or its metadata, or a pod, is malformed.
     """
     objects: Objects = {}
     first: dict[Key, documents.Document] = {}
@@ -85,9 +83,7 @@ def given(found: list[documents.Document], namespace: str) -> Objects:
             raise document.error(("metadata", "name"), "a name is expected")
         if key in objects:
             before = first[key]
-            raise document.error(
-                (), f"it is there twice, before in {before.source}, document {before.number}"
-            )
+            raise document.error((), f"duplicate of {before.source}, document {before.number}")
         objects[key], first[key] = document.data, document
     return objects
 
@@ -111,14 +107,14 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
 
 
 def _print(explanation: Explanation, out: Console) -> None:
-    _line(out, Text(_named(explanation.pod), style="bold"))
-    rows = list(_rows(explanation))
+    out.say((one_line(_named(explanation.pod)), "bold"))
+    rows = [(one_line(name), one_line(value), one_line(due)) for name, value, due in _rows(explanation)]
     width = max(len(name) for name, _, _ in rows)
     for name, value, due in rows:
         why = f"{'  ' if value else ''}← {due}" if due else ""
         style = "bold red" if name == "refused" else "cyan"
-        _line(out, Text.assemble("  ", (name.ljust(width), style), "  ", value, (why, "dim")))
-    _line(out, Text())
+        out.say("  ", (name.ljust(width), style), "  ", value, (why, "dim"))
+    out.say()
 
 
 def _rows(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
@@ -146,10 +142,6 @@ def _rows(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
 def _flow(sub_group: dict[str, Any]) -> str:
     rest = (f"{name} {_flow(held) if isinstance(held, dict) else held}" for name, held in sub_group.items())
     return ", ".join(rest).removeprefix("name ")
-
-
-def _line(out: Console, text: Text) -> None:
-    out.print(text, soft_wrap=True, highlight=False)
 
 
 def _named(pod: Key) -> str:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from pkg.cli import demo
-from pkg.cli.trainerctl import parser
+from pkg.cli.commandline import parser
+from pkg.cli.terminal import Console
 
 FILE: Final = Path(__file__).resolve().parents[2] / "docs" / "demo.svg"
 COMMAND: Final = "trainerctl demo"

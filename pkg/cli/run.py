@@ -8,6 +8,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from pkg.cli.arguments import Parser
 from pkg.cli.cluster import DEFAULT_NAME, Cluster, state_directory
 
 
@@ -25,15 +26,14 @@ def main(argv: Sequence[str]) -> int:
     """Run the manager with the flags that fit the cluster; return its exit code."""
     from pkg.cli import manager  # here, because it loads every controller
 
-    parser = argparse.ArgumentParser(prog="trainerctl run")
+    parser = Parser(
+        prog="trainerctl run", description="Run the manager against a local cluster or a kubeconfig."
+    )
     add_arguments(parser)
     chosen, rest = parser.parse_known_args(list(argv))
     if chosen.kubeconfig:
         return manager.main([f"--kubeconfig={chosen.kubeconfig}", "--webhooks=false", *rest])
-    try:
-        cluster = Cluster(state_directory(chosen.name))
-    except ValueError as error:
-        parser.error(str(error))
+    cluster = Cluster(state_directory(chosen.name))
     if not cluster.kubeconfig.exists():
         sys.stderr.write(
             f"trainerctl: there is no cluster {chosen.name}; make one with "

@@ -14,14 +14,17 @@ import itertools
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import anyio
 
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.gvk import Resource
 from pkg.apis.machinery.object import Object, PartialObjectMetadata
-from pkg.ctrl import cache, cancellation, event, handler, log, predicate, workqueue
+from pkg.ctrl import cache, cancellation, event, handler, log, predicate, rest, workqueue
 
 T = TypeVar("T", bound=Object)
 Queue = handler.Queue
@@ -44,6 +47,15 @@ class Informers(Protocol):
 
     async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
         """Return the informer of ``kind``, which starts with the cache."""
+        ...
+
+
+@runtime_checkable
+class Discovers(Protocol):
+    """Informers that know of kinds which are not watched, too."""
+
+    async def resource_for(self, kind: type[Object]) -> Resource:
+        """Return where ``kind`` is served, and whether it has namespaces."""
         ...
 
 
@@ -125,6 +137,12 @@ class _Pipe(Generic[T]):
         self._busy = False
         self._taken = anyio.Event()
         self._more = anyio.Event()
+
+    async def prepare(self, informers: Informers) -> None:
+        """Let the handler learn of other kinds; without success its first events wait until it has."""
+        if isinstance(informers, Discovers):
+            with suppress(StatusError, rest.RestError):
+                await self._handler.prepare(informers.resource_for)
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; what the first list found has low priority."""
@@ -244,6 +262,7 @@ class Kind(SyncingSource, Generic[T]):
         """Listen until cancelled."""
         self._informer = await self._informers.get_informer(self._kind)
         pipe = self._pipe
+        await pipe.prepare(self._informers)
         registration = self._informer.add_event_handler(
             cache.LookingHandlerFuncs(
                 on_add=lambda obj, initial: pipe.create(event.CreateEvent(obj, initial), queue),

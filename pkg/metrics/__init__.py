@@ -5,6 +5,7 @@
 from .metrics import (
     DRIFT_HEALED,
     KIND_DEGRADED,
+    OWNERS_UNREADABLE,
     PODS_GROUPED,
     PODS_PUT_OFF,
     TIME_TO_CHILDREN,
@@ -18,6 +19,7 @@ from .metrics import (
 __all__ = [
     "DRIFT_HEALED",
     "KIND_DEGRADED",
+    "OWNERS_UNREADABLE",
     "PODS_GROUPED",
     "PODS_PUT_OFF",
     "TIME_TO_CHILDREN",

@@ -52,7 +52,7 @@ _WRAPPERS: Final = (
 )
 """Kinds that stand for the owner below them."""
 
-_BETWEEN: Final = frozenset(
+BETWEEN: Final = frozenset(
     {
         GroupKind("grove.io", "PodClique"),
         GroupKind("grove.io", "PodCliqueScalingGroup"),
@@ -108,7 +108,7 @@ class PluginsHub:
         A reference to any other kind, a Secret for one, is no reason to read every object of it. Pods have a watch
         of their own.
         """
-        return kind != Pod.gvk and (self._row(kind) is not None or kind.group_kind in _BETWEEN)
+        return kind != Pod.gvk and (self._row(kind) is not None or kind.group_kind in BETWEEN)
 
     def _row(self, kind: GVK) -> Grouper | None:
         return self._table.get(kind) or self._table.get(kind._replace(version=ANY_VERSION))
@@ -188,12 +188,13 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) 
 
 
 def _load(entry: EntryPoint, default: DefaultGrouper, reader: client.Reader) -> Mapping[GVK, Grouper]:
-    """Return an entry point's rows. It is other people's code, and may fail with anything."""
+    """Return an entry point's rows. Its code may fail with anything, and may even try to end the process."""
     try:
         factory: RowsFactory = entry.load()
         rows = factory(default, reader)
-    except Exception as error:
-        raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {error}") from error
+    except (Exception, SystemExit) as error:
+        reason = f"SystemExit: {error}" if isinstance(error, SystemExit) else str(error)
+        raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {reason}") from error
     if not isinstance(rows, Mapping) or not all(isinstance(each, Grouper) for each in rows.values()):
         raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): not rows of groupers by kind")
     return rows

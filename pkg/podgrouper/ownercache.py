@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 import anyio
 import msgspec
 
+from pkg import metrics
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import ForbiddenError, NotFoundError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
@@ -345,6 +346,9 @@ class OwnerCache:
         if len(self._refusals) >= REFUSALS:
             self._refusals.pop(next(iter(self._refusals)))
         self._refusals[which] = self._clock() + UNWATCHED_TTL, error
+        kind = which[0]
+        known = kind == Pod.gvk or self.kinds.watches(kind)
+        metrics.OWNERS_UNREADABLE.labels(str(kind.group_kind) if known else "other").inc()
 
     @contextmanager
     def _watching(self, key: Key) -> Iterator[_News]:

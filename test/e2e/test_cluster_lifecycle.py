@@ -5,16 +5,22 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import anyio
 import psutil
 import pytest
 
 import pkg
+from pkg.apis.core.v1 import ConfigMap
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import ObjectMeta, unstructured
 from pkg.cli.cluster import Cluster
 from pkg.cli.cluster.state import State, state_directory
 from pkg.ctrl.envtest import eventually
@@ -22,6 +28,8 @@ from pkg.ctrl.envtest import eventually
 pytestmark = pytest.mark.e2e
 
 Trainerctl = Callable[..., subprocess.Popen[str]]
+SERVICE = unstructured(GVK("", "v1", "Service"))
+ENDPOINT_SLICE = unstructured(GVK("discovery.k8s.io", "v1", "EndpointSlice"))
 PROGRAM = "import sys; from pkg.cli.trainerctl import main; sys.exit(main())"
 
 
@@ -80,7 +88,7 @@ def test_up_leaves_it_running_status_tells_and_down_removes_all(
 
     code, out, err = finish(trainerctl("cluster", "status"))
     assert code == 0, out + err
-    assert len(re.findall(r"^\S+ +healthy +\d+ *$", out, re.MULTILINE)) == 7
+    assert len(re.findall(r"^\S+ +healthy +\d+$", out, re.MULTILINE)) == 7
     assert "nodes: 2 of 2 take pods" in out
 
     code, out, err = finish(trainerctl("cluster", "up"))
@@ -96,18 +104,109 @@ def test_up_leaves_it_running_status_tells_and_down_removes_all(
     assert "There is no cluster default" in err
 
 
-def test_a_dead_component_is_told_by_status_and_mended_by_the_next_up(
+async def config_maps(cluster: Cluster, *, create: str = "") -> list[str]:
+    """Return the names of the ConfigMaps in the default namespace; make another before."""
+    async with cluster.client() as client:
+        if create:
+            await client.create(ConfigMap(metadata=ObjectMeta(name=create, namespace="default")))
+        return [each.name for each in await client.list(ConfigMap, namespace="default")]
+
+
+def kill(cluster: Cluster, *names: str) -> None:
+    for name in names:
+        process = psutil.Process(cluster.supervisor.processes[name].identity.pid)
+        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.wait(10)
+
+
+async def test_what_has_ended_is_started_again_by_the_next_up_and_every_object_is_kept(
     trainerctl: Trainerctl, directory: Path
 ) -> None:
     assert finish(trainerctl("cluster", "up", "--nodes", "1"))[0] == 0
-    before = Cluster(directory).supervisor.processes
-    os.kill(before["kube-scheduler"].identity.pid, signal.SIGKILL)
+    cluster = Cluster(directory)
+    pids = {name: process.identity.pid for name, process in cluster.supervisor.processes.items()}
+    kubeconfig = cluster.kubeconfig.read_bytes()
+    assert "kube-root-ca.crt" in await config_maps(cluster, create="mine")
+    async with cluster.client() as client:
+        spec = {"ports": [{"port": 80}], "selector": {"a": "b"}}
+        await client.create(
+            SERVICE.from_dict({"metadata": {"name": "mine", "namespace": "default"}, "spec": spec})
+        )
+
+        async def sliced() -> bool:
+            return bool(await client.list(ENDPOINT_SLICE, namespace="default"))
+
+        await eventually(sliced, reason="the service has an EndpointSlice")
+
+    kill(cluster, "kube-scheduler")
     code, out, _ = finish(trainerctl("cluster", "status"))
     assert code == 1
-    assert re.search(r"^kube-scheduler +not running +- *$", out, re.MULTILINE)
-    assert finish(trainerctl("cluster", "up", "--nodes", "1"))[0] == 0
-    assert not [name for name, process in before.items() if process.identity.alive()]
+    assert re.search(r"^kube-scheduler +not running +-$", out, re.MULTILINE)
+    code, out, _ = finish(trainerctl("cluster", "list"))
+    assert re.search(r"^default +unhealthy: kube-scheduler +1 +/", out, re.MULTILINE)
+    code, out, err = finish(trainerctl("cluster", "up", "--nodes", "3"))
+    assert (code, out) == (0, f"export KUBECONFIG={directory / 'admin.kubeconfig'}\n")
+    assert "Started again: kube-scheduler." in err
+    assert "--nodes had no effect" in err
+    now = {name: process.identity.pid for name, process in Cluster(directory).supervisor.processes.items()}
+    assert {name for name, pid in pids.items() if now[name] != pid} == {"kube-scheduler"}
+
+    kill(Cluster(directory), *pids)  # as a reboot does
+    code, out, _ = finish(trainerctl("cluster", "list"))
+    assert re.search(r"^default +stopped +1 +/", out, re.MULTILINE)
+    code, _, err = finish(trainerctl("cluster", "up"))
+    assert code == 0, err
     assert finish(trainerctl("cluster", "status"))[0] == 0
+    assert cluster.kubeconfig.read_bytes() == kubeconfig
+    assert "mine" in await config_maps(Cluster(directory))
+
+    assert finish(trainerctl("cluster", "up", "--nodes", "1", "--recreate"))[0] == 0
+    assert "mine" not in await config_maps(Cluster(directory))
+
+
+async def test_a_component_that_cannot_start_again_costs_no_object(
+    trainerctl: Trainerctl, directory: Path
+) -> None:
+    assert finish(trainerctl("cluster", "up", "--nodes", "1"))[0] == 0
+    cluster = Cluster(directory)
+    await config_maps(cluster, create="mine")
+    state = State.read(directory)
+    assert state is not None
+    (jobset,) = (each for each in state.components if each.name == "jobset-controller")
+    kill(cluster, "etcd", "jobset-controller")
+    assert jobset.ready is not None
+    with socket.create_server(("127.0.0.1", urlsplit(jobset.ready.url).port or 0)):
+        code, out, err = finish(trainerctl("cluster", "up", "--timeout", "60"))
+    assert (code, out) == (1, "")
+    assert err.startswith("trainerctl: jobset-controller exited with code 1; log: ")
+    assert "To replace them: trainerctl cluster up --recreate --name default" in err
+    assert "Traceback" not in err
+
+    process = trainerctl("cluster", "up")  # interrupted, it ends what it started
+
+    def started() -> bool:
+        return Cluster(directory).supervisor.processes["etcd"].identity.alive()
+
+    await eventually(started, reason="etcd is started")
+    process.send_signal(signal.SIGINT)
+    code, _, _ = await anyio.to_thread.run_sync(finish, process)
+    assert code == 128 + signal.SIGINT
+    assert State.exists(directory)
+
+    code, _, err = finish(trainerctl("cluster", "up"))
+    assert code == 0, err
+    assert "mine" in await config_maps(Cluster(directory))
+
+
+def test_of_two_that_start_a_cluster_at_once_one_waits(trainerctl: Trainerctl, directory: Path) -> None:
+    first, second = trainerctl("cluster", "up", "--nodes", "1"), trainerctl("cluster", "up", "--nodes", "1")
+    said = [finish(first), finish(second)]
+    assert [code for code, _, _ in said] == [0, 0]
+    assert {out for _, out, _ in said} == {f"export KUBECONFIG={directory / 'admin.kubeconfig'}\n"}
+    (late,) = (err for _, _, err in said if "is up already" in err)
+    assert "Another command is working on cluster default; waiting for it to end." in late
+    assert len(running_in(directory)) == 7
 
 
 async def starting(directory: Path) -> None:
@@ -130,6 +229,7 @@ async def test_an_interrupted_up_leaves_nothing(
     code, out, _ = await anyio.to_thread.run_sync(finish, process)
     assert (code, out) == (128 + number, "")
     assert running_in(directory) == []
+    assert not await anyio.Path(directory).exists()
 
 
 async def test_what_a_killed_up_left_is_ended_by_the_next(trainerctl: Trainerctl, directory: Path) -> None:
@@ -181,3 +281,5 @@ def test_a_component_that_cannot_start_is_named_with_its_log(
     assert "Traceback" not in err
     assert running_in(directory) == []
     assert log.read_text() == "out of luck\n"
+    assert [path.name for path in directory.iterdir()] == ["logs"]
+    assert finish(trainerctl("cluster", "list"))[1].split()[-2:] == ["not", "up"]

@@ -7,4 +7,5 @@ from .cluster import Options as Options
 from .commands import add_arguments as add_arguments
 from .nodes import NodeShape as NodeShape
 from .state import DEFAULT_NAME as DEFAULT_NAME
+from .state import DEMO_NAME as DEMO_NAME
 from .state import state_directory as state_directory

@@ -13,13 +13,12 @@ from pkg.apis.core.v1 import ServiceAccount
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import ObjectMeta, unstructured
 from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest.controlplane import ControlPlane
 from pkg.ctrl.envtest.files import write_private
 from pkg.ctrl.envtest.kubeconfig import kubeconfig
 
 TOKEN_REQUEST: Final = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
 TOKEN_SECONDS: Final = 24 * 3600
-"""A service account's token is good for a day; a cluster that shall live longer must be made anew."""
+"""How long a service account's token is valid; a component that is started again gets a new one."""
 
 
 def service_account(namespace: str, name: str) -> dict[str, Any]:
@@ -41,12 +40,12 @@ def role_binding(role: str, subject: dict[str, str]) -> dict[str, Any]:
 
 
 async def write_kubeconfig(
-    plane: ControlPlane, client: LiveClient, path: Path, *, namespace: str, name: str
+    client: LiveClient, path: Path, server: str, authority: bytes, *, namespace: str, name: str
 ) -> Path:
-    """Write a kubeconfig with a new token of a service account; return its path."""
+    """Write a kubeconfig for ``server`` with a new token of a service account; return its path."""
     account = ServiceAccount(metadata=ObjectMeta(name=name, namespace=namespace))
     asked = TOKEN_REQUEST.from_dict({"spec": {"expirationSeconds": TOKEN_SECONDS}})
     answer = await client.subresource("token").create(account, asked)
     token = str(answer.nested("status", "token"))
-    data = kubeconfig(plane.url, plane.authority.certificate, user=name, token=token, namespace=namespace)
+    data = kubeconfig(server, authority, user=name, token=token, namespace=namespace)
     return write_private(path, yaml.safe_dump(data, sort_keys=False))

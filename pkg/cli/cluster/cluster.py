@@ -15,9 +15,9 @@ import anyio
 
 from pkg.apis.core.v1 import Node, ServiceAccount
 from pkg.cli.cluster import contents, state
-from pkg.cli.cluster.access import write_kubeconfig
 from pkg.cli.cluster.components import MANAGER, Parts, Ports
 from pkg.cli.cluster.nodes import NodeShape, is_usable, node
+from pkg.cli.cluster.restart import ACCOUNTS, restart, write_tokens
 from pkg.cli.cluster.tools import ALL, COSCHEDULER, JOBSET, KUBE_SCHEDULER, KWOK
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import (
@@ -36,7 +36,7 @@ from pkg.ctrl.envtest.controlplane import ControlPlane
 from pkg.ctrl.envtest.crds import install_crds, wait_established
 from pkg.ctrl.envtest.files import private_directory
 from pkg.ctrl.envtest.ports import HOST
-from pkg.ctrl.envtest.probe import Probe, answer
+from pkg.ctrl.envtest.probe import answer
 from pkg.ctrl.rest import RESTMapper, Transport, load_config
 
 FIELD_OWNER: Final = "trainerctl"
@@ -106,9 +106,9 @@ class Cluster:
         return self._supervisor
 
     async def up(self) -> None:
-        """Make the cluster anew, ending what is left of an earlier one, and return when it can take TrainJobs.
+        """Replace what is in the directory with a new cluster, and return when it can take TrainJobs.
 
-        On any error, and on cancellation, nothing of it keeps running; the logs stay.
+        On an error nothing of it keeps running, and only the logs stay; on cancellation nothing stays.
 
         Raises:
             ToolError: a program is neither here nor can it be built.
@@ -124,11 +124,34 @@ class Cluster:
             with anyio.fail_after(self.options.timeout):
                 await self._start(located)
         except TimeoutError as error:
-            self._supervisor.kill()
-            raise EnvtestError(f"the cluster is not up after {self.options.timeout:g} s") from error
-        except BaseException:
-            self._supervisor.kill()
+            self.kill(keep_logs=True)
+            raise EnvtestError(
+                f"the cluster is not up after {self.options.timeout:g} s; logs: {self.directory / 'logs'}"
+            ) from error
+        except Exception:
+            self.kill(keep_logs=True)
             raise
+        except BaseException:
+            self.kill()
+            raise
+
+    async def restart(self) -> list[str]:
+        """Start again what has ended of a cluster that was up; return the components' names. Its objects stay.
+
+        On any error, and on cancellation, what was started here ends again; nothing else changes.
+
+        Raises:
+            ComponentError: a component does not start; names its log.
+            EnvtestError: what the cluster keeps cannot be read, or it is not up in time.
+        """
+        kept = state.State.read(self.directory)
+        if kept is None:
+            raise EnvtestError(f"{self.directory} was written by another version and cannot be started again")
+        try:
+            with anyio.fail_after(self.options.timeout):
+                return await restart(self.directory, kept, self.supervisor, timeout=self.options.timeout)
+        except TimeoutError as error:
+            raise EnvtestError(f"the cluster is not up after {self.options.timeout:g} s") from error
 
     async def down(self) -> list[str]:
         """Stop the cluster in order and remove its files; return the names of what ran.
@@ -145,17 +168,21 @@ class Cluster:
             self.kill()
         return running
 
-    def kill(self) -> None:
-        """End the cluster at once and remove its files."""
+    def kill(self, *, keep_logs: bool = False) -> None:
+        """End the cluster at once and remove its files, except the logs if they are to be kept."""
         if self.directory.exists():
             self.supervisor.kill()
-        shutil.rmtree(self.directory, ignore_errors=True)
+            for path in self.directory.iterdir():
+                if not (keep_logs and path.name == "logs"):
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+        if not keep_logs:
+            shutil.rmtree(self.directory, ignore_errors=True)
         self._supervisor = None
 
     async def health(self) -> dict[str, str]:
         """Return what each component's health endpoint says: ``200`` when all is well, ``ended`` for a dead one."""
         kept = state.State.read(self.directory)
-        probes = kept.probes if kept else {}
+        probes = {each.name: each.ready for each in kept.components} if kept else {}
         said: dict[str, str] = {}
         for name, process in self.supervisor.processes.items():
             probe = probes.get(name)
@@ -166,12 +193,12 @@ class Cluster:
         return said
 
     async def is_up(self) -> bool:
-        """Tell whether every component of the cluster runs and is well."""
+        """Return True if every component runs and is healthy."""
         kept = state.State.read(self.directory)
         if kept is None:
             return False
         said = await self.health()
-        return set(said) == set(kept.components) and set(said.values()) == {"200"}
+        return set(said) == set(kept.names) and set(said.values()) == {"200"}
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[LiveClient]:
@@ -218,7 +245,7 @@ class Cluster:
             await wait_established(client, names, timeout=self.options.timeout)
         if gangs:
             self.supervisor.start(scheduler)
-        components = [*kubernetes, parts.kwok(), *await self._controllers(client, parts)]
+        components = [*kubernetes, parts.kwok(), *await self._controllers(parts)]
         async with self._step(task := "start the controllers"):
             for done, component in enumerate(components):
                 self._progress.update(task, done=done, total=len(components), detail=component.name)
@@ -232,15 +259,11 @@ class Cluster:
             await self._wait_usable(client)
             filling = [*contents.runtimes(), *contents.volumes()]
             await apply_manifests(client, filling, owner=FIELD_OWNER)
-        self._record(components, parts)
+        self._record(parts)
 
-    async def _controllers(self, client: LiveClient, parts: Parts) -> list[Component]:
-        """Start the JobSet controller and the manager; both watch kinds that must be served by now."""
-        accounts = [("jobset-controller", contents.JOBSET_NAMESPACE, contents.JOBSET_ACCOUNT)]
-        accounts.append((MANAGER, contents.TRAINER_NAMESPACE, contents.TRAINER_ACCOUNT))
-        for component, namespace, name in accounts:
-            path = parts.kubeconfig(component)
-            await write_kubeconfig(parts.plane, client, path, namespace=namespace, name=name)
+    async def _controllers(self, parts: Parts) -> list[Component]:
+        """Start the JobSet controller and the manager; the kinds that both watch must be served by now."""
+        await write_tokens(self.directory, parts.plane.url, ACCOUNTS)
         manager = parts.manager()  # its configuration is written even where it is not started
         components = [parts.jobset(), *([manager] if self.options.manager else [])]
         for each in components:
@@ -271,16 +294,10 @@ class Cluster:
             raise
         self._progress.finish(task)
 
-    def _record(self, components: Sequence[Component], parts: Parts) -> None:
-        admin = (parts.plane.pki / "admin.crt", parts.plane.pki / "admin.key")
-        probes = {component.name: component.ready for component in components if component.ready}
-        probes["kube-apiserver"] = Probe(f"{parts.plane.url}/readyz", parts.plane.authority_file, admin)
-        state.State(
-            server=parts.plane.url,
-            metrics=f"http://{HOST}:{parts.ports.manager_metrics}/metrics" if self.options.manager else "",
-            components=list(self.supervisor.processes),
-            probes=probes,
-        ).write(self.directory)
+    def _record(self, parts: Parts) -> None:
+        metrics = f"http://{HOST}:{parts.ports.manager_metrics}/metrics" if self.options.manager else ""
+        components = list(self.supervisor.components.values())
+        state.State(parts.plane.url, metrics, self.options.nodes, components).write(self.directory)
 
 
 def _stop_order(running: Sequence[str]) -> list[list[str]]:

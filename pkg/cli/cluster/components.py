@@ -22,9 +22,10 @@ from pkg.ctrl.envtest.ports import HOST, free_ports
 from pkg.ctrl.envtest.probe import Probe
 
 MANAGER: Final = "trainer-controller-manager"
+JOBSET_CONTROLLER: Final = "jobset-controller"
 STAGES: Final = Path(__file__).parent / "stages.yaml"
 
-# The controllers that workloads, namespaces, claims and simulated nodes need; the rest would only take memory.
+# The controllers that workloads, services, namespaces, claims and simulated nodes need; the rest would only take memory.
 _CONTROLLERS: Final = (
     "job-controller",
     "cronjob-controller",
@@ -40,6 +41,8 @@ _CONTROLLERS: Final = (
     "resourcequota-controller",
     "ttl-after-finished-controller",
     "persistentvolume-binder-controller",
+    "endpointslice-controller",
+    "root-ca-certificate-publisher-controller",
 )
 
 _GANGS: Final = {
@@ -160,7 +163,7 @@ class Parts:
             "metrics": {"bindAddress": "0"},
             "health": {"healthProbeBindAddress": health},
         }
-        name = "jobset-controller"
+        name = JOBSET_CONTROLLER
         flags = {"config": self._write(name, config), "kubeconfig": self.kubeconfig(name)}
         return self._go(name, flags, Probe(f"http://{health}/readyz"))
 

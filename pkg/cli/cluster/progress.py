@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.progress import Task as BarTask
 from rich.text import Text
 
+from pkg.cli.terminal import Console
 from pkg.ctrl.envtest import PlainProgress, Progress
 
 _DONE: Final = "[green]✓[/]"

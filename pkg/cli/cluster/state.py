@@ -10,12 +10,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from pkg.ctrl.envtest import Component
 from pkg.ctrl.envtest.files import write_private
 from pkg.ctrl.envtest.probe import Probe
 
 DEFAULT_NAME: Final = "default"
+DEMO_NAME: Final = "demo"
+"""The temporary cluster of ``trainerctl demo``."""
 _FILE: Final = "cluster.json"
 _PATTERN: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
 
@@ -24,16 +27,28 @@ def state_directory(name: str, environ: Mapping[str, str] | None = None) -> Path
     """Return the directory of the cluster called ``name``.
 
     Raises:
-        ValueError: that is no name for a cluster.
+        ValueError: ``name`` is not a valid name, or there is no home directory.
     """
     if not _PATTERN.fullmatch(name):
         raise ValueError(
-            f'"{name}" is no name for a cluster: lower-case letters, digits and dashes, up to 42'
+            f'"{name}" is not a valid name for a cluster: lower-case letters, digits and dashes, at most 42'
         )
+    return root_directory(environ) / name
+
+
+def root_directory(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the directory of all clusters.
+
+    Raises:
+        ValueError: there is no home directory.
+    """
     environ = os.environ if environ is None else environ
     base = environ.get("XDG_STATE_HOME", "")
-    root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    return root / "trainer-controller-manager" / "cluster" / name
+    try:
+        root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise ValueError("there is no home directory: set HOME or XDG_STATE_HOME") from error
+    return root / "trainer-controller-manager" / "cluster"
 
 
 @dataclass(frozen=True)
@@ -42,11 +57,22 @@ class State:
 
     server: str
     metrics: str
-    components: list[str]
-    probes: dict[str, Probe]
+    nodes: int
+    components: list[Component]
+    """In the order of their start."""
+
+    @property
+    def names(self) -> list[str]:
+        """The components' names."""
+        return [component.name for component in self.components]
+
+    @staticmethod
+    def exists(directory: Path) -> bool:
+        """Return True if a cluster has come up here, even if what it keeps cannot be read."""
+        return (directory / _FILE).exists()
 
     def write(self, directory: Path) -> None:
-        """Keep it; a cluster without this file has not come up."""
+        """Write the file without which a cluster has not come up."""
         write_private(directory / _FILE, json.dumps(asdict(self), indent=2, default=str) + "\n")
 
     @classmethod
@@ -54,10 +80,14 @@ class State:
         """Return what `write` kept; nothing where no cluster came up."""
         try:
             kept = json.loads((directory / _FILE).read_bytes())
-            probes = {name: _probe(**probe) for name, probe in kept.pop("probes").items()}
-            return cls(**kept, probes=probes)
+            components = [_component(**component) for component in kept.pop("components")]
+            return cls(**kept, components=components)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
+
+
+def _component(name: str, argv: list[str], ready: dict[str, Any] | None, env: dict[str, str]) -> Component:
+    return Component(name, argv, _probe(**ready) if ready else None, env)
 
 
 def _probe(url: str, authority: str | None, client: list[str] | None) -> Probe:

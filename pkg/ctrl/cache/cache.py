@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from pkg.apis.machinery import errors as api
 from pkg.apis.machinery import labels as selectors
-from pkg.apis.machinery.gvk import GVK, NamespacedName
+from pkg.apis.machinery.gvk import GVK, NamespacedName, Resource
 from pkg.apis.machinery.object import Object, PartialObjectMetadata
 from pkg.ctrl import client, rest
 
@@ -24,6 +24,7 @@ from . import errors
 from .codec import Entry
 from .informer import Engine, Informer
 from .options import Options
+from .outage import Outage
 
 T = TypeVar("T", bound=Object)
 DECODE_STEP: Final = 16
@@ -53,6 +54,7 @@ class Cache:
         self._mapper = mapper or rest.RESTMapper(transport)
         self._engines: dict[tuple[GVK, bool], Engine] = {}
         self._peeked: dict[tuple[type[Object], NamespacedName], tuple[Entry, Object]] = {}
+        self._outage = Outage()
         self._tasks: TaskGroup | None = None
         self._stopped = False
 
@@ -97,16 +99,34 @@ class Cache:
         """Return the kinds that are missing or denied, and why."""
         return {engine.gvk: engine.problem for engine in self._engines.values() if engine.problem is not None}
 
+    def remarks(self) -> list[str]:
+        """Return what may make reads stale or fail, in sentences for readiness; nothing while all is well."""
+        outage = self._outage.problem
+        degraded = sorted(self.degraded().items())
+        return ([outage] if outage else []) + [
+            f"{gvk.group_kind} is degraded: {why}" for gvk, why in degraded
+        ]
+
     # Informers.
 
     async def get_informer(self, kind: type[T]) -> Informer[T]:
         """Return the informer of ``kind``; it starts now if the cache runs, else with it."""
         return Informer(kind, self._engine(kind))
 
+    async def resource_for(self, kind: type[Object]) -> Resource:
+        """Return where ``kind`` is served, as its class or else discovery says.
+
+        Raises:
+            NoKindMatchError: the server does not serve it.
+            StatusError, TransportError: the server could not be asked.
+        """
+        return await self._mapper.resource_for(kind)
+
     def remove_informer(self, kind: type[Object]) -> None:
         """Stop watching ``kind`` and drop what is cached of it, until somebody asks again."""
         engine = self._engines.pop(_identity(kind), None)
         if engine is not None:
+            engine.leave()
             engine.scope.cancel()
 
     async def index_field(self, kind: type[T], field: str, extract: client.IndexerFunc[T]) -> None:
@@ -123,7 +143,7 @@ class Cache:
         identity = _identity(kind)
         engine = self._engines.get(identity)
         if engine is None:
-            engine = self._engines[identity] = Engine(kind, self.options)
+            engine = self._engines[identity] = Engine(kind, self.options, self._outage)
             self._launch(engine)
         return engine
 

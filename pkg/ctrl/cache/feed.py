@@ -14,12 +14,15 @@ from pkg.apis.machinery.gvk import GVK, NamespacedName
 from pkg.ctrl import log, rest
 
 from . import codec, errors
+from .outage import Outage
 from .reflector import STEP
 from .store import Store
 
 _log = log.logger_from("cache")
 MISSING_GRACE: Final = 60.0
 """Seconds for which a kind that was served is still read after the server said that it has no such kind."""
+FAILING_GRACE: Final = 30.0
+"""Seconds after which a kind whose lists or watches fail, while others succeed, is reported."""
 
 
 class Listener(Protocol):
@@ -27,6 +30,7 @@ class Listener(Protocol):
 
     gvk: GVK
     store: Store
+    outage: Outage
 
     def put(self, entry: codec.Entry, *, initial: bool, listed: bool = False) -> None:
         """Store an object and report it; ``listed`` when changes before this state may have been missed."""
@@ -56,6 +60,8 @@ class Feed:
         self._found: set[NamespacedName] | None = None
         self._reached = ""
         self._missing_since: float | None = None
+        self._failing_since: float | None = None
+        engine.outage.join(self)
 
     @property
     def readable(self) -> bool:
@@ -69,9 +75,14 @@ class Feed:
 
     def connected(self) -> None:
         """Note that the server serves this kind; what is stored and followed further on is current."""
-        self._missing_since = self.last_error = None
+        self._missing_since = self._failing_since = self.last_error = None
+        self._engine.outage.succeeded(self)
         if self.synced:
             self._recover()
+
+    def widen(self) -> None:
+        """Follow the whole kind: it has no namespaces."""
+        self._namespace = ""
 
     def covers(self, version: str) -> bool:
         """Return True if the watch has delivered every change up to ``version``: what it did not deliver is deleted.
@@ -126,6 +137,10 @@ class Feed:
         if self._found is None:
             self._reached = entry.resource_version or self._reached
 
+    def lost(self, key: NamespacedName) -> None:
+        """Drop an object whose last state cannot be read."""
+        self._engine.remove(key, self._reached)
+
     def reached(self, resource_version: str) -> None:
         """Writes up to here have been told of."""
         self._reached = resource_version
@@ -141,13 +156,28 @@ class Feed:
         kind = str(self._engine.gvk.group_kind)
         if not denied:
             _log.debug("List or watch failed", kind=kind, namespace=self._namespace, error=error)
+            self._fail(error)
             return
+        self._engine.outage.succeeded(self)
         if isinstance(error, NotFoundError):
             # A server answers the path of a kind without a CRD with a bare "404 page not found".
             error = rest.NoKindMatchError(self._engine.gvk)
         if isinstance(error, rest.NoKindMatchError) and self._missing_since is None:
             self._missing_since = anyio.current_time()
+        self._degrade("Kind is missing or denied", error)
+
+    def _fail(self, error: Exception) -> None:
+        """Report errors that last: those of this kind alone here, those of the whole server once for all kinds."""
+        now = anyio.current_time()
+        self._engine.outage.failed(self, error)
+        if self._failing_since is None or self._engine.outage.problem is not None:
+            self._failing_since = now
+        elif now - self._failing_since >= FAILING_GRACE:
+            self._degrade("Kind cannot be listed or watched", error)
+
+    def _degrade(self, message: str, error: Exception) -> None:
         if self.problem is None:
-            _log.warning("Kind is missing or denied", kind=kind, namespace=self._namespace, reason=str(error))
+            kind = str(self._engine.gvk.group_kind)
+            _log.warning(message, kind=kind, namespace=self._namespace, reason=str(error))
         self.problem = str(error)
         self._engine.changed()

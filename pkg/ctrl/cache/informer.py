@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -22,24 +22,29 @@ from .delivery import EventHandlerFuncs, Lazy, LookingHandlerFuncs, Registration
 from .echoes import Echoes
 from .feed import Feed
 from .options import ByObject, Options
+from .outage import Outage
 from .reflector import STEP, Reflector, Target
 from .store import Store
 
 T = TypeVar("T", bound=Object)
 Args = TypeVarTuple("Args")
 _log = log.logger_from("cache")
+MAX_REPORTED: Final = 1024
+"""Undecodable objects of a kind whose last report is remembered, so that it is not repeated."""
 
 
 class Engine:
     """The store of a kind, full or metadata only, shared by every class that names the kind."""
 
-    def __init__(self, kind: type[Object], options: Options) -> None:
+    def __init__(self, kind: type[Object], options: Options, outage: Outage) -> None:
         self.kind = kind
         self.gvk: GVK = kind.gvk
         self.metadata_only = issubclass(kind, PartialObjectMetadata)
         self.selection: ByObject = options.for_kind(kind)
         self.store = Store()
+        self.outage = outage
         self.skipped = 0
+        self._reported: dict[NamespacedName, str] = {}
         self.scope = anyio.CancelScope()
         self._options = options
         self._indexers: dict[str, tuple[type[Any], Callable[[Any], Iterable[str]]]] = {}
@@ -63,11 +68,12 @@ class Engine:
                         fields=selection.fields,
                         metadata_only=self.metadata_only,
                         transform=selection.transform,
+                        limits=options.limits,
                         page_size=options.page_size,
                     )
                     reflector = Reflector(
                         transport,
-                        resource,
+                        partial(self._resource_for, feed, resource),
                         target,
                         feed,
                         stream_lists=options.stream_lists,
@@ -77,6 +83,24 @@ class Engine:
                 tasks.start_soon(self._tell_backlog)
                 if options.resync_period > 0:
                     tasks.start_soon(self._resync)
+
+    def leave(self) -> None:
+        """Have no say any more on whether the server answers."""
+        for feed in self._feeds.values():
+            self.outage.leave(feed)
+
+    async def _resource_for(self, feed: Feed, resource: Callable[[], Awaitable[Resource]]) -> Resource:
+        """Return where to list what ``feed`` follows; one feed follows all there is of a kind without namespaces."""
+        found = await resource()
+        if not found.namespaced and "" not in self._feeds:
+            feed.widen()
+            self.leave()
+            self._feeds = {"": feed}
+            self.outage.join(feed)
+            self.changed()
+        if feed not in self._feeds.values():
+            await anyio.sleep_forever()
+        return found
 
     @property
     def has_synced(self) -> bool:
@@ -115,11 +139,10 @@ class Engine:
             CacheSyncTimeoutError: that took too long.
             NamespaceNotCachedError: the namespace is not cached.
         """
-        feeds = self.feeds_of(namespace)
-        if all(feed.readable for feed in feeds):
+        if all(feed.readable for feed in self.feeds_of(namespace)):
             return
         await self.wait_for_sync(timeout, or_problem=True, namespace=namespace)
-        for feed in feeds:
+        for feed in self.feeds_of(namespace):
             if not feed.readable and feed.problem is not None:
                 raise errors.CacheDegradedError(self.gvk, feed.problem)
 
@@ -131,11 +154,13 @@ class Engine:
         Raises:
             CacheSyncTimeoutError: that took too long.
         """
-        feeds = self.feeds_of(namespace)
         with anyio.move_on_after(timeout):
-            while not all(feed.synced or (or_problem and feed.problem is not None) for feed in feeds):
+            while not all(
+                feed.synced or (or_problem and feed.problem is not None) for feed in self.feeds_of(namespace)
+            ):
                 await self._changed.wait()
             return
+        feeds = self.feeds_of(namespace)
         why = next((feed.problem or str(feed.last_error) for feed in feeds if feed.last_error), "")
         reason = f": {why}" if why else ""
         raise errors.CacheSyncTimeoutError(f"{self.gvk.group_kind}: no list within {timeout:g} s{reason}")
@@ -154,6 +179,8 @@ class Engine:
         ours, written = self.store.written(key), self.store.wrote(entry)
         # A list shows the last of several changes: with ours it may bring another writer's, of which no event follows.
         new = Lazy(entry, own_write=written is not None and not listed)
+        if entry.refused and (told is None or told.uid != entry.uid or not told.refused):
+            self.skip(errors.UndecodableObjectError(self.gvk, key, entry.refused))
         before = self.store.put(entry, self._index(new) if written is None else written)
         if before is None and ours is not None and ours.uid != entry.uid and not self.store.written(key):
             self._report_ended(ours)
@@ -192,7 +219,17 @@ class Engine:
     def skip(self, error: errors.CacheError) -> None:
         """Count and report an object that cannot be read; the others go on."""
         self.count_skipped()
+        if isinstance(error, errors.UndecodableObjectError) and not self._is_news(error.key, str(error)):
+            return
         _log.warning("Object skipped", kind=str(self.gvk.group_kind), reason=str(error))
+
+    def _is_news(self, key: NamespacedName, reason: str) -> bool:
+        """Return True if this was not the last report about the object: every read of it fails in the same way."""
+        news = self._reported.pop(key, None) != reason
+        self._reported[key] = reason
+        if len(self._reported) > MAX_REPORTED:
+            del self._reported[next(iter(self._reported))]
+        return news
 
     def count_skipped(self) -> None:
         """Count an object that cannot be read; who reads it reports it."""
@@ -204,6 +241,10 @@ class Engine:
             tell(*args)
         except errors.UndecodableObjectError as error:
             self.skip(error)
+        except (
+            Exception
+        ) as error:  # one handler's failure must keep neither the others nor the watch from going on
+            _log.error("Handler failed", kind=str(self.gvk.group_kind), error=error)
 
     # Indices.
 
@@ -219,14 +260,15 @@ class Engine:
         self.store.add_index(field)
 
     def _index(self, lazy: Lazy) -> Mapping[str, tuple[str, ...]]:
-        values = {}
+        values: dict[str, tuple[str, ...]] = {}
+        if lazy.entry.refused:
+            return values
         for field, (kind, extract) in self._indexers.items():
             try:
                 values[field] = tuple(dict.fromkeys(extract(lazy.as_(kind))))
             except errors.UndecodableObjectError as error:
                 self.skip(error)
-            except (AttributeError, LookupError, TypeError, ValueError) as error:
-                # An extractor that stumbles over one odd object must not end the watch of its kind.
+            except Exception as error:  # the caller's code: its failure on one object must not end the watch
                 reason = f"index {field!r}: {type(error).__name__}: {error}"
                 self.skip(errors.UndecodableObjectError(self.gvk, lazy.entry.key, reason))
         return values
@@ -241,7 +283,8 @@ class Engine:
         """Read an object, by the text the server returned, until the watch has caught up; ``obj`` if it is decoded."""
         transform = self.selection.transform
         try:
-            entry = codec.entry_of(codec.outline(text) if self.metadata_only else text, transform)
+            text = codec.outline(text) if self.metadata_only else text
+            entry = codec.entry_of(text, transform, self._options.limits)
         except errors.BadObjectError:
             return  # nothing that could be read; whoever looks at the answer meets the error
         if not entry.resource_version:

@@ -30,6 +30,7 @@ import anyio.lowlevel
 import msgspec
 
 from pkg.apis.machinery import errors as api
+from pkg.apis.machinery import shape
 from pkg.apis.machinery.gvk import NamespacedName, Resource
 from pkg.ctrl import rest
 from pkg.ctrl.rest import request as requests
@@ -78,6 +79,9 @@ class Sink(Protocol):
     def delete(self, entry: codec.Entry) -> None:
         """An object is gone; this was its last state."""
 
+    def lost(self, key: NamespacedName) -> None:
+        """An object is deleted, and its last state cannot be read."""
+
     def reached(self, resource_version: str) -> None:
         """Every change up to here has been told."""
 
@@ -97,6 +101,7 @@ class Target:
     fields: Mapping[str, str] | str | None = None
     metadata_only: bool = False
     transform: codec.Transform | None = None
+    limits: shape.Limits = shape.DEFAULT
     page_size: int = 500
     watch_timeout: float = 300.0
     """Seconds a watch lasts at least; up to twice that, so that many do not end together."""
@@ -219,8 +224,8 @@ class Reflector:
         )
         response = await self._transport.send(request)
         await response.raise_for_status()
-        self._sink.connected()
         page = codec.split_page(await response.read())
+        self._sink.connected()
         if not state.continue_token:
             self._sink.begin()
         for number, item in enumerate(page.items or (), 1):
@@ -319,9 +324,7 @@ class Reflector:
                 case "ADDED" | "MODIFIED":
                     version = self._take_object(event.object)
                 case "DELETED":
-                    gone = codec.entry_of(event.object, self._target.transform)
-                    self._sink.delete(gone)
-                    version = gone.resource_version
+                    version = self._take_deletion(event.object)
                 case "BOOKMARK":
                     return self._take_bookmark(codec.bookmark_of(event.object), initial=initial)
                 case "ERROR":
@@ -347,10 +350,22 @@ class Reflector:
             self._sink.reached(self._known)
         return initial
 
+    def _take_deletion(self, raw: msgspec.Raw) -> str:
+        """Pass the end of an object on, even if only its name can be read; return its resourceVersion."""
+        try:
+            gone = codec.entry_of(raw, self._target.transform, self._target.limits)
+        except errors.BadObjectError as error:
+            if error.key is not None:
+                self._sink.lost(error.key)
+            self._sink.skip(error)
+            return ""
+        self._sink.delete(gone)
+        return gone.resource_version
+
     def _take_object(self, raw: msgspec.Raw) -> str:
         """Pass an object on; return its resourceVersion, or nothing when it is illegible."""
         try:
-            entry = codec.entry_of(raw, self._target.transform)
+            entry = codec.entry_of(raw, self._target.transform, self._target.limits)
         except errors.BadObjectError as error:
             if error.key is not None:
                 self._sink.seen(error.key)

@@ -122,6 +122,8 @@ class Supervisor:
         self._pids = private_directory(directory / "pids")
         self._tied = tied and sys.platform == "linux"
         self.processes: dict[str, Process] = {}
+        self.components: dict[str, Component] = {}
+        """What was started here, in that order."""
 
     def end_leftovers(self) -> list[str]:
         """End what an earlier run left here, by pid file and command line; return the components' names."""
@@ -148,6 +150,7 @@ class Supervisor:
         identity = pidfile.identify(component.name, pid, argv)
         pidfile.write(self._pids, identity)
         process = self.processes[component.name] = Process(identity, log, child=True)
+        self.components[component.name] = component
         return process
 
     async def wait_ready(self, component: Component, *, timeout: float) -> None:
@@ -266,7 +269,7 @@ def _spawn(argv: list[str], env: Mapping[str, str], log: Path, *, tied: bool) ->
     if tied:
         argv = [sys.executable, "-I", "-S", "-c", _TIE, str(os.getpid()), *argv]
         program = sys.executable
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),

@@ -14,6 +14,7 @@ LeaderElectionError
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -265,7 +266,8 @@ class LeaderElector:
                 transitions += 1
         spec = LeaseSpec(
             holder_identity=self._identity,
-            lease_duration_seconds=int(self._timing.lease_duration),
+            # Whole seconds on the wire, and never fewer than we act on.
+            lease_duration_seconds=math.ceil(self._timing.lease_duration),
             acquire_time=acquired,
             renew_time=now,
             lease_transitions=transitions,

@@ -226,9 +226,9 @@ class Manager:
             except rest.TransportError as error:
                 if anyio.current_time() + _RETRY >= deadline:
                     raise UnreachableError(
-                        f"API server {self.config.host} cannot be reached: {error}"
+                        f"API server {self.config.address} cannot be reached: {error}"
                     ) from error
-                _log.info("API server cannot be reached yet", host=self.config.host, error=error)
+                _log.info("API server cannot be reached yet", host=self.config.address, error=error)
             else:
                 return
             await anyio.sleep(_RETRY)
@@ -306,10 +306,10 @@ class Manager:
         checks[name] = check
 
     def _check_informers(self) -> str:
+        remarks = self.cache.remarks()
         if not self._lifecycle.synced:
-            raise healthz.NotHealthyError("caches have not synced yet")
-        degraded = self.cache.degraded()
-        return "; ".join(f"{gvk.group_kind} is degraded: {why}" for gvk, why in sorted(degraded.items()))
+            raise healthz.NotHealthyError("; ".join(["caches have not synced yet", *remarks]))
+        return "; ".join(remarks)
 
 
 class _Reviewer:

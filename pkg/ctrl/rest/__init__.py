@@ -10,6 +10,7 @@ from .config import Config as Config
 from .config import Impersonation as Impersonation
 from .config import in_cluster_config as in_cluster_config
 from .config import load_config as load_config
+from .config import user_agent as user_agent
 from .credentials import Anonymous as Anonymous
 from .credentials import Basic as Basic
 from .credentials import Credentials as Credentials
@@ -18,6 +19,7 @@ from .credentials import TokenFile as TokenFile
 from .discovery import RESTMapper as RESTMapper
 from .errors import AnswerError as AnswerError
 from .errors import ConfigError as ConfigError
+from .errors import InvalidRequestError as InvalidRequestError
 from .errors import NoKindMatchError as NoKindMatchError
 from .errors import RestError as RestError
 from .errors import TransportError as TransportError

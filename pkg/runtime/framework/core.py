@@ -10,6 +10,7 @@ from pkg.apis.machinery import field
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
 from pkg.ctrl import client
+from pkg.ctrl.manager import ManagerError
 from pkg.runtime import indexer as index
 from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info
@@ -28,8 +29,8 @@ from .interface import (
 )
 
 
-class TooManyTrainJobStatusPluginsError(Exception):
-    """Two plugins claim to know a TrainJob's status."""
+class TooManyTrainJobStatusPluginsError(ManagerError):
+    """More than one plugin reports a TrainJob's status."""
 
 
 async def new(

@@ -89,7 +89,7 @@ async def _reconcile(case: Answer) -> Answer:
             "namespace": call.key.namespace,
         }
         for call in cluster.calls
-        if call.verb == "apply"
+        if call.verb == "apply" and not call.options.get("dry_run")
     ]
     return {
         "error": error,

@@ -2,14 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: what it accepts, and one line for what went wrong."""
 
+from pathlib import Path
+
 import pytest
 
-from pkg.cli import trainerctl
+from pkg.cli import commandline, trainerctl
+from pkg.cli.cluster import state_directory
 
 
 def test_cluster_up_takes_its_flags() -> None:
     line = "cluster up --name other --nodes 2 --gpus 0 --without-manager --timeout 30 --coscheduling"
-    parsed = trainerctl.parser().parse_args(line.split())
+    parsed = commandline.parser().parse_args(line.split())
     assert (parsed.name, parsed.nodes, parsed.gpus) == ("other", 2, 0)
     assert (parsed.without_manager, parsed.timeout, parsed.coscheduling) == (True, 30, True)
 
@@ -20,12 +23,15 @@ def test_cluster_up_takes_its_flags() -> None:
         ("", "COMMAND"),
         ("cluster", "COMMAND"),
         ("cluster sideways", "invalid choice: 'sideways'"),
-        ("cluster up --nodes -1", "argument --nodes: -1 is not between 0 and 5000"),
-        ("cluster up --gpus some", "argument --gpus: some is not between 0 and 5000"),
-        ("cluster up --timeout soon", "argument --timeout: soon is not a time to wait"),
-        ("cluster up --timeout 0", "argument --timeout: 0 is not a time to wait"),
+        ("cluster up --nodes -1", "argument --nodes: -1 is not a whole number between 0 and 5000"),
+        ("cluster up --gpus some", "argument --gpus: some is not a whole number between 0 and 5000"),
+        ("cluster up --timeout soon", "argument --timeout: soon is not a positive number of seconds"),
+        ("cluster up --timeout 0", "argument --timeout: 0 is not a positive number of seconds"),
         ("cluster up --flag", "unrecognized arguments: --flag"),
-        ("demo --nodes 0", "argument --nodes: invalid choice: 0"),
+        ("cluster up --timeout inf", "argument --timeout: inf is not a positive number of seconds"),
+        ("demo --nodes 0", "argument --nodes: 0 is not a whole number between 1 and 100"),
+        ("demo --timeout nan", "argument --timeout: nan is not a positive number of seconds"),
+        ("cluster up --\x1b[31m", "unrecognized arguments: --\\x1b[31m"),
     ],
 )
 def test_a_command_line_without_sense_is_one_complaint_and_code_2(
@@ -46,7 +52,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_bad_cluster_name_is_an_expected_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert trainerctl.main(["cluster", "status", "--name", "../etc"]) == 1
-    assert '"../etc" is no name for a cluster' in capsys.readouterr().err
+    assert '"../etc" is not a valid name for a cluster' in capsys.readouterr().err
 
 
 def test_run_without_a_cluster_says_how_to_make_one(
@@ -62,3 +68,38 @@ def test_run_without_a_cluster_says_how_to_make_one(
 def test_crds_are_printed_as_they_ship(capsys: pytest.CaptureFixture[str]) -> None:
     assert trainerctl.main(["crds"]) == 0
     assert "name: trainjobs.trainer.kubeflow.org" in capsys.readouterr().out
+
+
+def test_the_demo_s_cluster_cannot_be_made_to_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    assert trainerctl.main(["cluster", "up", "--name", "demo"]) == 1
+    assert "the name demo is reserved" in capsys.readouterr().err
+
+
+def test_a_cluster_that_cannot_be_read_is_not_replaced(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    kept = state_directory("default") / "cluster.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text('{"of": "another version"}')
+
+    assert trainerctl.main(["cluster", "up"]) == 1
+
+    assert "To replace them: trainerctl cluster up --recreate --name default" in capsys.readouterr().err
+    assert kept.read_text() == '{"of": "another version"}'
+    assert trainerctl.main(["cluster", "list"]) == 0
+    assert "default  unreadable" in capsys.readouterr().out
+
+
+def test_without_a_home_the_way_out_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    for command in (["cluster", "list"], ["cluster", "status"], ["demo"], ["run"]):
+        assert trainerctl.main(command) == 1
+        assert "set HOME or XDG_STATE_HOME" in capsys.readouterr().err
+
+
+def homeless() -> Path:
+    raise RuntimeError("Could not determine home directory.")

@@ -11,8 +11,9 @@ import anyio
 import pytest
 
 from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import PartialObjectMetadata, metadata_only
-from pkg.ctrl import cache, handler, predicate, source
+from pkg.apis.machinery.gvk import GVK, Resource
+from pkg.apis.machinery.object import Object, PartialObjectMetadata, metadata_only, unstructured
+from pkg.ctrl import cache, handler, predicate, rest, source
 from pkg.ctrl.event import CreateEvent, GenericEvent
 from pkg.ctrl.reconcile import Request
 from pkg.ctrl.workqueue import LOW_PRIORITY, PriorityQueue
@@ -365,3 +366,38 @@ async def test_a_function_feeds_the_queue() -> None:
     queue: Queue = PriorityQueue()
     await source.Func(tick).start(queue)
     assert await drain(queue) == [("clock", 0)]
+
+
+@pytest.mark.parametrize("namespaced", [True, False])
+@pytest.mark.parametrize("misses", [0, 3])
+async def test_discovery_says_where_owners_without_a_model_live(
+    world: Any, make_pod: MakePod, namespaced: bool, misses: int
+) -> None:
+    thing = unstructured(GVK("example.org", "v1", "Thing"))
+    asked: list[type[Object]] = []
+
+    class Discovering:
+        async def get_informer(self, kind: type[Any]) -> cache.Informer[Any]:
+            found: cache.Informer[Any] = await informers.get_informer(kind)
+            return found
+
+        async def resource_for(self, kind: type[Object]) -> Resource:
+            asked.append(kind)
+            if len(asked) <= misses:
+                raise rest.NoKindMatchError(kind.gvk)
+            return Resource("example.org", "v1", "things", namespaced)
+
+    reference = {"apiVersion": "example.org/v1", "kind": "Thing", "name": "a", "uid": "u"}
+    other = {"apiVersion": "v1", "kind": "Thing", "name": "a", "uid": "u"}
+    owned, unowned = make_pod("owned", ownerReferences=[reference]), make_pod("x", ownerReferences=[other])
+    async with world.cache() as informers:
+        kind = source.Kind(Discovering(), Pod, handler.enqueue_request_for_owner(thing))
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            world.put(owned)
+            world.put(unowned)
+            await anyio.sleep(20)
+            world.put(owned)
+            await anyio.sleep(1)
+            assert await drain(queue) == [("ns/a" if namespaced else "a", 0)]
+            assert len(asked) == misses + 1

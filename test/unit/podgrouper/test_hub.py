@@ -90,9 +90,10 @@ def test_groupers_of_others_come_in_by_entry_points(bring: Bring) -> None:
         ),
         (lambda _default, _reader: {WIDGET: "a grouper"}, "not rows of groupers by kind"),
         (lambda _default, _reader: 1 / 0, "division by zero"),
+        (lambda _default, _reader: sys.exit(3), "SystemExit: 3"),
         (42, "'int' object is not callable"),
     ],
-    ids=["a kind of ours", "no groupers", "fails", "no factory"],
+    ids=["a kind of ours", "no groupers", "fails", "ends the process", "no factory"],
 )
 def test_what_is_wrong_with_an_entry_point_is_told_with_its_name(
     bring: Bring, factory: Any, told: str

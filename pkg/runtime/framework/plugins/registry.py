@@ -12,7 +12,9 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from pkg.runtime.framework.interface import PluginFactory
+from pkg.ctrl.client import FieldIndexer, Reader
+from pkg.ctrl.manager import ManagerError
+from pkg.runtime.framework.interface import Plugin, PluginFactory
 
 from . import coscheduling, jobset, mpi, plainml, torch, volcano
 
@@ -21,8 +23,8 @@ ENTRY_POINT_GROUP: Final = "trainer.kubeflow.org.plugins"
 Registry = dict[str, PluginFactory]
 
 
-class PluginLoadError(Exception):
-    """A plugin of others cannot be had; the text names the entry point and what holds it."""
+class PluginLoadError(ManagerError):
+    """A third-party plugin cannot be loaded; the text names the entry point and the reason."""
 
 
 def new_registry(found: Iterable[EntryPoint] | None = None) -> Registry:
@@ -49,10 +51,29 @@ def new_registry(found: Iterable[EntryPoint] | None = None) -> Registry:
 
 
 def _load(entry: EntryPoint) -> PluginFactory:
+    """Return an entry point's factory. Its code may fail with anything, and may even try to end the process."""
+    where = f"plugin {entry.name} ({entry.value})"
     try:
         factory: PluginFactory = entry.load()
-    except (ImportError, AttributeError) as error:
-        raise PluginLoadError(f"plugin {entry.name} ({entry.value}): {error}") from error
+    except (Exception, SystemExit) as error:
+        raise PluginLoadError(f"{where}: {_reason(error)}") from error
     if not callable(factory):
-        raise PluginLoadError(f"plugin {entry.name} ({entry.value}): not a factory of plugins")
-    return factory
+        raise PluginLoadError(f"{where}: not a factory of plugins")
+
+    async def made(reader: Reader, indexer: FieldIndexer) -> Plugin:
+        try:
+            plugin = await factory(reader, indexer)
+        except (Exception, SystemExit) as error:
+            raise PluginLoadError(f"{where}: {_reason(error)}") from error
+        if not isinstance(plugin, Plugin):
+            raise PluginLoadError(f"{where}: not a factory of plugins")
+        return plugin
+
+    return made
+
+
+def _reason(error: BaseException) -> str:
+    """Return the text of an import's error, which says enough, and the type and text of any other."""
+    if isinstance(error, ImportError | AttributeError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"

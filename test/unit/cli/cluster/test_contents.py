@@ -14,7 +14,7 @@ from pkg.cli.cluster import NodeShape, contents, state_directory
 from pkg.cli.cluster.components import STAGES
 from pkg.cli.cluster.nodes import is_usable, node
 from pkg.cli.cluster.state import State
-from pkg.ctrl.envtest import Binary
+from pkg.ctrl.envtest import Binary, Component
 from pkg.ctrl.envtest.probe import Probe
 
 
@@ -119,7 +119,7 @@ def test_the_stages_cover_a_pods_whole_life() -> None:
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "-a", "A", "a" * 43])
 def test_a_cluster_cannot_be_called_what_is_no_directory_of_ours(name: str) -> None:
-    with pytest.raises(ValueError, match="is no name for a cluster"):
+    with pytest.raises(ValueError, match="is not a valid name for a cluster"):
         state_directory(name)
 
 
@@ -130,14 +130,18 @@ def test_state_is_where_xdg_says() -> None:
 
 
 def test_what_is_kept_is_read_again_and_garbage_is_no_cluster(tmp_path: Path) -> None:
-    probes = {
-        "kwok": Probe("http://x/healthz"),
-        "api": Probe("https://x", Path("/ca"), (Path("/c"), Path("/k"))),
-    }
-    state = State("https://x", "", ["api", "kwok"], probes)
+    client = Probe("https://x", Path("/ca"), (Path("/c"), Path("/k")))
+    components = [
+        Component("api", ["/bin/api", "--flag"], client),
+        Component("kwok", ["/bin/kwok"], Probe("http://x/healthz"), {"A": "b"}),
+        Component("etcd", ["/bin/etcd"]),
+    ]
+    state = State("https://x", "", 4, components)
     assert State.read(tmp_path) is None
+    assert not State.exists(tmp_path)
     state.write(tmp_path)
     assert State.read(tmp_path) == state
-    for garbage in ("{", "{}", '{"probes": 1}'):
+    for garbage in ("{", "{}", '{"components": 1}', '{"components": ["etcd"], "probes": {}}'):
         (tmp_path / "cluster.json").write_text(garbage)
         assert State.read(tmp_path) is None
+        assert State.exists(tmp_path)

@@ -12,13 +12,13 @@ from pkg.cli.manager.ending import Bound
 STUCK = """
 import asyncio, sys, threading
 import anyio.to_thread
-from pkg.cli.manager import ending, program
+from pkg.cli.manager import ending, process, program
 
 async def leave_a_thread_behind(parsed, cfg):
     to_thread = {"anyio": anyio.to_thread.run_sync, "asyncio": asyncio.to_thread}[sys.argv[1]]
     leave_a_thread_behind.task = asyncio.create_task(to_thread(threading.Event().wait))
     await anyio.sleep(0.1)
-    raise program.ManagerError("the grace period is over")
+    raise process.ManagerError("the grace period is over")
 
 program.run = leave_a_thread_behind
 ending.Bound.__init__.__kwdefaults__["seconds"] = 0.5

@@ -10,7 +10,8 @@ import pytest
 
 _PROBE = """
 import json, sys
-from pkg.cli.manager import program
+from pkg.cli.manager import main
+main(["--version"])
 from pkg.ctrl.rest import kubeconfig_import
 kubeconfig_import.modules()
 print(json.dumps(sorted(sys.modules)))
@@ -22,7 +23,7 @@ _SPARED = ("aiohttp", "kubernetes_asyncio.client", "cryptography", "rich", "prom
 @pytest.mark.real_time
 def test_the_program_loads_no_generated_models_and_no_more_than_it_needs() -> None:
     answer = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True)
-    loaded = json.loads(answer.stdout)
+    loaded = json.loads(answer.stdout.splitlines()[-1])
     assert "pkg.controller.trainjob_controller" in loaded
     assert [name for name in loaded if name.startswith(_SPARED)] == []
     assert len(loaded) <= _MOST

@@ -6,7 +6,7 @@ import pytest
 from pkg import config, ctrl
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import ForbiddenError
-from pkg.cli.manager import flags, main, program
+from pkg.cli.manager import flags, main, process, program
 from pkg.cli.manager.certificates import ManagedWebhooks
 from pkg.ctrl import rest
 from pkg.ctrl.healthz import NotHealthyError
@@ -44,9 +44,9 @@ def test_a_bad_flag_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) ->
 def test_an_error_within_groups_is_expected_only_if_all_in_them_are() -> None:
     refused, bug = ForbiddenError("no"), TypeError("bug")
     nested = ExceptionGroup("a", [ExceptionGroup("b", [refused])])
-    assert program._expected(nested) is refused
-    assert program._expected(ExceptionGroup("a", [refused, bug])) is None
-    assert program._expected(bug) is None
+    assert process.expected(nested) is refused
+    assert process.expected(ExceptionGroup("a", [refused, bug])) is None
+    assert process.expected(bug) is None
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ def thing(name: str = "t", namespace: str = "n", **parts: Any) -> Any:
     return RAW.from_dict({"metadata": {"name": name, "namespace": namespace}, **parts})
 
 
-@pytest.mark.parametrize("kind", [each for each in default_scheme() if each.resource], ids=lambda kind: str(kind.gvk))
+@pytest.mark.parametrize(
+    "kind", [each for each in default_scheme() if each.resource], ids=lambda kind: str(kind.gvk)
+)
 def test_every_model_has_facts(kind: type[Object]) -> None:
     facts = kinds.facts_for(kind)
     assert facts.resource == kind.resource

@@ -103,6 +103,30 @@ async def test_the_second_waits_for_the_lease_to_lapse_from_when_it_saw_it_whate
     assert (spec.holder_identity, spec.lease_transitions) == ("b", 1)
 
 
+@pytest.mark.parametrize("duration", [1.9, 2.5, 15.001, 15.0])
+async def test_a_lease_of_fractional_seconds_does_not_lapse_while_its_holder_acts(
+    server: Server, duration: float
+) -> None:
+    timing = Timing(lease_duration=duration, renew_deadline=0.99 * duration, retry_period=0.1)
+    one, two = (LeaderElector(server.client, KEY, name, timing, rng=lambda: 0.0) for name in ("a", "b"))
+    await one.acquire()
+    with anyio.move_on_after(0.01):
+        await two.acquire()
+
+    async def hold() -> None:
+        while one.is_leader:
+            assert not two.is_leader
+            await anyio.sleep(0.01)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hold)
+        await two.acquire()
+        assert not one.is_leader
+    spec = (await server.lease()).spec
+    assert spec.lease_duration_seconds is not None
+    assert duration <= spec.lease_duration_seconds < duration + 1
+
+
 async def test_the_second_does_not_take_a_lease_that_is_renewed(server: Server) -> None:
     one, two = elector(server, "a"), elector(server, "b", skew=3600)
     await one.acquire()

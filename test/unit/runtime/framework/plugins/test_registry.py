@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import sys
 from importlib.metadata import EntryPoint
+from pathlib import Path
 
 import pytest
 
 from pkg.ctrl.client import FakeClient
+from pkg.ctrl.manager import ManagerError
 from pkg.runtime.framework.plugins import registry
 
 
@@ -29,6 +32,36 @@ def test_plugins_of_others_run_after_ours_by_name() -> None:
     names = list(registry.new_registry(found))
 
     assert names == ["PlainML", "Torch", "MPI", "CoScheduling", "Volcano", "JobSet", "A", "Z"]
+
+
+def module(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> EntryPoint:
+    """Return an entry point to ``new`` of a module with that source."""
+    (folder / "plugin_of_others.py").write_text(source)
+    monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.delitem(sys.modules, "plugin_of_others", raising=False)
+    return entry("A", "plugin_of_others:new")
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("import no_such_module", "No module named 'no_such_module'"),
+        ("def new(:", "SyntaxError: invalid syntax"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("async def new(reader, indexer):\n    raise SystemExit(3)", "SystemExit: 3"),
+        ("async def new(reader, indexer):\n    raise OSError('no disk')", "OSError: no disk"),
+        ("async def new(reader, indexer):\n    return 1", "not a factory of plugins"),
+        ("def new(reader, indexer):\n    return 1", "TypeError: "),
+    ],
+)
+async def test_a_plugin_whose_code_fails_is_named_and_does_not_end_the_process(
+    source: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = FakeClient()
+    with pytest.raises(ManagerError) as raised:
+        await registry.new_registry([module(source, tmp_path, monkeypatch)])["A"](client, client)
+    assert str(raised.value).startswith(f"plugin A (plugin_of_others:new): {text}")
 
 
 @pytest.mark.parametrize(

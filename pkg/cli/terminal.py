@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a command prints, on a terminal, in a pipe, in any locale.
+
+Text from files and servers is printed as it is: markup and emoji codes in it have no meaning, and control characters,
+among them escape sequences, are shown as escapes. A character that the locale lacks is replaced.
+"""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import io
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NoReturn
+
+import rich.console
+from rich.cells import cell_len, set_cell_size
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from . import yamljson
+
+_ENCODING_ERRORS: Final = "trainerctl"
+_ASCII: Final = {"←": "<-", "→": "->", "✓": "v", "✗": "x", "·": "-", "…": "..."}
+# Control characters but tab and newline, marks of text direction, line separators, and halves of surrogate pairs.
+_UNPRINTABLE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_GAP: Final = 2
+
+Part = str | tuple[str, str]
+"""Text, or text and its style."""
+
+
+class Console(rich.console.Console):
+    """A console for text that others wrote."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
+
+    def say(self, *parts: Part) -> None:
+        """Print a line of any length; it is never wrapped."""
+        self.print(Text.assemble(*parts), soft_wrap=True)
+
+    def table(self, head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+        """Print a table. On a terminal the last column is cut to the width; elsewhere nothing is."""
+        lines = columns(head, rows, right=right)
+        for text in lines:
+            if self.is_terminal:
+                text.truncate(self.width, overflow="ellipsis")
+            self.print(text, soft_wrap=True)
+
+    def write_json(self, data: Any) -> None:
+        """Write ``data`` as JSON."""
+        self.file.write(yamljson.dump_json(data, ascii_only=not self._has_unicode))
+
+    def write_yaml(self, data: Any) -> None:
+        """Write ``data`` as a YAML document."""
+        self.file.write(yamljson.dump(data, ascii_only=not self._has_unicode))
+
+    @property
+    def _has_unicode(self) -> bool:
+        return (getattr(self.file, "encoding", None) or "utf-8").lower().startswith("utf")
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """Render as rich does, without control characters in the text."""
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """Raise what was caught; rich would end the process from within."""
+        raise BrokenPipeError(errno.EPIPE, "the reader has closed the pipe")
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with control characters as escapes; tabs and newlines stay."""
+    return _UNPRINTABLE.sub(_escaped, text)
+
+
+def one_line(text: str) -> str:
+    """Return ``text`` with control characters, tabs and newlines as escapes."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def columns(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
+) -> Iterator[Text]:
+    """Yield the lines of a table, the head first; the last column is not padded."""
+    cells = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+    for number, row in enumerate(cells):
+        line = ""
+        for name, cell, width in zip(head, row, widths, strict=True):
+            padded = " " * (width - cell_len(cell)) + cell if name in right else set_cell_size(cell, width)
+            line += padded + " " * _GAP
+        yield Text(line.rstrip(), style="bold" if number == 0 else "")
+
+
+def prepare() -> None:
+    """Make standard output and error print any text, whatever the locale."""
+    codecs.register_error(_ENCODING_ERRORS, _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=_ENCODING_ERRORS)
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end]
+    escaped = (char.encode("ascii", "backslashreplace").decode() for char in text)
+    return "".join(_ASCII.get(char, more) for char, more in zip(text, escaped, strict=True)), error.end
+
+
+def _escaped(match: re.Match[str]) -> str:
+    number = ord(match[0])
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

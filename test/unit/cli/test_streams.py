@@ -1,0 +1,154 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""trainerctl as a process: a reader that leaves early, a locale without Unicode, a full disk, a signal at any moment."""
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+import pkg
+
+pytestmark = pytest.mark.real_time
+
+HOME = Path(pkg.__file__).parent.parent
+JOB = str(HOME / "config" / "samples" / "trainjob.yaml")
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: alone, namespace: team}
+spec: {schedulerName: kai-scheduler, containers: [{name: a, image: b}]}
+"""
+PRINTING = {
+    "help": ["--help"],
+    "version": ["--version"],
+    "crds": ["crds"],
+    "crds json": ["crds", "-o", "json"],
+    "render yaml": ["render", "-f", JOB],
+    "render json": ["render", "-f", JOB, "-o", "json"],
+    "render table": ["render", "-f", JOB, "-o", "table"],
+    "explain": ["explain", "-f", JOB],
+    "explain yaml": ["explain", "-f", JOB, "-o", "yaml"],
+    "validate": ["validate", "-f", JOB],
+    "validate json": ["validate", "-f", JOB, "-o", "json"],
+    "group": ["group", "-f", "pod.yaml"],
+    "group json": ["group", "-f", "pod.yaml", "-o", "json"],
+    "run help": ["run", "--help"],
+}
+WAITING = {
+    "render": ["render", "-f", "-"],
+    "explain": ["explain", "-f", "-"],
+    "validate": ["validate", "-f", "-"],
+    "group": ["group", "-f", "-"],
+    "crds": ["crds", "--apply", "--kubeconfig", "silent.yaml"],
+    "cluster up": ["cluster", "up"],
+    "cluster down": ["cluster", "down"],
+    "demo": ["demo"],
+    "run": ["run", "--kubeconfig", "silent.yaml"],
+    "manager": ["--kubeconfig=silent.yaml"],
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "pod.yaml").write_text(POD)
+    return tmp_path
+
+
+def start(folder: Path, arguments: Sequence[str], **more: object) -> subprocess.Popen[bytes]:
+    environ = {**os.environ, "XDG_STATE_HOME": str(folder), "PYTHONPATH": str(HOME)}
+    given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+    environ |= given.pop("env", {})  # type: ignore[call-overload] # a dict where it is given
+    program = "pkg.cli.manager" if arguments[0].startswith("--kubeconfig") else "pkg.cli.trainerctl"
+    argv = [sys.executable, "-P", "-m", program, *arguments]
+    process: subprocess.Popen[bytes] = subprocess.Popen(argv, cwd=folder, env=environ, **given)  # type: ignore[call-overload] # what callers give
+    return process
+
+
+@pytest.mark.parametrize("arguments", PRINTING.values(), ids=PRINTING)
+def test_a_reader_that_leaves_early_ends_a_command_silently(folder: Path, arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = start(folder, arguments, stdout=write)
+    os.close(write)
+    _, err = process.communicate(timeout=120)
+    swallowed = {0} if arguments[-1] in ("--help", "--version") else set()  # by argparse, without a buffer
+    assert process.returncode in {128 + signal.SIGPIPE, *swallowed}
+    assert err == b""
+
+
+@pytest.mark.parametrize("arguments", PRINTING.values(), ids=PRINTING)
+def test_a_locale_without_unicode_gets_ascii(folder: Path, arguments: list[str]) -> None:
+    process = start(folder, arguments, env={"PYTHONIOENCODING": "ascii"})
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, b"")
+    assert out
+    assert out.isascii()
+
+
+def test_a_full_disk_is_one_line(folder: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    with Path("/dev/full").open("wb") as full:
+        process = start(folder, ["crds"], stdout=full)
+        _, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (1, b"trainerctl: No space left on device\n")
+
+
+@pytest.fixture
+def silent(folder: Path) -> None:
+    """A kubeconfig of an API server whose address leads nowhere."""
+    (folder / "silent.yaml").write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
+        "contexts: [{name: a, context: {cluster: a, user: a}}]\nusers: [{name: a, user: {}}]\n"
+        "clusters: [{name: a, cluster: {server: 'http://192.0.2.1:9'}}]\n"
+    )
+
+
+@pytest.fixture
+def locked(folder: Path) -> Iterator[None]:
+    """The locks of the clusters, held: what needs one waits for it."""
+    home = folder / "trainer-controller-manager" / "cluster"
+    home.mkdir(parents=True)
+    with (home / "default.lock").open("w") as one, (home / "demo.lock").open("w") as other:
+        for each in (one, other):
+            fcntl.flock(each, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.usefixtures("silent", "locked")
+@pytest.mark.parametrize("delay", [0.05, 0.3, 1])
+@pytest.mark.parametrize("arguments", WAITING.values(), ids=WAITING)
+def test_an_interrupt_at_any_moment_is_no_traceback(folder: Path, arguments: list[str], delay: float) -> None:
+    process = start(folder, arguments)
+    assert process.stdin is not None
+    time.sleep(delay)
+    if delay < 0.1:  # the interpreter's own start is not ours: wait until it has loaded this package
+        wait_for_import(process.pid)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode in (-signal.SIGINT, 128 + signal.SIGINT)
+    assert b"Traceback" not in said
+    assert said.count(b"\n") <= 1
+
+
+def wait_for_import(pid: int) -> None:
+    """Return once the process handles SIGTERM, or leaves SIGINT to the system, before it loads anything slow."""
+    began = 0
+    for _ in range(600):
+        try:
+            status = Path(f"/proc/{pid}/status").read_text()
+        except OSError:
+            return
+        caught = int(status.split("SigCgt:")[1].split()[0], 16)
+        interrupt, terminate = caught >> (signal.SIGINT - 1) & 1, caught >> (signal.SIGTERM - 1) & 1
+        began = began or interrupt
+        if terminate or (began and not interrupt):
+            return
+        time.sleep(0.01)
