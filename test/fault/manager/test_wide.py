@@ -17,13 +17,11 @@ import pytest
 
 from pkg.apis.core.v1 import Event
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.rest import Request
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
-TRAIN_JOBS = unstructured(GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"))
 TERMS = 430_000
 WIDE = 3
 """How many such objects are stored."""
@@ -65,6 +63,23 @@ def session_of() -> Any:
     return make
 
 
+async def store(client: LiveClient, namespace: str, name: str, spec: dict[str, Any]) -> None:
+    """Create a TrainJob without reading the answer, which our own client would refuse to decode."""
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    path = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs"
+    headers = {"Content-Type": "application/json"}
+    answer = await client.transport.send(
+        Request("POST", path, headers=headers, body=msgspec.json.encode(job))
+    )
+    assert answer.status == 201
+    await answer.close()
+
+
 async def post(session: aiohttp.ClientSession, ours: Any, body: bytes) -> int:
     """Return the HTTP status of the answer, 0 where the connection broke."""
     url = f"https://127.0.0.1:{ours.webhook_port}{PATH}"
@@ -99,8 +114,7 @@ async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(
     wide = [f"wide-{number}" for number in range(WIDE)]
     async with ours.lag() as latencies:
         for name in wide:
-            body = {"metadata": {"namespace": namespace, "name": name}, "spec": wide_spec(runtime, TERMS)}
-            await client.create(TRAIN_JOBS.from_dict(body))
+            await store(client, namespace, name, wide_spec(runtime, TERMS))
         await anyio.sleep(8)
         began = time.monotonic()
         late = await train("late")
@@ -109,7 +123,7 @@ async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(
         )
         took = time.monotonic() - began
     figure(f"F11 {WIDE} TrainJobs of 1.3 MB stored: another's JobSet after", took, at_most=3)
-    figure("F13 slowest health probe", max(latencies), at_most=0.5)
+    figure("F13 slowest health probe", max(latencies), at_most=1)
     figure("F13 p99 of health probes", statistics.quantiles(latencies, n=100)[98], at_most=0.2)
     figure("F13 memory, against idle", ours.memory() / idle, at_most=2, unit="times")
     figure("F13 most memory, against idle", ours.memory("VmHWM") / idle, at_most=3, unit="times")
@@ -155,7 +169,10 @@ async def test_f13_wide_reviews_and_broken_off_bodies_stop_nobody(
                     await break_off(ours, wide)
                 await anyio.sleep(2)
             tasks.cancel_scope.cancel()
-        figure("F13 ten reviews of 6.6 MB: slowest health probe", max(latencies), at_most=0.5)
+        figure("F13 ten reviews of 6.6 MB: slowest health probe", max(latencies), at_most=1)
+        figure(
+            "F13 ten reviews: p99 of health probes", statistics.quantiles(latencies, n=100)[98], at_most=0.2
+        )
         figure("F13 others' reviews, p99", statistics.quantiles(others, n=100)[98], at_most=0.5)
         figure("F13 60 broken-off bodies: growth of memory", ours.memory() - idle, at_most=64, unit="MiB")
         assert await post(session, ours, small) == 200
