@@ -21,11 +21,14 @@ A server that was never reached is not here: see ``pkg.ctrl.rest.TransportError`
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 
 class StatusError(Exception):
     """An API server's refusal; ``str()`` is the server's message."""
+
+    needs_no_stack: ClassVar[bool] = True
+    """The reason is outside this program: a log shows the text alone."""
 
     def __init__(
         self,

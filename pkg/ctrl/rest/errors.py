@@ -27,6 +27,8 @@ from pkg.apis.machinery.gvk import GVK
 class RestError(Exception):
     """The base of this room's errors."""
 
+    needs_no_stack = True
+
 
 class ConfigError(RestError):
     """The settings of a connection cannot be used; one line that names the file."""
