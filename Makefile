@@ -125,13 +125,14 @@ wheel: $(VENV)/.dev ## Build the wheel into dist/
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
 
 .PHONY: image
-image: ## Build the manager's image with podman or docker; RELEASE=1 refuses a base image that is not pinned
+image: ## Build the image, and the same one for KAI's operator, with podman or docker; RELEASE=1 refuses a base image that is not pinned
 	@engine=$$(command -v podman || command -v docker) || { echo "make: podman or docker is needed" >&2; exit 1; }; \
 	if [[ -n "$(RELEASE)" && ! "$(PYTHON_IMAGE)" =~ @sha256:[0-9a-f]{64}$$ ]]; then \
 		echo "make: the base image $(PYTHON_IMAGE) is not pinned by digest; run make pin-image" >&2; exit 1; \
 	fi; \
-	$$engine build --file Containerfile --build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)" \
-		--tag trainer-controller-manager:$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) .
+	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
+	$$engine build --file Containerfile --build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)" --tag trainer-controller-manager:$$version . && \
+	$$engine build --file Containerfile --build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)" --target podgrouper --tag podgrouper:$$version .
 
 .PHONY: pin-image
 pin-image: ## Write the current digest of the base image's tag into the Containerfile

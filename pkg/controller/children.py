@@ -29,6 +29,7 @@ from pkg.ctrl.rest import RestError
 from pkg.runtime import Runtime
 from pkg.util import trainjob
 
+from . import patches
 from .applier import Applier, Outcome
 from .drift import JobSetRule, Wire, content
 
@@ -178,11 +179,13 @@ class Children:
         if job_set is None or not (rule.suspended or rule.holds(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         owners = [*(live.metadata.owner_references or ()), trainjob.controller_reference(train_job)]
-        adopted = live.deep_copy()
-        adopted.metadata.owner_references = owners
         log.logger_from().info("Adopting the JobSet", jobSet=str(live.key))
-        patch = client.merge_from(live, optimistic_lock=True)
-        return await self._client.patch(adopted, patch, field_owner=constants.FIELD_OWNER)
+        try:
+            return await self._client.patch(live, patches.replace_owners(live, owners))
+        except InvalidError as error:
+            if not patches.is_stale(error):
+                raise
+            raise PendingError("another writer changed the owners of the JobSet meanwhile") from error
 
     async def _follow(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
         """Return once ``desired`` can be applied in place.

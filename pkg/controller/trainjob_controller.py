@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Final
 from pkg import ctrl, metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery import conditions
-from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.errors import InvalidError, NotFoundError, StatusError
+from pkg.apis.machinery.object import ObjectMeta
 from pkg.apis.machinery.time import parse_time
 from pkg.apis.meta.v1 import Condition
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
 from pkg.ctrl import client, log, predicate
-from pkg.ctrl.cache import CacheDegradedError
+from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
+from pkg.ctrl.rest import RestError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 
+from . import patches
 from .applier import Applier, Outcome
 from .children import Children, EventRecorder, PendingError
 from .unbuilt import UnbuiltFirst
@@ -76,7 +79,7 @@ class TrainJobReconciler:
             Exception: the one step that failed.
         """
         try:
-            stored = await self._client.get(TrainJob, request)
+            stored = await self._get(request)
         except NotFoundError:
             self._children.forget(request)
             self._phases.forget(request)
@@ -114,7 +117,12 @@ class TrainJobReconciler:
             _set_suspended(train_job, self._now)
             if not (orphan and (errors or pending)):  # else it was adopted
                 await _attempt(errors, self._set_status(runtime, train_job, may_be_gone=pending is not None))
-        await _attempt(errors, self._write_status(stored, train_job))
+        try:
+            await self._write_status(stored, train_job)
+        except PendingError as error:
+            pending = error
+        except (StatusError, RestError) as error:
+            errors.append(error)
         self._phases.observe(train_job)
         if _finished(train_job):
             self._children.forget(request)
@@ -151,6 +159,15 @@ class TrainJobReconciler:
         created = train_job.metadata.creation_timestamp
         return max(0.0, (self._now() - parse_time(created)).total_seconds()) if created else 0.0
 
+    async def _get(self, request: ctrl.Request) -> TrainJob:
+        """Return the TrainJob; one that cannot be decoded, or is too large for that, gets an event that says so."""
+        try:
+            return await self._client.get(TrainJob, request)
+        except UndecodableObjectError as error:
+            metadata = ObjectMeta(namespace=request.namespace, name=request.name, uid=error.uid)
+            self._report(TrainJob(metadata=metadata), error)
+            raise
+
     def _report(self, train_job: TrainJob, error: Exception) -> None:
         text = str(error)
         message = _EVENT_MESSAGE.format(text[:_EVENT_ERROR_LIMIT])
@@ -170,14 +187,18 @@ class TrainJobReconciler:
             train_job.status = status
 
     async def _write_status(self, stored: TrainJob, train_job: TrainJob) -> None:
-        if _wire(train_job.status) == _wire(stored.status):
+        old, new = _wire(stored.status), _wire(train_job.status)
+        if old == new:
             return
-        if not _wire(train_job.status):
-            # The server takes no status without any field, but it takes none at all.
-            train_job = TrainJob.from_dict({k: v for k, v in train_job.to_dict().items() if k != "status"})
-        await client.patch_lazily(
-            self._client.status, train_job, client.merge_from(stored, optimistic_lock=True)
-        )
+        try:
+            patch = patches.replace_status(stored, old, new)
+            await client.patch_lazily(self._client.status, train_job, patch)
+        except NotFoundError:
+            return  # it was deleted meanwhile
+        except InvalidError as error:
+            if not patches.is_stale(error):
+                raise
+            raise PendingError("another writer changed the conditions meanwhile") from error
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller: woken by TrainJobs, and by whatever the runtimes' plugins watch."""

@@ -9,6 +9,7 @@ import random
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from pkg.apis.machinery import shape
 from pkg.apis.machinery.object import Object
 from pkg.ctrl import client
 
@@ -47,6 +48,8 @@ class Options:
     stream_lists: bool = True
     """Ask for streaming lists; a server that has none is listed in pages."""
     page_size: int = 500
+    limits: shape.Limits = shape.DEFAULT
+    """Of an object that exceeds them, only metadata is kept: reads raise UndecodableObjectError, lists leave it out."""
     random: RandomFunc = random.random
 
     def for_kind(self, kind: type[Object]) -> ByObject:

@@ -30,6 +30,7 @@ import anyio.lowlevel
 import msgspec
 
 from pkg.apis.machinery import errors as api
+from pkg.apis.machinery import shape
 from pkg.apis.machinery.gvk import NamespacedName, Resource
 from pkg.ctrl import rest
 from pkg.ctrl.rest import request as requests
@@ -100,6 +101,7 @@ class Target:
     fields: Mapping[str, str] | str | None = None
     metadata_only: bool = False
     transform: codec.Transform | None = None
+    limits: shape.Limits = shape.DEFAULT
     page_size: int = 500
     watch_timeout: float = 300.0
     """Seconds a watch lasts at least; up to twice that, so that many do not end together."""
@@ -351,7 +353,7 @@ class Reflector:
     def _take_deletion(self, raw: msgspec.Raw) -> str:
         """Pass the end of an object on, even if only its name can be read; return its resourceVersion."""
         try:
-            gone = codec.entry_of(raw, self._target.transform)
+            gone = codec.entry_of(raw, self._target.transform, self._target.limits)
         except errors.BadObjectError as error:
             if error.key is not None:
                 self._sink.lost(error.key)
@@ -363,7 +365,7 @@ class Reflector:
     def _take_object(self, raw: msgspec.Raw) -> str:
         """Pass an object on; return its resourceVersion, or nothing when it is illegible."""
         try:
-            entry = codec.entry_of(raw, self._target.transform)
+            entry = codec.entry_of(raw, self._target.transform, self._target.limits)
         except errors.BadObjectError as error:
             if error.key is not None:
                 self._sink.seen(error.key)

@@ -25,6 +25,7 @@ from .roundtrip import Response, RoundTripper
 
 MAX_RETRIES: Final = 10
 MAX_WARNINGS: Final = 1000
+_LONGEST_WARNING: Final = 256
 _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _log: Final = log.logger_from("rest")
 
@@ -129,7 +130,8 @@ class Warn:
         """Send, and log."""
         response = await self._inner.send(request)
         if "Warning" in response.headers:
-            for text in warnings_in(response.headers["Warning"]):
+            for whole in warnings_in(response.headers["Warning"]):
+                text = whole[:_LONGEST_WARNING]
                 if text not in self._seen and len(self._seen) < MAX_WARNINGS:
                     self._seen.add(text)
                     _log.info("Warning from the API server", warning=text, path=request.path)

@@ -13,7 +13,7 @@ import anyio
 
 from pkg.ctrl import healthz, httpserver, log
 
-from . import admission, review
+from . import admission, bounds, review
 from .certwatcher import PERIOD, CertWatcher
 
 DEFAULT_PORT: Final = 9443
@@ -50,7 +50,11 @@ class Server:
         self._tls: httpserver.TLSProvider = self._watcher
         self._routes: dict[str, httpserver.Handler] = {}
         self._server = httpserver.Server(
-            httpserver.Address(host, port), self._routes, tls=self, max_body=review.MAX_BODY
+            httpserver.Address(host, port),
+            self._routes,
+            tls=self,
+            max_body=bounds.MAX_BODY,
+            inspection=bounds.BodyInspection(),
         )
         self._serving = False
 

@@ -136,7 +136,7 @@ def test_the_image_holds_what_is_listed_and_nothing_else(image: Image) -> None:
     assert installed.pop("trainer-controller-manager")
     assert installed == pins("image.lock")
     assert set(installed) == DISTRIBUTIONS
-    assert {each.name for each in image.programs.iterdir()} == {"manager"}
+    assert {each.name for each in image.programs.iterdir()} == {"manager", "podgrouper"}
     modules = {
         each.name.partition(".")[0]
         for each in image.app.iterdir()
@@ -148,7 +148,7 @@ def test_the_image_holds_what_is_listed_and_nothing_else(image: Image) -> None:
 def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) -> None:
     """Also what it loads later: certificates, the pod grouper, kubeconfigs."""
     code = (
-        "import pkg.cli.manager.program, pkg.util.cert, pkg.podgrouper\n"
+        "import pkg.cli.manager.program, pkg.cli.podgrouper.program, pkg.util.cert, pkg.podgrouper\n"
         "from pkg.ctrl.rest import kubeconfig_import\n"
         "kubeconfig_import.modules()"
     )
@@ -169,6 +169,22 @@ def test_a_plugin_is_found_where_the_documentation_installs_it(image: Image, tmp
         [sys.executable, "-S", "-c", code], env=environ, cwd="/", capture_output=True, text=True, check=True
     )
     assert "Interconnect" in done.stdout.split()
+
+
+def test_the_image_for_kais_operator_differs_by_its_entry_point(image: Image) -> None:
+    assert steps(3) == {"ENTRYPOINT": ['["/podgrouper"]']}
+    # The last stage is what a build without a target makes.
+    assert (ROOT / "Containerfile").read_text().rstrip().endswith("\nFROM manager")
+    for variables in (environment(image), {**environment(image), "HOME": "/missing"}):
+        done = subprocess.run(
+            [sys.executable, "-S", str(image.programs / "podgrouper"), "--version"],
+            env=variables,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.startswith("podgrouper ")
 
 
 def test_a_login_that_the_image_cannot_make_names_the_missing_package(image: Image, tmp_path: Path) -> None:

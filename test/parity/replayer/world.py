@@ -30,7 +30,7 @@ class Cluster(client.FakeClient):
     """The in-memory client, with the calls failing that the case wants to fail."""
 
     def __init__(self, case: dict[str, Any]) -> None:
-        super().__init__(*_objects(case), now=lambda: NOW)
+        super().__init__(*objects(case), now=lambda: NOW)
         self._failures = {
             (failure["verb"], failure["kind"]): failure["message"]
             for failure in case.get("clientErrors") or ()
@@ -65,19 +65,19 @@ class Cluster(client.FakeClient):
             raise StatusError(message, code=500, reason="InternalError")
 
 
-def _objects(case: dict[str, Any]) -> list[Object]:
+def objects(case: dict[str, Any]) -> list[Object]:
     """Return the case's objects, with the controller that recorded inputs leave out and every cluster's children have."""
-    objects = [decode(data) for data in case.get("objects") or ()]
+    found = [decode(data) for data in case.get("objects") or ()]
     if "trainJob" in case:
         train_job = TrainJob.from_dict(copy.deepcopy(case["trainJob"]))
-        for obj in objects:
+        for obj in found:
             if (
                 obj.gvk.kind in _CHILDREN
                 and obj.key in _names(train_job)
                 and not obj.metadata.owner_references
             ):
                 obj.metadata.owner_references = [trainjob.controller_reference(train_job)]
-    return objects
+    return found
 
 
 def _names(train_job: TrainJob) -> list[NamespacedName]:

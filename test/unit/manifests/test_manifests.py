@@ -73,7 +73,7 @@ def test_the_roles_are_written_from_the_markers_and_grant_no_more() -> None:
     assert permissions(role["rules"]) == permissions(markers("rbac"))
 
 
-def test_the_role_grants_what_the_reference_does_reading_priority_classes_and_deleting_job_sets() -> None:
+def test_the_role_grants_what_the_reference_does_and_priority_classes_and_deleting_job_sets() -> None:
     (theirs,) = read("rbac/role.yaml", root=reference())
     (ours,) = read("rbac/role.yaml")
     assert ours["metadata"] == theirs["metadata"]
@@ -220,7 +220,7 @@ def test_the_runtimes_equal_the_reference(path: str) -> None:
 
 
 def test_every_kustomization_lists_what_lies_beside_it() -> None:
-    for file in CONFIG.rglob("kustomization.yaml"):
+    for file in (*CONFIG.rglob("kustomization.yaml"), *CONFIG.rglob("Kustomization")):
         (kustomization,) = read(str(file.relative_to(CONFIG)))
         named = set(kustomization["resources"]) | set(kustomization.get("configurations", ()))
         for generator in kustomization.get("configMapGenerator", ()):

@@ -16,6 +16,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from pkg.ctrl import rest
 from pkg.ctrl.envtest.pki import Authority
@@ -446,12 +447,11 @@ async def test_a_server_without_a_scheme_speaks_tls_where_there_are_settings_of_
     ],
     ids=lambda user: next(iter(user)),
 )
-async def test_credentials_do_not_go_out_in_the_clear(
-    write: Write, user: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = await rest.load_config(str(write(cluster={"server": "http://c.test"}, **user)))
+async def test_credentials_do_not_go_out_in_the_clear(write: Write, user: dict[str, Any]) -> None:
+    with capture_logs() as lines:
+        config = await rest.load_config(str(write(cluster={"server": "http://c.test"}, **user)))
     assert isinstance(config.credentials, rest.Anonymous)
-    assert "Credentials are not sent over plain HTTP" in capsys.readouterr().out
+    assert [line["event"] for line in lines] == ["Credentials are not sent over plain HTTP"]
 
 
 @pytest.mark.parametrize("value", ["false", "true", 1, 0, "", []])
