@@ -67,6 +67,9 @@ async def explain_command(arguments: argparse.Namespace, out: Console, err: Cons
     given = await offline.load(arguments)
     offline.say_warnings(given, err)
     explained = [await explain(given, subject) for subject in given.subjects]
+    for each in explained:
+        if each.refusal is None:
+            each.refusal = await offline.denial(given, each.subject.train_job)
     if arguments.output == "text":
         for each in explained:
             print_text(each, out)

@@ -20,6 +20,7 @@ from pkg.constants import kai
 from . import documents, offline
 from .grouping import Explanation, Objects, explain
 from .snapshot import Key, key_of
+from .stored import DEFAULT_NAMESPACE
 from .terminal import Console, one_line
 
 _MODELS: Final[dict[GVK, type[Object]]] = {
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``group`` to ``parser``."""
     documents.add_arguments(parser, outputs=("text", "json", "yaml"))
     parser.add_argument(
-        "-n", "--namespace", default=offline.DEFAULT_NAMESPACE, help="where objects without one are"
+        "-n", "--namespace", default=DEFAULT_NAMESPACE, help="namespace for objects that do not set one"
     )
     parser.add_argument("--config", metavar="FILE", help="the manager's Configuration, for its settings")
     parser.set_defaults(run=group_command)
@@ -49,7 +50,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
     objects = given(await documents.load(arguments.files), arguments.namespace)
     pods = [key for key in objects if key.kind == Pod.gvk]
     if not pods:
-        raise documents.InputError("there is no Pod in the input: give pods together with their owners")
+        raise documents.InputError("the input contains no Pod; give pods together with their owners")
     try:
         explained = [await explain(objects, pod, settings) for pod in pods]
     except podgrouper.GrouperLoadError as error:
@@ -71,7 +72,7 @@ def given(found: list[documents.Document], namespace: str) -> Objects:
     """Return the objects by key, as they are written down.
 
     Raises:
-        InputError: one is there twice, has no name, or its metadata, or a pod, is malformed.
+        InputError: one is a duplicate, has no name, or its metadata, or a pod, is malformed.
     """
     objects: Objects = {}
     first: dict[Key, documents.Document] = {}
@@ -82,9 +83,7 @@ def given(found: list[documents.Document], namespace: str) -> Objects:
             raise document.error(("metadata", "name"), "a name is expected")
         if key in objects:
             before = first[key]
-            raise document.error(
-                (), f"it is there twice, before in {before.source}, document {before.number}"
-            )
+            raise document.error((), f"duplicate of {before.source}, document {before.number}")
         objects[key], first[key] = document.data, document
     return objects
 

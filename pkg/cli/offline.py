@@ -9,6 +9,7 @@ that the project ships.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -34,19 +35,16 @@ from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
 from pkg.runtime.framework import PluginError
 from pkg.util.trainjob import ChildConflictError
 
-from . import documents, resources, schema
+from . import documents, resources
 from .documents import Document
+from .stored import DEFAULT_NAMESPACE, KINDS, Schemas, Webhooks, not_served, schemas
 from .terminal import Console
 
 T = TypeVar("T", bound=Object)
 
-DEFAULT_NAMESPACE: Final = "default"
 UID: Final = "00000000-0000-0000-0000-000000000000"
 """Stands for the uid that a server gives a TrainJob when it stores it."""
 
-_KINDS: Final[dict[GVK, type[Object]]] = {
-    kind.gvk: kind for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime)
-}
 _RUNTIME_KINDS: Final[dict[str, type[Object]]] = {
     kind.gvk.kind: kind for kind in (TrainingRuntime, ClusterTrainingRuntime)
 }
@@ -90,9 +88,11 @@ class Offline:
 def add_arguments(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:
     """Add ``-f``, ``-o`` and where runtimes may come from."""
     documents.add_arguments(parser, outputs=outputs)
-    parser.add_argument("-n", "--namespace", default=DEFAULT_NAMESPACE, help="where objects without one are")
-    parser.add_argument("--kubeconfig", help="take runtimes that the files lack from this cluster")
-    parser.add_argument("--context", help="take them from this context's cluster")
+    parser.add_argument(
+        "-n", "--namespace", default=DEFAULT_NAMESPACE, help="namespace for objects that do not set one"
+    )
+    parser.add_argument("--kubeconfig", help="read runtimes missing from the files from this cluster")
+    parser.add_argument("--context", help="read them from the cluster of this context")
 
 
 async def load(arguments: argparse.Namespace) -> Offline:
@@ -115,28 +115,30 @@ async def prepare(
     """Return the TrainJobs and runtimes among ``found`` with the plugins at work on them.
 
     Raises:
-        InputError: one of them would be refused, is there twice, or there is no TrainJob.
+        InputError: one of them would be refused, is a duplicate, or there is no TrainJob.
     """
-    client = FakeClient()
+    client, checks = FakeClient(), Schemas(schemas(), namespace)
     offline = Offline(client, await core.new(client, client), [], has_cluster=cluster is not None)
     train_jobs: list[tuple[Document, TrainJob]] = []
     seen: dict[tuple[GVK, NamespacedName], Document] = {}
     others: list[Document] = []
     for document in found:
-        kind = _KINDS.get(document.gvk)
+        kind = KINDS.get(document.gvk)
         if kind is None:
+            if (unserved := not_served(document.gvk)) is not None:
+                raise document.error((), unserved)
             others.append(document)
             continue
-        obj = _decode(document, kind, namespace, offline.warnings)
+        obj = _decode(document, kind, checks, offline.warnings)
         first = seen.setdefault((kind.gvk, obj.key), document)
         if first is not document:
-            raise document.error((), f"it is there twice, before in {first.source}, document {first.number}")
+            raise document.error((), f"duplicate of {first.source}, document {first.number}")
         if isinstance(obj, TrainJob):
             train_jobs.append((document, obj))
         else:
             client.add(obj)
     if not train_jobs:
-        raise documents.InputError(f"there is no TrainJob in the input{_listed([*others, *seen.values()])}")
+        raise documents.InputError(f"the input contains no TrainJob{_listed([*others, *seen.values()])}")
     origins: dict[tuple[str, NamespacedName], str] = {}
     for document, train_job in train_jobs:
         if (why := _left_alone(train_job)) is not None:
@@ -161,19 +163,23 @@ async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
         raise RefusedError(f"TrainJob {train_job.key}: {error}") from error
 
 
-def _decode(document: Document, kind: type[T], namespace: str, warnings: list[str]) -> T:
-    metadata = document.data.get("metadata")
-    if (
-        isinstance(metadata, dict)
-        and not metadata.get("name")
-        and isinstance(metadata.get("generateName"), str)
-    ):
-        metadata["name"] = f"{metadata['generateName']}xxxxx"
-    stored, more = schema.as_stored(document)
-    warnings += more
+async def denial(offline: Offline, train_job: TrainJob) -> str | None:
+    """Return why the webhook denies a TrainJob; None if it admits it."""
+    response, text = await Webhooks(offline.runtimes).review(train_job.to_dict())
+    return None if response.allowed else f"TrainJob {train_job.key}: {text}"
+
+
+def _decode(document: Document, kind: type[T], checks: Schemas, warnings: list[str]) -> T:
+    checked = checks.check(document.data)
+    if checked.undecodable is not None:
+        raise document.error(("metadata",), checked.undecodable)
+    if checked.problems:
+        first, *more = checked.problems
+        others = f" (and {len(more)} more, which trainerctl validate lists)" if more else ""
+        raise document.error(first.path or (), f"{first.text}{others}")
+    warnings += [str(document.error(path, "unknown field, a server drops it")) for path in checked.unknown]
+    stored = dataclasses.replace(document, data=checked.data)
     obj = stored.decode(kind)
-    if kind is not ClusterTrainingRuntime:
-        obj.metadata.namespace = obj.metadata.namespace or namespace
     obj.metadata.uid = obj.metadata.uid or UID
     return obj
 
@@ -227,11 +233,10 @@ def _listed(others: Iterable[Document]) -> str:
 
 @cache
 def _shipped() -> dict[str, ClusterTrainingRuntime]:
-    found = {}
+    found, checks = {}, Schemas(schemas())
     for data in (*resources.manifests("runtimes"), *resources.manifests("runtimes/data-cache")):
         if data["kind"] == ClusterTrainingRuntime.gvk.kind:
-            stored, _ = schema.as_stored(Document(data, "config/runtimes", 1))
-            runtime = stored.decode(ClusterTrainingRuntime)
+            runtime = ClusterTrainingRuntime.from_dict(checks.stored(data))
             found[runtime.name] = runtime
     return found
 

@@ -37,10 +37,15 @@ async def render_command(arguments: argparse.Namespace, out: Console, err: Conso
     code = 0
     for subject in given.subjects:
         try:
-            rendered.append((subject, await offline.objects(given, subject.train_job)))
+            objects = await offline.objects(given, subject.train_job)
+            refusal = await offline.denial(given, subject.train_job)
         except offline.RefusedError as error:
+            refusal = str(error)
+        if refusal is None:
+            rendered.append((subject, objects))
+        else:
             code = 1
-            offline.say(err, str(error))
+            offline.say(err, refusal)
     if arguments.output == "table":
         for subject, objects in rendered:
             _print_tables(subject, objects, out)

@@ -38,9 +38,10 @@ def crds() -> list[dict[str, Any]]:
 
 
 def _objects(folder: Path) -> list[dict[str, Any]]:
-    kustomization = folder / "kustomization.yaml"
-    if not kustomization.exists():
-        raise FileNotFoundError(f"the manifests are missing: there is no {kustomization}")
+    names = ("kustomization.yaml", "Kustomization")
+    kustomization = next((folder / name for name in names if (folder / name).exists()), None)
+    if kustomization is None:
+        raise FileNotFoundError(f"the manifests are missing: there is no kustomization in {folder}")
     (listed,) = read_manifests(kustomization)
     found: list[dict[str, Any]] = []
     for entry in listed.get("resources", []):

@@ -12,6 +12,8 @@ import json
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import yaml
@@ -20,8 +22,9 @@ from pkg.config.document import PathSteps
 
 _BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
+_MERGE: Final = _TAG + "merge"
 _MAX_ALIASED: Final = 200_000
-"""Values that aliases may add to a document; a few lines can stand for billions."""
+"""Values that aliases and merges may add to a document; a few lines can stand for billions."""
 
 
 # C1 control characters, marks of text direction and line separators, which both formats allow unescaped.
@@ -52,26 +55,58 @@ class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, 
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
-        self._checked: set[int] = set()
+        self._flat: dict[int, bool] = {}
+        """Maps by identity: False while their merges are carried out, True afterwards."""
+        self._merged_left = len(stream) + _MAX_ALIASED
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Carry out ``<<``, which may bring keys that the map has itself; before, none may be there twice."""
-        if id(node) not in self._checked:
-            self._checked.add(id(node))
-            self._check_keys(node)
-        super().flatten_mapping(node)
+        """Carry out ``<<``: a key of the map itself counts, then the first map merged that has it.
+
+        Each key is kept once, so that merges of merges cannot multiply, and the work of a document is bounded.
+        """
+        if id(node) in self._flat:
+            if not self._flat[id(node)]:
+                raise SyntaxProblemError("a map merges itself", node.start_mark.line + 1)
+            return
+        self._flat[id(node)] = False
+        self._check_keys(node)
+        self._merge(node)
+        self._flat[id(node)] = True
+
+    def _merge(self, node: yaml.MappingNode) -> None:
+        own = [pair for pair in node.value if pair[0].tag != _MERGE]
+        if len(own) == len(node.value):
+            return
+        taken = {key.value for key, _ in own}
+        merged: list[tuple[yaml.Node, yaml.Node]] = []
+        for key, value in node.value:
+            for source in self._sources(value) if key.tag == _MERGE else ():
+                self.flatten_mapping(source)
+                self._merged_left -= 1 + len(source.value)
+                if self._merged_left < 0:
+                    raise SyntaxProblemError("merges make it too large", key.start_mark.line + 1)
+                fresh = [pair for pair in source.value if pair[0].value not in taken]
+                taken.update(pair[0].value for pair in fresh)
+                merged += fresh
+        node.value = merged + own
+
+    def _sources(self, value: yaml.Node) -> list[yaml.MappingNode]:
+        """Return the maps that a ``<<`` names."""
+        sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
+        if not all(isinstance(source, yaml.MappingNode) for source in sources):
+            raise SyntaxProblemError("<< needs a map, or a list of maps", value.start_mark.line + 1)
+        return list(sources)
 
     def _check_keys(self, node: yaml.MappingNode) -> None:
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise SyntaxProblemError("a key is no string", key.start_mark.line + 1)
-            if key.tag == _TAG + "merge":
-                continue
+                raise SyntaxProblemError("a key must be a string", key.start_mark.line + 1)
             if key.value in seen:
                 raise SyntaxProblemError(f"key {key.value} is given twice", key.start_mark.line + 1)
             seen.add(key.value)
-            key.tag = _TAG + "str"
+            if key.tag != _MERGE:
+                key.tag = _TAG + "str"
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float | int:
         """Return the number; a whole one as such."""
@@ -162,13 +197,43 @@ def dump_json(data: Any, *, ascii_only: bool = False) -> str:
 
 def line_of(text: str, number: int, path: PathSteps) -> int | None:
     """Return the line of ``path`` in a document, or of the nearest part above it that is written down."""
-    try:
-        for at, node in enumerate(yaml.compose_all(text, Loader=_Loader), 1):
-            if at == number:
-                return _line(node, path)
-    except yaml.YAMLError:
-        pass  # JSON that YAML cannot read
-    return None
+    return _lines(text).line(number, path)
+
+
+class _Lines:
+    """The lines of a text's documents, found by path in time that does not grow with the text."""
+
+    def __init__(self, text: str) -> None:
+        self._documents: list[yaml.Node] = []
+        self._below: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
+        with suppress(yaml.YAMLError):  # JSON that YAML cannot read
+            self._documents += yaml.compose_all(text, Loader=_Loader)
+
+    def line(self, number: int, path: PathSteps) -> int | None:
+        if number > len(self._documents):
+            return None
+        node = self._documents[number - 1]
+        line: int = node.start_mark.line + 1
+        for step in path:
+            below = None
+            if isinstance(node, yaml.MappingNode):
+                below = self._keys(node).get(str(step))
+            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+                below = (node.value[step], node.value[step])
+            if below is None:
+                break
+            line, node = below[0].start_mark.line + 1, below[1]
+        return line
+
+    def _keys(self, node: yaml.MappingNode) -> dict[str, tuple[yaml.Node, yaml.Node]]:
+        if id(node) not in self._below:
+            self._below[id(node)] = {str(key.value): (key, value) for key, value in node.value}
+        return self._below[id(node)]
+
+
+@lru_cache(maxsize=2)
+def _lines(text: str) -> _Lines:
+    return _Lines(text)
 
 
 def shown(value: Any) -> str:
@@ -179,20 +244,6 @@ def shown(value: Any) -> str:
         return "a list"
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else f"{text[:56]} ..."
-
-
-def _line(node: yaml.Node, path: PathSteps) -> int:
-    line: int = node.start_mark.line + 1
-    for step in path:
-        below = None
-        if isinstance(node, yaml.MappingNode):
-            below = next(((key, value) for key, value in node.value if key.value == step), None)
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-            below = (node.value[step], node.value[step])
-        if below is None:
-            break
-        line, node = below[0].start_mark.line + 1, below[1]
-    return line
 
 
 def _parse_json(text: str) -> Iterator[Any]:

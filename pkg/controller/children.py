@@ -227,7 +227,9 @@ class Children:
                 return
         if not rule.suspended:
             await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
-            raise PendingError(f"jobset {live.key}: its Jobs are being suspended", _UNTIL_DELETED)
+            # No status reports the end of Jobs that were never made.
+            after = _UNTIL_DELETED if rule.observed else SOON
+            raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
         await self._rebuild(train_job, live, desired, rule, refusal)
 
     async def _rebuild(

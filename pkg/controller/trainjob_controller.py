@@ -12,13 +12,14 @@ from pkg import ctrl, metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery import conditions
 from pkg.apis.machinery.errors import InvalidError, NotFoundError
+from pkg.apis.machinery.object import ObjectMeta
 from pkg.apis.machinery.time import parse_time
 from pkg.apis.meta.v1 import Condition
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
 from pkg.ctrl import client, log, predicate
-from pkg.ctrl.cache import CacheDegradedError
+from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
@@ -77,7 +78,7 @@ class TrainJobReconciler:
             Exception: the one step that failed.
         """
         try:
-            stored = await self._client.get(TrainJob, request)
+            stored = await self._get(request)
         except NotFoundError:
             self._children.forget(request)
             self._phases.forget(request)
@@ -150,6 +151,15 @@ class TrainJobReconciler:
     def _age(self, train_job: TrainJob) -> float:
         created = train_job.metadata.creation_timestamp
         return max(0.0, (self._now() - parse_time(created)).total_seconds()) if created else 0.0
+
+    async def _get(self, request: ctrl.Request) -> TrainJob:
+        """Return the TrainJob; one that cannot be decoded, or is too large for that, gets an event that says so."""
+        try:
+            return await self._client.get(TrainJob, request)
+        except UndecodableObjectError as error:
+            metadata = ObjectMeta(namespace=request.namespace, name=request.name, uid=error.uid)
+            self._report(TrainJob(metadata=metadata), error)
+            raise
 
     def _report(self, train_job: TrainJob, error: Exception) -> None:
         text = str(error)

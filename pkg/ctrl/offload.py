@@ -19,15 +19,15 @@ import anyio.to_thread
 P = ParamSpec("P")
 R = TypeVar("R")
 
-LARGE: Final = 32 * 1024
-"""Bytes of JSON beyond which work on an object may take more than a few milliseconds."""
+LARGE: Final = 16 * 1024
+"""Bytes of JSON beyond which work on an object may take more than a millisecond or two."""
 
 _weight: Final[ContextVar[int]] = ContextVar("offload_weight", default=0)
 _turn: Final[anyio.lowlevel.RunVar[anyio.CapacityLimiter]] = anyio.lowlevel.RunVar("offload_turn")
 
 
 class weighing:  # noqa: N801  # reads as the context manager that it is
-    """Add ``size`` bytes to the weight of what the block, and the tasks it starts, work on."""
+    """Let the block, and the tasks that it starts, work on an object of ``size`` bytes; of several, the largest counts."""
 
     __slots__ = ("_size", "_token")
 
@@ -36,7 +36,7 @@ class weighing:  # noqa: N801  # reads as the context manager that it is
         self._token: Token[int]
 
     def __enter__(self) -> None:
-        self._token = _weight.set(_weight.get() + self._size)
+        self._token = _weight.set(max(_weight.get(), self._size))
 
     def __exit__(self, *_: object) -> None:
         _weight.reset(self._token)

@@ -4,14 +4,17 @@
 
 import re
 import secrets
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import anyio
 import pytest
 
 from pkg.apis.core.v1 import Namespace, ServiceAccount
 from pkg.cli.cluster import Cluster
 from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import eventually
+from pkg.ctrl.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
 
 
 @pytest.fixture
@@ -32,3 +35,11 @@ async def cluster_namespace(cluster_client: LiveClient, request: pytest.FixtureR
     await eventually(lambda: cluster_client.get(ServiceAccount, key), reason="the service account is there")
     yield made.name
     await cluster_client.delete(made)
+
+
+@pytest.fixture(scope="module")
+def kubectl() -> Path:
+    """The kubectl of the API server's release, built like the cluster's own programs."""
+    group = ToolGroup(Path(__file__).parents[1] / "tools" / "kubectl", "k8s.io/kubernetes")
+    tool = Tool("kubectl", group, "k8s.io/kubernetes/cmd/kubectl")
+    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["kubectl"].path

@@ -12,10 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-import anyio
 import pytest
-
-from pkg.ctrl.envtest import Binaries, PlainProgress, Tool, ToolGroup
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
@@ -78,14 +75,6 @@ def commands() -> dict[str, list[list[str]]]:
         page: [kept for block in blocks(page) if (kept := [line for line in block if line not in ELSEWHERE])]
         for page in PAGES
     }
-
-
-@pytest.fixture(scope="module")
-def kubectl() -> Path:
-    """The kubectl of the API server's release, built like the cluster's own programs."""
-    group = ToolGroup(ROOT / "test" / "tools" / "kubectl", "k8s.io/kubernetes")
-    tool = Tool("kubectl", group, "k8s.io/kubernetes/cmd/kubectl")
-    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["kubectl"].path
 
 
 @pytest.fixture

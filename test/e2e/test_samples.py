@@ -3,6 +3,7 @@
 """Every sample in config/samples, as it is shipped, on the whole local cluster."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,11 +16,13 @@ from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import unstructured
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources
+from pkg.cli.cluster import Cluster
 from pkg.ctrl.client import MERGE, LiveClient, raw_patch
 from pkg.ctrl.envtest import eventually
 
 pytestmark = pytest.mark.e2e
 
+SAMPLES = resources.config_directory() / "samples"
 CACHE_ACCOUNT = "kubeflow-trainer-cache-initializer"
 # Per sample, the pods of each of its jobs.
 EXPECTED = {
@@ -47,6 +50,18 @@ async def succeeded_pods(client: LiveClient, namespace: str, job: str) -> Counte
         pod.labels["jobset.sigs.k8s.io/replicatedjob-name"]
         for pod in pods
         if pod.to_dict()["status"]["phase"] == "Succeeded"
+    )
+
+
+@pytest.mark.parametrize("flag", ["-f", "-k"])
+async def test_all_samples_apply_together_at_the_first_try(
+    local_cluster: Cluster, kubectl: Path, cluster_client: LiveClient, cluster_namespace: str, flag: str
+) -> None:
+    command = [str(kubectl), f"--kubeconfig={local_cluster.kubeconfig}", f"--namespace={cluster_namespace}"]
+    applied = await anyio.run_process([*command, "apply", flag, str(SAMPLES)], check=False)
+    assert applied.returncode == 0, applied.stderr
+    assert {each.name for each in await cluster_client.list(TrainJob, namespace=cluster_namespace)} == set(
+        EXPECTED
     )
 
 

@@ -15,6 +15,7 @@ import msgspec
 import pydantic
 
 from pkg.apis.machinery import errors as api
+from pkg.apis.machinery import shape
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, ObjectMeta
 
@@ -40,6 +41,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     held: bool
     """Something, a finalizer or a grace period, keeps it after it was marked."""
     data: bytes
+    refused: str = ""
+    """Why nothing but metadata is kept: decoding the rest would hold up the process."""
 
     @property
     def key(self) -> NamespacedName:
@@ -55,14 +58,17 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         """Return a fresh object.
 
         Raises:
-            UndecodableObjectError: it has another shape than ``kind``.
+            UndecodableObjectError: it has another shape than ``kind``, or too much of it.
         """
+        if self.refused:
+            raise errors.UndecodableObjectError(kind.gvk, self.key, self.refused, uid=self.uid)
         try:
             return kind.from_json(self.data)
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(step) for step in first["loc"])
-            raise errors.UndecodableObjectError(kind.gvk, self.key, f"{where}: {first['msg']}") from error
+            reason = f"{where}: {first['msg']}"
+            raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
 
     def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
         """Return the metadata alone; the error of :meth:`decode` when it has another shape."""
@@ -162,6 +168,16 @@ _no_labels: Final[dict[str, str]] = {}
 MAX_SHARED: Final = 4096
 """Namespaces, label keys and label values that are held to be shared."""
 _LONG: Final = 256
+_IDENTITY: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
 _shared: Final[dict[str, str]] = {}
 
 
@@ -169,7 +185,7 @@ def split_line(line: bytes) -> Line:
     """Return a watch line in its two parts; BadObjectError when it is no such thing."""
     try:
         return _decode_line(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
 
 
@@ -177,7 +193,7 @@ def split_page(body: bytes) -> Page:
     """Return a list in its parts; BadObjectError when it is none."""
     try:
         return _decode_page(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
 
 
@@ -185,7 +201,7 @@ def bookmark_of(raw: msgspec.Raw) -> Bookmark:
     """Return what a BOOKMARK's object says; BadObjectError when it is none."""
     try:
         return _decode_marked(raw).metadata
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise errors.BadObjectError(f"a bookmark is unreadable: {error}") from error
 
 
@@ -193,13 +209,15 @@ def error_of(raw: msgspec.Raw) -> api.StatusError:
     """Return the refusal that an ERROR line carries."""
     try:
         status: Any = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         status = {}
     return api.from_status(status if isinstance(status, dict) else {}, http_code=500)
 
 
-def entry_of(raw: msgspec.Raw | bytes, transform: Transform | None = None) -> Entry:
-    """Return the entry to store for an object's text.
+def entry_of(
+    raw: msgspec.Raw | bytes, transform: Transform | None = None, limits: shape.Limits = shape.DEFAULT
+) -> Entry:
+    """Return the entry to store for an object's text; of one that exceeds ``limits``, its metadata alone.
 
     Raises:
         BadObjectError: it is no object with a name, its metadata has the wrong types, or ``transform`` fails on it.
@@ -207,20 +225,30 @@ def entry_of(raw: msgspec.Raw | bytes, transform: Transform | None = None) -> En
     try:
         parts = _decode_parts(raw)
         meta_parts = _decode_parts(parts["metadata"])
+        parts.pop("apiVersion", None)
+        parts.pop("kind", None)
+        if meta_parts.pop("managedFields", None) is not None:
+            parts["metadata"] = msgspec.Raw(_encode(meta_parts))
+        text = _compact(parts)
+        if len(text) > shape.SMALL and (reason := shape.check(text, limits)) is not None:
+            return _outlined(parts["metadata"], meta_parts, reason)
         meta = _decode_meta(parts["metadata"])
-    except (msgspec.DecodeError, KeyError) as error:
+    except (msgspec.DecodeError, KeyError, RecursionError) as error:
         reason = "metadata is missing" if isinstance(error, KeyError) else str(error)
         raise errors.BadObjectError(reason, _key_in(raw)) from error
-    parts.pop("apiVersion", None)
-    parts.pop("kind", None)
-    if meta_parts.pop("managedFields", None) is not None:
-        parts["metadata"] = msgspec.Raw(_encode(meta_parts))
-    return _entry(meta, _compact(parts) if transform is None else _transformed(parts, transform, meta))
+    return _entry(meta, text if transform is None else _transformed(text, transform, meta))
 
 
-def _transformed(parts: dict[str, msgspec.Raw], transform: Transform, meta: _Meta) -> bytes:
+def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str) -> Entry:
+    """Return the entry of an object that is not kept: all of its metadata if that is little, else what identifies it."""
+    if len(metadata) > shape.SMALL:
+        metadata = msgspec.Raw(_encode({name: parts[name] for name in _IDENTITY if name in parts}))
+    return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), refused=reason)
+
+
+def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> bytes:
     try:
-        text = _compact(transform(msgspec.json.decode(_encode(parts))))
+        text = _compact(transform(msgspec.json.decode(untransformed)))
         _decode_meta(_decode_parts(text)["metadata"])
     except (
         Exception
@@ -243,7 +271,7 @@ def outline(text: bytes) -> bytes:
     """Return the text of an object's metadata alone, in an object; BadObjectError when there is none."""
     try:
         return b'{"metadata":' + bytes(_decode_parts(text)["metadata"]) + b"}"
-    except (msgspec.DecodeError, KeyError) as error:
+    except (msgspec.DecodeError, KeyError, RecursionError) as error:
         raise errors.BadObjectError(str(error), _key_in(text)) from error
 
 
@@ -259,7 +287,7 @@ def older(version: str, than: str) -> bool:
     return False
 
 
-def _entry(meta: _Meta, data: bytes) -> Entry:
+def _entry(meta: _Meta, data: bytes, *, refused: str = "") -> Entry:
     labels = meta.labels
     return Entry(
         namespace=_share(meta.namespace),
@@ -270,6 +298,7 @@ def _entry(meta: _Meta, data: bytes) -> Entry:
         deleting=bool(meta.deletion_timestamp),
         held=bool(meta.finalizers or meta.deletion_grace_period_seconds),
         data=data,
+        refused=refused,
     )
 
 
@@ -290,6 +319,6 @@ def _share(text: str) -> str:
 def _key_in(raw: msgspec.Raw | bytes) -> NamespacedName | None:
     try:
         named = _decode_name(raw).metadata
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return NamespacedName(named.namespace, named.name)

@@ -34,6 +34,8 @@ class CacheSyncTimeoutError(CacheError):
 class CacheDegradedError(CacheError):
     """The server does not serve ``gvk``, or denies it to us. It is asked for again meanwhile."""
 
+    needs_no_stack = True
+
     def __init__(self, gvk: GVK, reason: str) -> None:
         super().__init__(f"{gvk.group_kind}: {reason}")
         self.gvk = gvk
@@ -55,12 +57,14 @@ class IndexMissingError(CacheError):
 
 
 class UndecodableObjectError(CacheError):
-    """A stored object has another shape than the class it is asked as."""
+    """A stored object has another shape than the class it is read as, or is too large to be decoded."""
 
-    def __init__(self, gvk: GVK, key: NamespacedName, reason: str) -> None:
+    def __init__(self, gvk: GVK, key: NamespacedName, reason: str, *, uid: str = "") -> None:
         super().__init__(f"{gvk.group_kind} {key}: {reason}")
         self.gvk = gvk
         self.key = key
+        self.uid = uid
+        """Beside the kind and the key, what an event about the object needs."""
 
 
 class BadObjectError(CacheError):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
+from typing import Any, Final, Generic, TypeVar, TypeVarTuple, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -29,6 +29,8 @@ from .store import Store
 T = TypeVar("T", bound=Object)
 Args = TypeVarTuple("Args")
 _log = log.logger_from("cache")
+MAX_REPORTED: Final = 1024
+"""Undecodable objects of a kind whose last report is remembered, so that it is not repeated."""
 
 
 class Engine:
@@ -42,6 +44,7 @@ class Engine:
         self.store = Store()
         self.outage = outage
         self.skipped = 0
+        self._reported: dict[NamespacedName, str] = {}
         self.scope = anyio.CancelScope()
         self._options = options
         self._indexers: dict[str, tuple[type[Any], Callable[[Any], Iterable[str]]]] = {}
@@ -65,6 +68,7 @@ class Engine:
                         fields=selection.fields,
                         metadata_only=self.metadata_only,
                         transform=selection.transform,
+                        limits=selection.limits or options.limits,
                         page_size=options.page_size,
                     )
                     reflector = Reflector(
@@ -175,6 +179,8 @@ class Engine:
         ours, written = self.store.written(key), self.store.wrote(entry)
         # A list shows the last of several changes: with ours it may bring another writer's, of which no event follows.
         new = Lazy(entry, own_write=written is not None and not listed)
+        if entry.refused and (told is None or told.uid != entry.uid or not told.refused):
+            self.skip(errors.UndecodableObjectError(self.gvk, key, entry.refused))
         before = self.store.put(entry, self._index(new) if written is None else written)
         if before is None and ours is not None and ours.uid != entry.uid and not self.store.written(key):
             self._report_ended(ours)
@@ -213,7 +219,17 @@ class Engine:
     def skip(self, error: errors.CacheError) -> None:
         """Count and report an object that cannot be read; the others go on."""
         self.count_skipped()
+        if isinstance(error, errors.UndecodableObjectError) and not self._is_news(error.key, str(error)):
+            return
         _log.warning("Object skipped", kind=str(self.gvk.group_kind), reason=str(error))
+
+    def _is_news(self, key: NamespacedName, reason: str) -> bool:
+        """Return True if this was not the last report about the object: every read of it fails in the same way."""
+        news = self._reported.pop(key, None) != reason
+        self._reported[key] = reason
+        if len(self._reported) > MAX_REPORTED:
+            del self._reported[next(iter(self._reported))]
+        return news
 
     def count_skipped(self) -> None:
         """Count an object that cannot be read; who reads it reports it."""
@@ -244,7 +260,9 @@ class Engine:
         self.store.add_index(field)
 
     def _index(self, lazy: Lazy) -> Mapping[str, tuple[str, ...]]:
-        values = {}
+        values: dict[str, tuple[str, ...]] = {}
+        if lazy.entry.refused:
+            return values
         for field, (kind, extract) in self._indexers.items():
             try:
                 values[field] = tuple(dict.fromkeys(extract(lazy.as_(kind))))
@@ -265,7 +283,8 @@ class Engine:
         """Read an object, by the text the server returned, until the watch has caught up; ``obj`` if it is decoded."""
         transform = self.selection.transform
         try:
-            entry = codec.entry_of(codec.outline(text) if self.metadata_only else text, transform)
+            text = codec.outline(text) if self.metadata_only else text
+            entry = codec.entry_of(text, transform, self.selection.limits or self._options.limits)
         except errors.BadObjectError:
             return  # nothing that could be read; whoever looks at the answer meets the error
         if not entry.resource_version:

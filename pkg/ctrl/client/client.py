@@ -12,13 +12,14 @@ import msgspec
 
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, PartialObjectMetadata
-from pkg.ctrl import rest
+from pkg.ctrl import log, rest
 from pkg.ctrl.rest import request as requests
 
 from . import interfaces
-from .stored import Stored
+from .stored import Stored, bounded
 
 T = TypeVar("T", bound=Object)
+_log = log.logger_from("client")
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -321,13 +322,30 @@ def decode(kind: type[T], body: bytes) -> T:
 
 
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
-    """Return the objects of a list in ``body``; the items are given their kind's own names."""
+    """Return the objects of a list in ``body``; the items are given their kind's own names.
+
+    An object that exceeds the bounds on the shape of a text is left out: its author must not make lists fail.
+    """
     listed = rest.decoded(_list_decoder.decode, body)
-    objects = interfaces.ObjectList([decode(kind, bytes(item)) for item in listed.items or ()])
+    objects = interfaces.ObjectList(
+        [
+            decode(kind, text)
+            for item in listed.items or ()
+            if (text := _listed(kind, bytes(item))) is not None
+        ]
+    )
     objects.resource_version = listed.metadata.resource_version
     objects.continue_token = listed.metadata.continue_
     objects.remaining = listed.metadata.remaining_item_count
     return objects
+
+
+def _listed(kind: type[Object], text: bytes) -> bytes | None:
+    try:
+        return bounded(text)
+    except rest.AnswerError as error:
+        _log.warning("Object skipped", kind=str(kind.gvk.group_kind), reason=str(error))
+        return None
 
 
 def apply_configuration(obj: Object) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from pkg.apis.machinery import errors
+from pkg.apis.machinery import errors, shape
 from pkg.apis.machinery.object import Object, ObjectMeta, PartialObjectMetadata
 from pkg.ctrl import rest
 
@@ -48,11 +48,11 @@ class Stored(Generic[T]):
         """The object.
 
         Raises:
-            AnswerError: the answer is not an object of its kind.
+            AnswerError: the answer is not an object of its kind, or exceeds the bounds on its shape.
             StatusError: it is a Status that reports a failure, under a code of success.
         """
         if self._object is None:
-            obj = rest.decoded(self.kind.from_json, self.text or b"")
+            obj = rest.decoded(self.kind.from_json, bounded(self.text or b""))
             if issubclass(self.kind, PartialObjectMetadata):
                 _check(obj, "", self._name)
                 obj.api_version, obj.kind = self.kind.gvk.api_version, self.kind.gvk.kind
@@ -75,10 +75,33 @@ class Stored(Generic[T]):
         return metadata
 
 
+def bounded(text: bytes) -> bytes:
+    """Return an object's text, without managedFields if only these exceed the bounds on the shape of a text.
+
+    Raises:
+        AnswerError: the rest exceeds them, too: decoding it would hold up the process.
+    """
+    if shape.check(text, shape.WIDE) is not None:
+        text = rest.decoded(_without_managed_fields, text)
+        if (reason := shape.check(text, shape.WIDE)) is not None:
+            raise rest.AnswerError(f"the object is not decoded: {reason}")
+    return text
+
+
+def _without_managed_fields(text: bytes) -> bytes:
+    parts = _decode_parts(text)
+    parts["metadata"] = msgspec.Raw(_metadata_text(parts))
+    return msgspec.json.encode(parts)
+
+
+def _metadata_text(parts: dict[str, msgspec.Raw]) -> bytes:
+    metadata = _decode_parts(parts["metadata"])
+    metadata.pop("managedFields", None)
+    return msgspec.json.encode(metadata)
+
+
 def _metadata(text: bytes) -> ObjectMeta:
-    parts = _decode_parts(_decode_parts(text)["metadata"])
-    parts.pop("managedFields", None)
-    return ObjectMeta.from_json(msgspec.json.encode(parts))
+    return ObjectMeta.from_json(bounded(_metadata_text(_decode_parts(text))))
 
 
 def _check(obj: Object, kind: str, name: str) -> None:

@@ -50,7 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
         self._deadline = 0.0
-        self._reader = Reader(self._enqueue, hall.max_body, hall.hold)
+        self._reader = Reader(self._enqueue, hall.max_body, hall.hold, hall.inspection)
         self.active = self._loop.time()
         """When something last came from the client."""
         self.since = self.active

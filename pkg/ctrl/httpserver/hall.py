@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from .message import Handler
+from .message import Handler, Inspection
 
 if TYPE_CHECKING:
     from .connection import Connection
 
-MAX_HELD: Final = 32 * 1024 * 1024
+MAX_HELD: Final = 24 * 1024 * 1024
 """Bytes of bodies that one server keeps at a time, read or in work."""
 _CONNECTIONS: Final = (16, 1024)
 _SHARE: Final = 8
@@ -51,9 +51,11 @@ class Hall:
         *,
         max_connections: int | None = None,
         max_held: int = MAX_HELD,
+        inspection: Inspection | None = None,
     ) -> None:
         self.route = route
         self.max_body = max_body
+        self.inspection = inspection
         self.now = now
         self.closing = False
         # One for all: it is read to and parsed at one go. Without it, TLS allocates 256 KiB for each record,

@@ -17,7 +17,7 @@ import anyio
 
 from .connection import Connection
 from .hall import Hall
-from .message import Handler
+from .message import Handler, Inspection
 
 _DRAIN: Final = 10.0
 """Seconds that requests in work may take once the server is stopped."""
@@ -78,6 +78,7 @@ class Server:
         tls: TLSProvider | None = None,
         max_body: int = 1 << 20,
         max_connections: int | None = None,
+        inspection: Inspection | None = None,
         drain: float = _DRAIN,
         name: str = "server",
     ) -> None:
@@ -88,6 +89,7 @@ class Server:
         self._tls = tls
         self._max_body = max_body
         self._max_connections = max_connections
+        self._inspection = inspection
         self._drain = drain
         self._socket: socket.socket | None = None
         self._serving = anyio.Event()
@@ -140,7 +142,12 @@ class Server:
         """Serve until cancelled; requests in work are then finished, new connections refused."""
         listening = self.listen()
         context = self._tls.context() if self._tls is not None else None
-        hall = Hall(self._route, self._max_body, max_connections=self._max_connections)
+        hall = Hall(
+            self._route,
+            self._max_body,
+            max_connections=self._max_connections,
+            inspection=self._inspection,
+        )
         try:
             async with anyio.create_task_group() as handshakes:
                 self._serving.set()

@@ -18,7 +18,7 @@ from pkg.apis.machinery.gvk import GVK, Resource
 from pkg.apis.machinery.object import Object
 
 from .errors import NoKindMatchError, decoded
-from .request import JSON, Request
+from .request import JSON, Request, group_version_path
 from .roundtrip import RoundTripper
 
 MISS_TTL: Final = 10.0
@@ -132,7 +132,7 @@ class RESTMapper:
 
     async def _ask(self, group_version: GroupVersion) -> None:
         group, version = group_version
-        answer = await self._read(f"/apis/{group}/{version}" if group else f"/api/{version}", _Resources)
+        answer = await self._read(group_version_path(group, version), _Resources)
         now = anyio.current_time()
         self._missing.pop(group_version, None)
         if answer is None:

@@ -4,6 +4,7 @@
 
 RestError
 ├── ConfigError             the connection's settings cannot be used
+├── InvalidRequestError     no URL can be made of a group, version, namespace or name; a ValueError, too
 ├── NoKindMatchError        the server does not serve this kind (its CRD is missing, perhaps not for long)
 └── TransportError          the server was never reached, or the answer broke off
     ├── TransportTimeoutError
@@ -35,9 +36,15 @@ _LONGEST_NUMBER: Final = 20
 class RestError(Exception):
     """The base of this room's errors."""
 
+    needs_no_stack = True
+
 
 class ConfigError(RestError):
     """The settings of a connection cannot be used; one line that names the file."""
+
+
+class InvalidRequestError(RestError, ValueError):
+    """What a request would name cannot stand in a URL; nothing was sent."""
 
 
 class NoKindMatchError(RestError):

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+import os
 import ssl
-import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -78,9 +78,9 @@ class TLSConfig:
                 context.verify_mode = ssl.CERT_NONE
             part = "client certificate"
             if self.issued is not None:
-                _load_chain(context, self.issued.cert, self.issued.key)
+                load_chain(context, self.issued.cert, self.issued.key)
             elif self.cert is not None and self.key is not None:
-                _load_chain(context, _pem(self.cert), _pem(self.key))
+                load_chain(context, _pem(self.cert), _pem(self.key))
         except (ssl.SSLError, OSError, ValueError) as error:
             raise ConfigError(f"{part}: {_reason(error)}") from error
         return context
@@ -101,12 +101,20 @@ def _pem(part: bytes | Path) -> bytes:
     return part if isinstance(part, bytes) else part.read_bytes()
 
 
-def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    # OpenSSL's Python binding takes certificate and key from one file only.
-    with tempfile.NamedTemporaryFile(prefix="client-cert-") as file:
-        file.write(cert + b"\n" + key)
-        file.flush()
-        context.load_cert_chain(file.name)
+def load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+    """Put a PEM certificate chain and its key into ``context``; the key is never written to a disk.
+
+    Raises:
+        ssl.SSLError: they cannot be used together.
+    """
+    # Python's binding takes a file's name only. This file is in memory and has no name outside this process.
+    file = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    try:
+        with open(file, "wb", closefd=False) as out:
+            out.write(cert + b"\n" + key)
+        context.load_cert_chain(f"/proc/self/fd/{file}")
+    finally:
+        os.close(file)
 
 
 def _stat(path: Path) -> tuple[int, int] | None:

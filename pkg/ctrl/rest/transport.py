@@ -20,6 +20,7 @@ from .config import Config
 from .request import Request
 from .roundtrip import Response, RoundTripper
 
+_LONGEST_LINE: Final = 1 << 26
 TLS_CHECK_PERIOD: Final = 10.0
 """Seconds between looks at certificate files that may have been rewritten."""
 
@@ -27,7 +28,8 @@ TLS_CHECK_PERIOD: Final = 10.0
 class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
-    Requests pass the layers of ``pkg.ctrl.rest.layers``. ``observe`` hears of every answer.
+    Requests pass the layers of ``pkg.ctrl.rest.layers``. ``observe`` hears of every answer; ``may_write`` is asked
+    before each write.
     """
 
     def __init__(
@@ -35,11 +37,15 @@ class Transport:
         config: Config,
         *,
         observe: layers.Observe | None = None,
+        may_write: Callable[[], bool] | None = None,
         tls_check_period: float = TLS_CHECK_PERIOD,
     ) -> None:
         self.config = config
         self._wire = _Wire(config, tls_check_period)
-        inner: RoundTripper = layers.Throttle(self._wire, config.qps, config.burst)
+        inner: RoundTripper = self._wire
+        if may_write is not None:
+            inner = layers.Fence(inner, may_write, config.address)
+        inner = layers.Throttle(inner, config.qps, config.burst)
         inner = layers.Warn(inner)
         if observe is not None:
             inner = layers.Meter(inner, self._wire.host, observe)
@@ -132,7 +138,9 @@ class _Wire:
 
         Whatever else may have taken effect, and whoever watches has a pace of their own.
         """
-        timeout = request.timeout
+        timeout, bounds = request.timeout, None if request.stream else request.bounds
+        if timeout is None and bounds is not None:
+            timeout = bounds.seconds
         deadline = None if timeout is None else self._now() + timeout
         head = pool.heads.render(request.method, request.target, request.headers, request.body)
         context = self._context()
@@ -147,7 +155,7 @@ class _Wire:
                 answer = await connection.ask(
                     head,
                     request.body,
-                    whole=not request.stream,
+                    bounds=bounds,
                     bodiless=request.method == "HEAD",
                     timeout=timeout,
                     deadline=deadline,
@@ -234,9 +242,13 @@ class _Stream(Response):
 
     async def lines(self) -> AsyncIterator[bytes]:
         pending: list[bytes] = []
+        held = 0
         async for piece in self._pieces():
             first, *others = piece.split(b"\n")
             pending.append(first)
+            held = held + len(first) if not others else len(others[-1])
+            if held > _LONGEST_LINE:
+                raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self._host)
             for following in others:
                 # A line may be large: nothing here holds on to it or its pieces while it is read.
                 pending = [b"".join(pending)]

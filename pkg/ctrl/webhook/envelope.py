@@ -11,6 +11,7 @@ import msgspec
 import pydantic
 
 from pkg.apis.admission.v1 import AdmissionRequest
+from pkg.apis.machinery import shape
 from pkg.ctrl.log import CUT, cut
 
 MAX_REST: Final = 256 * 1024
@@ -54,7 +55,18 @@ class _Review(msgspec.Struct, rename="camel"):
     request: _Request | None = None
 
 
+class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """The fields of an object of a usual kind, as texts."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: msgspec.Raw = _NONE
+    spec: msgspec.Raw = _NONE
+    status: msgspec.Raw = _NONE
+
+
 _DECODER: Final = msgspec.json.Decoder(_Review)
+_OBJECT: Final = msgspec.json.Decoder(_Object)
 _SMALL: Final = tuple(
     (field.name, field.encode_name)
     for field in msgspec.structs.fields(_Request)
@@ -75,6 +87,16 @@ class Review:
     def size(self) -> int:
         """Bytes of both objects."""
         return len(self.object or b"") + len(self.old_object or b"")
+
+    def only_metadata_changes(self) -> bool:
+        """Return True if both objects have the same text apart from metadata and status: the API server sorts the rest."""
+        if self.object is None or self.old_object is None:
+            return False
+        try:
+            new, old = _OBJECT.decode(self.object), _OBJECT.decode(self.old_object)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return (new.api_version, new.kind, bytes(new.spec)) == (old.api_version, old.kind, bytes(old.spec))
 
 
 def read(body: bytes) -> Review:
@@ -107,6 +129,9 @@ def _rest(request: _Request) -> AdmissionRequest:
     if (size := sum(memoryview(raw).nbytes for raw in values.values())) > MAX_REST:
         text = f"AdmissionReview has {size} bytes beside its objects; limit is {MAX_REST} bytes"
         raise UnreadableError(text, code=413)
+    for wire, raw in values.items():
+        if (reason := shape.check(bytes(raw))) is not None:
+            raise UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
     try:
         rest = {wire: msgspec.json.decode(raw) for wire, raw in values.items() if raw is not _NONE}
         return AdmissionRequest.from_dict({**rest, "uid": request.uid})

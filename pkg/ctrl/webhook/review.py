@@ -22,10 +22,9 @@ from pkg.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from pkg.ctrl import cancellation, log, metrics, offload
 from pkg.ctrl.httpserver import HTTPRequest, HTTPResponse
 
-from . import admission, envelope
+from . import admission, bounds, envelope
+from .bounds import MAX_BODY
 
-MAX_BODY: Final = 7 * 1024 * 1024
-"""Two objects of 3 MB, the most that etcd takes, and what surrounds them."""
 MAX_WAIT: Final = 30.0
 """Seconds: the longest that an API server may be told to wait for a webhook."""
 _MARGIN: Final = 0.9
@@ -133,6 +132,8 @@ class Webhook:
             # costs as much as the rest of this module.
             arming = loop.call_soon(setattr, scope, "deadline", loop.time() + patience)
             try:
+                if (refusal := await bounds.refuse(review)) is not None:
+                    return refusal
                 return await self._handler.handle_json(review.request, review.object, review.old_object)
             finally:
                 arming.cancel()
@@ -142,7 +143,8 @@ class Webhook:
 def _read(request: HTTPRequest) -> envelope.Review:
     """Return the review in a request. Raises ``UnreadableError`` when there is none."""
     if request.too_large:
-        raise envelope.UnreadableError(f"request entity is too large; limit is {MAX_BODY} bytes", code=413)
+        text = request.refusal or f"limit is {MAX_BODY} bytes"
+        raise envelope.UnreadableError(f"request entity is too large; {text}", code=413)
     if not request.body:
         raise envelope.UnreadableError("request body is empty")
     content_type = request.headers.get("Content-Type", "")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -102,6 +103,72 @@ async def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_yaml_means_what_it_means_to_kubectl(text: str, value: Any) -> None:
     assert list(yamljson.parse(f"v: {text}")) == [(1, {"v": value})]
+
+
+def merges(levels: int, width: int, keys: int = 1) -> str:
+    """Return maps of which each merges the one before ``width`` times."""
+    lines = ["a0: &a0 {" + ", ".join(f"k{number}: 1" for number in range(keys)) + "}"]
+    for level in range(1, levels + 1):
+        sources = ", ".join([f"*a{level - 1}"] * width)
+        lines.append(f"a{level}: &a{level} {{<<: [{sources}], x{level}: 1}}")
+    return "\n".join(lines)
+
+
+def test_a_merge_gives_way_to_the_map_s_own_keys_and_the_first_that_is_merged() -> None:
+    text = "a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {<<: [*b, *a], z: 5}\nd: {<<: *a, e: {<<: *b}}\n"
+    ((_, data),) = yamljson.parse(text)
+    assert data["c"] == {"x": 1, "y": 3, "z": 5}
+    assert data["d"] == {"x": 1, "y": 2, "e": {"y": 3, "z": 4}}
+    assert data == yaml.safe_load(text)
+
+
+def test_merges_of_merges_do_not_multiply() -> None:
+    ((_, data),) = yamljson.parse(merges(levels=30, width=9))
+    assert len(data["a30"]) == 31
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (merges(levels=200, width=50, keys=1000), "merges make it too large"),
+        ("a: &a {<<: *a}", "a map merges itself"),
+        ("a: &a {b: &b {<<: *a}, <<: *b}", "a map merges itself"),
+        ("a: {<<: 1}", "<< needs a map, or a list of maps"),
+        ("a: {<<: [{}, 1]}", "<< needs a map, or a list of maps"),
+        ("a: {<<: {b: 1}, <<: {c: 1}}", "key << is given twice"),
+    ],
+)
+def test_a_merge_that_cannot_be_carried_out_is_an_error(text: str, problem: str) -> None:
+    with pytest.raises(yamljson.SyntaxProblemError, match=problem):
+        list(yamljson.parse(text))
+
+
+@pytest.mark.parametrize("text", ['{"a": "\\ud800x", "b\\uDFFF": ["\\ud83d\\ude00"]}', '"a": "\\uD800x"'])
+def test_half_of_a_surrogate_pair_can_be_printed(text: str) -> None:
+    try:
+        ((_, data),) = yamljson.parse(text)
+    except yamljson.SyntaxProblemError:
+        assert not text.startswith("{")  # libyaml refuses it
+    else:
+        assert data["a"] == "\ufffdx"
+        yamljson.dump(data).encode()
+
+
+def test_a_line_is_found_in_time_that_does_not_grow_with_the_document(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "spec:\n" + "".join(f"  field{number}: 1\n" for number in range(500))
+    composed: list[str] = []
+    compose_all = yaml.compose_all
+
+    def counted(given: str, *, Loader: Any) -> Any:  # noqa: N803 as yaml has it
+        composed.append(given)
+        return compose_all(given, Loader=Loader)
+
+    monkeypatch.setattr(yaml, "compose_all", counted)
+    lines = [yamljson.line_of(text, 1, ("spec", f"field{number}")) for number in range(500)]
+    assert lines == list(range(2, 502))
+    assert composed == [text]
 
 
 def test_aliases_share_nothing() -> None:

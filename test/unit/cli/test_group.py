@@ -224,8 +224,8 @@ def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("objects", "told"),
     [
-        ([TRAIN_JOB], "there is no Pod in the input"),
-        ([POD, POD], "it is there twice, before in"),
+        ([TRAIN_JOB], "the input contains no Pod"),
+        ([POD, POD], "duplicate of"),
         ([{"apiVersion": "v1", "kind": "Pod", "metadata": {}}], "metadata.name: a name is expected"),
         ([pod("p", spec={"containers": {}})], "spec.containers: a list is expected"),
         ([{**GOLD, "value": "much"}, POD], "value: a whole number is expected"),

@@ -296,27 +296,23 @@ def test_private_keys_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (
             [job(trainer={"numNodes": "3"})],
-            'in.yaml:10: document 1 (TrainJob team-a/job): spec.trainer.numNodes: a whole number is expected, not "3"',
+            "in.yaml:10: document 1 (TrainJob team-a/job): spec.trainer.numNodes: Invalid value: ",
         ),
-        (
-            [job(suspend=None, trainer={"numNodes": 2**40})],
-            f"spec.trainer.numNodes: {2**40} does not fit into int32",
-        ),
-        ([job(runtime="")], "spec.runtimeRef.name: it must not be empty"),
+        ([job(runtime="")], 'spec.runtimeRef.name: Invalid value: "": '),
         (
             [job(podTemplateOverrides=[{"spec": {}}])],
-            "spec.podTemplateOverrides[0].targetJobs: it is required",
+            "spec.podTemplateOverrides[0].targetJobs: Required value (and 1 more, ",
         ),
         (
             [job(trainer={"env": [{"name": "A"}, {"name": "A"}]})],
-            "spec.trainer.env[1]: name A is there twice",
+            'spec.trainer.env[1]: Duplicate value: {"name":"A"}',
         ),
-        ([job(name="")], "metadata.name: a name is required"),
-        ([job(), job()], "it is there twice, before in"),
-        ([runtime()], "there is no TrainJob in the input, only ClusterTrainingRuntime"),
+        ([job(name="")], "metadata.name: Required value: name or generateName is required"),
+        ([job(), job()], "duplicate of "),
+        ([runtime()], "the input contains no TrainJob, only ClusterTrainingRuntime"),
         (
             [runtime(mlPolicy={"mpi": {"mpiImplementation": "X"}}), job()],
-            "one of OpenMPI is expected, not",
+            'Unsupported value: "X": supported values: "OpenMPI", ""',
         ),
     ],
 )
@@ -327,6 +323,36 @@ def test_bad_input_is_one_line_and_code_2(
     err = capsys.readouterr().err
     assert complaint in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["render", "explain"])
+@pytest.mark.parametrize(
+    "name", ["fine", "", "Foo", "1foo", "foo.bar", "foo bar", "a" * 63, "a" * 64, "a" * 254, 5, "a\nb"]
+)
+def test_a_name_is_judged_as_validate_judges_it(
+    name: Any, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, job(name=name))
+    trainerctl.main(["validate", "-o", "json", "-f", path])
+    (verdict,) = json.loads(capsys.readouterr().out)
+    code = trainerctl.main([command, "-f", path])
+    said = capsys.readouterr().err
+
+    assert code == {200: 0, 400: 2, 403: 1, 422: 2}[verdict["code"]]
+    if verdict["code"] == 422:
+        assert verdict["causes"][0]["message"] in said
+    else:
+        assert verdict["message"].rpartition("cannot be handled as a TrainJob: ")[2] in said
+
+
+@pytest.mark.parametrize("command", ["render", "explain", "validate"])
+@pytest.mark.parametrize("version", ["trainer.kubeflow.org/v2", "trainer.kubeflow.org/v1", "kubeflow.org/v1"])
+def test_a_train_job_of_a_version_that_is_not_served_is_an_error(
+    command: str, version: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, job() | {"apiVersion": version}, job(name="other"))
+    assert trainerctl.main([command, "-f", path]) == (1 if command == "validate" else 2)
+    assert f'no matches for kind "TrainJob" in version "{version}"' in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(

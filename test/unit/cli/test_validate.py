@@ -93,7 +93,10 @@ def test_programs_get_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     ("text", "complaint"),
     [
         ("a: [", "in.yaml:2: did not find expected node content"),
-        ("kind: ConfigMap\napiVersion: v1\n", "there is none of Trainer's objects in the input"),
+        (
+            "kind: ConfigMap\napiVersion: v1\n",
+            "the input contains no TrainJob, TrainingRuntime or ClusterTrainingRuntime",
+        ),
         ("[]", "there is no object in it"),
     ],
 )

@@ -341,6 +341,18 @@ async def test_before_the_first_look_of_jobsets_controller_a_job_set_follows_in_
     assert await w.image() == "two"
 
 
+async def test_a_job_set_that_no_controller_observed_follows_soon_after_it_is_suspended() -> None:
+    w = await world(webhook=False)
+    await w.reconcile()
+    await w.edit_image()
+    await w.suspend(True)
+    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    assert await w.image() == "one"
+    assert w.result.requeue_after == timedelta(seconds=1)
+    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    assert await w.image() == "two"
+
+
 async def test_a_young_job_set_whose_jobs_may_be_under_way_is_not_deleted_yet() -> None:
     w = await world(suspend=True)
     await w.reconcile()

@@ -11,7 +11,7 @@ from pkg.apis.machinery.errors import InvalidError, NotFoundError
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.controller import TrainJobReconciler
-from pkg.ctrl.cache import CacheDegradedError
+from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
 from pkg.ctrl.client.fake import Call, FakeClient
 from pkg.ctrl.metrics import REGISTRY
 from pkg.ctrl.reconcile import Request, Result
@@ -461,3 +461,20 @@ async def test_without_job_sets_the_failure_is_told_and_finished_jobs_are_conten
     )
     b.client.add(done)
     assert await b.reconcile(Request("ns", "done")) == []
+
+
+async def test_a_job_that_cannot_be_decoded_gets_an_event(
+    bench: MakeBench, new_train_job: MakeJob, recorder: Any
+) -> None:
+    b = bench(new_train_job())
+
+    async def refuse(kind: Any, key: Any) -> Any:
+        raise UndecodableObjectError(kind.gvk, key, "430003 objects and lists, at most 30000", uid="u1")
+
+    b.client.get = refuse  # type: ignore[method-assign] # one call of a working client fails
+    with pytest.raises(UndecodableObjectError):
+        await b.reconcile()
+    ((kind, reason, message),) = recorder.events
+    assert (kind, reason) == ("Warning", "TrainJobResourcesCreationFailed")
+    assert message.endswith("ns/job: 430003 objects and lists, at most 30000")
+    assert b.client.writes == []

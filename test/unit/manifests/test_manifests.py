@@ -175,11 +175,22 @@ def test_the_deployment_keeps_its_names_probes_and_mounts() -> None:
         container["volumeMounts"]
         == their_container["volumeMounts"] + patched["containers"][0]["volumeMounts"]
     )
+    mounted = ours_pod["volumes"][0]["secret"]
+    assert mounted.pop("optional"), "keys that are not there yet must not hold up the pod"
+    assert {each["key"] for each in mounted.pop("items")} == {"ca.crt", "tls.crt", "tls.key"}
     assert ours_pod["volumes"] == theirs_pod["volumes"] + patched["volumes"]
     labels = service["metadata"].pop("labels")  # ours, for the ServiceMonitor to find it by
     assert labels.items() <= deployment["metadata"]["labels"].items()
     assert service["metadata"] == their_service["metadata"]
     assert service["spec"]["selector"] == their_service["spec"]["selector"]
+
+
+def test_the_key_of_the_authority_is_not_mounted() -> None:
+    deployment, _ = read("manager/manager.yaml")
+    (secret,) = [
+        each["secret"] for each in deployment["spec"]["template"]["spec"]["volumes"] if "secret" in each
+    ]
+    assert all(each["key"] == each["path"] != "ca.key" for each in secret["items"])
 
 
 def test_the_service_offers_the_ports_that_are_served() -> None:
@@ -209,7 +220,7 @@ def test_the_runtimes_equal_the_reference(path: str) -> None:
 
 
 def test_every_kustomization_lists_what_lies_beside_it() -> None:
-    for file in CONFIG.rglob("kustomization.yaml"):
+    for file in (*CONFIG.rglob("kustomization.yaml"), *CONFIG.rglob("Kustomization")):
         (kustomization,) = read(str(file.relative_to(CONFIG)))
         named = set(kustomization["resources"]) | set(kustomization.get("configurations", ()))
         for generator in kustomization.get("configMapGenerator", ()):

@@ -11,6 +11,8 @@ from .connection import Connection as Connection
 from .dial import CONNECT_TIMEOUT as CONNECT_TIMEOUT
 from .dial import Dialer as Dialer
 from .dial import watchful_socket as watchful_socket
+from .incoming import ORDINARY as ORDINARY
+from .incoming import Bounds as Bounds
 from .incoming import Incoming as Incoming
 from .message import Error as Error
 from .message import GoneError as GoneError

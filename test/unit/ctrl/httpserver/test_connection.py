@@ -669,3 +669,57 @@ async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_b
     assert await working.next() == (200, b"slow")
     with anyio.fail_after(5):
         await hall.room()
+
+
+class Commas:
+    """Refuses bodies of more than ten commas that are not in the first half of the text."""
+
+    size = 0
+    threshold = 10
+
+    def __init__(self) -> None:
+        self.judged: list[int] = []
+
+    def weigh(self, piece: bytes) -> int:
+        return piece.count(b",")
+
+    def judge(self, begun: bytes) -> str | None:
+        self.judged.append(len(begun))
+        return None if begun.startswith(b"ok") else "too many commas"
+
+
+async def test_a_body_is_refused_before_its_end_and_its_rest_is_not_kept(
+    service: Service, client: Client
+) -> None:
+    service.hall.inspection = Commas()
+    client = await service.connect()
+    await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"," * 20)
+    assert await client.next() == (200, b"POST -")
+    (request,) = service.requests
+    assert (request.too_large, request.refusal, request.body) == (True, "too many commas", b"")
+    await client.send(b"," * 980)
+    assert await client.ends() == b""
+    assert service.hall.held == 0
+
+
+async def test_a_small_body_is_left_to_its_handler(service: Service) -> None:
+    service.hall.inspection = inspection = Commas()
+    inspection.size = 500
+    client = await service.connect()
+    assert (await client.ask(b"POST /echo HTTP/1.1\r\nContent-Length: 400\r\n\r\n" + b"," * 400))[0] == 200
+    assert inspection.judged == []
+
+
+async def test_a_body_that_passes_is_looked_at_again_when_it_has_doubled(service: Service) -> None:
+    service.hall.inspection = inspection = Commas()
+    client = await service.connect()
+    body = b"ok" + b"," * 500
+    await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: 502\r\n\r\n")
+    for at in range(0, len(body), 10):
+        await client.send(body[at : at + 10])
+        await settle()
+    assert await client.next() == (200, b"POST " + body)
+    assert 5 <= len(inspection.judged) <= 7
+    inspection.judged.clear()
+    assert await client.ask(POST) == (200, b"POST abc")
+    assert inspection.judged == []

@@ -215,7 +215,10 @@ async def test_any_answer_is_an_error_of_that_event_alone(
         assert sent[-1].method == "PATCH"
 
 
-async def test_an_event_that_no_request_can_carry_is_dropped() -> None:
+@pytest.mark.parametrize(
+    ("name", "message"), [("p", "half of \ud83d"), ("../../secrets", "a")], ids=["text", "path"]
+)
+async def test_an_event_that_no_request_can_carry_is_dropped(name: str, message: str) -> None:
     sent: list[rest.Request] = []
 
     def served(request: rest.Request) -> rest.FakeResponse:
@@ -223,7 +226,8 @@ async def test_an_event_that_no_request_can_carry_is_dropped() -> None:
         return rest.FakeResponse(201, request.body or b"")
 
     async with running(LiveClient(rest.FakeTransport(served))) as tell:
-        tell.event(POD, "Normal", "A", "half of \ud83d")
+        odd = Pod.from_dict({"metadata": {"namespace": name, "name": name}, "spec": {"containers": []}})
+        tell.event(odd, "Normal", "A", message)
         tell.event(POD, "Normal", "B", "last")
         await anyio.wait_all_tasks_blocked()
     assert [b'"last"' in (each.body or b"") for each in sent] == [True]

@@ -5,6 +5,7 @@
 import base64
 import dataclasses
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from pkg.ctrl import rest
 from pkg.ctrl.envtest.pki import Authority
@@ -445,12 +447,11 @@ async def test_a_server_without_a_scheme_speaks_tls_where_there_are_settings_of_
     ],
     ids=lambda user: next(iter(user)),
 )
-async def test_credentials_do_not_go_out_in_the_clear(
-    write: Write, user: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = await rest.load_config(str(write(cluster={"server": "http://c.test"}, **user)))
+async def test_credentials_do_not_go_out_in_the_clear(write: Write, user: dict[str, Any]) -> None:
+    with capture_logs() as lines:
+        config = await rest.load_config(str(write(cluster={"server": "http://c.test"}, **user)))
     assert isinstance(config.credentials, rest.Anonymous)
-    assert "Credentials are not sent over plain HTTP" in capsys.readouterr().out
+    assert [line["event"] for line in lines] == ["Credentials are not sent over plain HTTP"]
 
 
 @pytest.mark.parametrize("value", ["false", "true", 1, 0, "", []])
@@ -554,6 +555,27 @@ def test_a_pod_without_a_token_says_so(tmp_path: Path) -> None:
         rest.ConfigError, match=r"^in-cluster configuration: Service token file does not exist"
     ):
         rest.in_cluster_config(environ, folder=tmp_path)
+
+
+_LOADS = """
+import json, os, ssl, sys
+from pkg.ctrl import webhook
+from pkg.ctrl.rest.tls import TLSConfig
+pair = webhook.SelfSigned().pair()
+written = []
+sys.addaudithook(
+    lambda event, args: event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and written.append(args[0])
+)
+TLSConfig(cert=pair[0], key=pair[1]).ssl_context()
+webhook.SelfSigned().context()
+print(json.dumps([each for each in written if not isinstance(each, int)]))
+"""
+
+
+@pytest.mark.real_time
+def test_a_private_key_is_never_written_to_a_file_with_a_name() -> None:
+    done = subprocess.run([sys.executable, "-c", _LOADS], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
 
 
 @pytest.mark.parametrize(

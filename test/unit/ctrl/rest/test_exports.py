@@ -18,6 +18,7 @@ def test_the_exported_names_are_these() -> None:
         "Credentials",
         "FakeResponse",
         "FakeTransport",
+        "InvalidRequestError",
         "NoKindMatchError",
         "RESTMapper",
         "Request",

@@ -280,6 +280,61 @@ async def test_a_large_object_is_decoded_away_from_the_loop_and_a_small_one_is_n
     assert (await verdict(Where(), large))["warnings"] == ["True"]
 
 
+def wide(**metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "a", "name": "b", **metadata},
+        "spec": {"a": [{}] * 40_000},
+    }
+
+
+@pytest.mark.parametrize(
+    ("request_", "asked", "code", "warned"),
+    [
+        pytest.param({"operation": "CREATE", "object": wide()}, [], 403, False, id="create"),
+        pytest.param(
+            {"operation": "UPDATE", "object": wide(), "oldObject": MAP}, [], 403, False, id="made too large"
+        ),
+        pytest.param(
+            {"operation": "UPDATE", "object": MAP, "oldObject": wide()},
+            ["create b {'k': 'v'}"],
+            200,
+            False,
+            id="made smaller",
+        ),
+        pytest.param(
+            {"operation": "UPDATE", "object": wide(finalizers=[]), "oldObject": wide(finalizers=["x"])},
+            [],
+            200,
+            True,
+            id="metadata alone",
+        ),
+        pytest.param(
+            {"operation": "DELETE", "object": None, "oldObject": wide()}, [], 200, True, id="delete"
+        ),
+    ],
+)
+async def test_an_object_that_decodes_to_too_much_is_not_decoded(
+    request_: dict[str, Any], asked: list[str], code: int, warned: bool
+) -> None:
+    judge = Judge()
+    response = await verdict(judge, review(**request_))
+    assert (response["allowed"], response["status"]["code"]) == (code == 200, code)
+    assert judge.asked == asked
+    assert bool(response.get("warnings")) is warned
+    if code == 403:
+        assert response["status"]["message"].startswith("the object is too large: it has 40004 objects")
+
+
+async def test_what_surrounds_the_objects_is_bounded_too() -> None:
+    status, answer = await post(Judge(), review(userInfo={"extra": {"k": [[] for _ in range(40_000)]}}))
+    assert status == 413
+    assert "objects and lists" in answer["message"]
+    unknown = review(unknown=[{}] * 100_000)
+    assert (await verdict(Judge(), unknown))["allowed"]
+
+
 async def test_requests_are_counted_by_path_and_code() -> None:
     def count(code: str) -> float:
         labels = {"webhook": PATH, "code": code}
