@@ -125,8 +125,17 @@ class ThreadedElector:
         Raises:
             LeaderElectionLostError: it could not be kept; the caller must stop acting at once.
         """
-        if self._term is not None:
+        if self._term is None:
+            return
+        try:
             await asyncio.wrap_future(self._term)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise LeaderElectionLostError(
+                f"leader election lost: the thread of lease {self._key} has ended"
+            ) from error
 
     async def release(self) -> None:
         """Give the lease up, if it is ours; failing is logged only."""

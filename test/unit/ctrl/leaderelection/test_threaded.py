@@ -197,6 +197,18 @@ async def test_a_bug_in_the_thread_reaches_the_program() -> None:
             await one.acquire()
 
 
+async def test_a_thread_that_ends_loses_the_lease() -> None:
+    async with ThreadedElector(Server().connect, KEY, "a", FAST) as one:
+        await one.acquire()
+        inner = one._inner
+        assert inner is not None
+        inner.call_soon_threadsafe(inner.stop)
+        with pytest.raises(LeaderElectionLostError, match="the thread of lease ns/lock has ended"):
+            await one.renew()
+        assert not may_act(one)
+        await one.release()
+
+
 def test_durations_are_checked_at_once() -> None:
     with pytest.raises(InvalidTimingError):
         ThreadedElector(Server().connect, KEY, "a", Timing(lease_duration=5))

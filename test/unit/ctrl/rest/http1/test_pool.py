@@ -194,15 +194,23 @@ async def test_a_stream_still_being_dialled_takes_no_room_either(new_pool: Any, 
     assert asyncio.get_running_loop().time() - began == pytest.approx(4)
 
 
-async def test_a_connection_that_ends_while_it_is_made_takes_no_room(new_pool: Any, dialer: Instant) -> None:
+async def test_a_connection_that_ends_before_it_is_handed_out_takes_no_room(
+    new_pool: Any, dialer: Instant
+) -> None:
     pool, line = new_pool(limit=1), dialer._line
 
     def ending(protocol: asyncio.BaseProtocol) -> asyncio.Transport:
         made = line(protocol)
         made.abort()
+        asyncio.get_running_loop().call_soon(dialed.set)
         return made
 
-    dialer._line = ending
+    async def dial(owner: Any, context: ssl.SSLContext | None) -> http1.Connection:
+        connection = await Instant.dial(dialer, owner, context)
+        await dialed.wait()  # until the loop has reported the end
+        return connection
+
+    dialer._line, dialer.dial, dialed = ending, dial, asyncio.Event()  # type: ignore[method-assign] # a slow one
     for _ in range(3):
         assert not (await asyncio.wait_for(pool.connection(None), 1)).usable
     assert not pool.busy
