@@ -74,11 +74,6 @@ class Connection(asyncio.BufferedProtocol):
         return not self._ended and self._reader.state in {State.HEAD, State.BODY}
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is in work or on its way."""
-        return not self.busy
-
-    @property
     def waiting(self) -> bool:
         """Whether it waits for its client: to ask, to send the rest, or to read."""
         return self._task is None or self._room is not None

@@ -9,6 +9,7 @@ a body that has not come whole in a second then gives way, the one that began ea
 from __future__ import annotations
 
 import asyncio
+import math
 import resource
 import time
 from collections.abc import Callable
@@ -86,9 +87,11 @@ class Hall:
 
     # How many connections.
 
-    def begin_handshake(self, scope: anyio.CancelScope) -> None:
-        """Count a connection that is not one yet; cancelling ``scope`` ends it."""
+    def begin_handshake(self) -> anyio.CancelScope:
+        """Count a connection that is not one yet; return the scope that ends it."""
+        scope = anyio.CancelScope()
         self._handshakes[scope] = asyncio.get_running_loop().time()
+        return scope
 
     def end_handshake(self, scope: anyio.CancelScope) -> None:
         """Count it no longer."""
@@ -104,14 +107,14 @@ class Hall:
                 await self._change.wait()
 
     def evict(self) -> None:
-        """Close the connection that can be spared most, if there is one."""
-        latest = asyncio.get_running_loop().time() - _PATIENCE
-        idle = [each for each in self._connections if each.idle]
-        slow = [each for each in self._connections if each.waiting and each.active <= latest]
-        if victims := idle or slow:
-            min(victims, key=lambda each: each.active).drop()
-        elif (scope := next(iter(self._handshakes), None)) and self._handshakes[scope] <= latest:
-            scope.cancel()
+        """Close what has waited longest for its client, and for a second at least: a connection or a handshake."""
+        waiting: list[tuple[float, Callable[[], None]]] = [
+            (each.active, each.drop) for each in self._connections if each.waiting
+        ]
+        waiting += [(since, scope.cancel) for scope, since in self._handshakes.items()]
+        since, drop = min(waiting, key=lambda each: each[0], default=(math.inf, None))
+        if drop is not None and since + _PATIENCE <= asyncio.get_running_loop().time():
+            drop()
 
     # How many bytes.
 

@@ -153,8 +153,13 @@ class Server:
                 self._serving.set()
                 while True:
                     accepted = await _accept(listening, hall)
-                    handshakes.start_soon(_welcome, accepted, hall, context)
-                    await hall.room()
+                    try:
+                        await hall.room()
+                    except BaseException:
+                        accepted.close()
+                        raise
+                    handshake = hall.begin_handshake()
+                    handshakes.start_soon(_welcome, accepted, handshake, hall, context)
         finally:
             listening.close()
             self._socket = None
@@ -184,11 +189,13 @@ async def _accept(listening: socket.socket, hall: Hall) -> socket.socket:
             return accepted
 
 
-async def _welcome(accepted: socket.socket, hall: Hall, context: ssl.SSLContext | None) -> None:
+async def _welcome(
+    accepted: socket.socket, handshake: anyio.CancelScope, hall: Hall, context: ssl.SSLContext | None
+) -> None:
     """Make a connection of what was accepted. A client that does not agree on TLS is nobody's trouble."""
-    with anyio.CancelScope() as scope:
-        hall.begin_handshake(scope)
-        try:
+    made = False
+    try:
+        with handshake:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: Connection(hall),
@@ -198,11 +205,10 @@ async def _welcome(accepted: socket.socket, hall: Hall, context: ssl.SSLContext 
                 ssl_handshake_timeout=_HANDSHAKE if context is not None else None,
                 ssl_shutdown_timeout=_GOODBYE if context is not None else None,
             )
-        except OSError as error:
-            _log.debug("Connection was not made: %s", error)
+            made = True
+    except OSError as error:
+        _log.debug("Connection was not made: %s", error)
+    finally:
+        hall.end_handshake(handshake)
+        if not made:
             accepted.close()
-        except BaseException:
-            accepted.close()
-            raise
-        finally:
-            hall.end_handshake(scope)

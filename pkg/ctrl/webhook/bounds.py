@@ -22,11 +22,11 @@ MAX_BODY: Final = 7 * 1024 * 1024
 BODY: Final = dataclasses.replace(
     shape.DEFAULT,
     size=MAX_BODY,
-    containers=2 * shape.DEFAULT.containers,
-    items=2 * shape.DEFAULT.items,
+    containers=4 * shape.DEFAULT.containers,
+    items=4 * shape.DEFAULT.items,
     depth=shape.DEFAULT.depth + 2,
 )
-"""The bounds of two objects."""
+"""The bounds of two objects and their managedFields, which may be as many again."""
 
 
 class BodyInspection:
@@ -51,11 +51,12 @@ class BodyInspection:
 async def refuse(review: envelope.Review) -> AdmissionResponse | None:
     """Return the answer to a review whose objects may not be decoded, or None when they may.
 
-    Objects that were stored before there were bounds can be made smaller, change their metadata and be deleted: the former
-    object of an update is left out when it alone is too large, so that the new one is judged as if it were created.
+    Objects lose their managedFields where only these are too much. Objects that were stored before there were bounds
+    can be made smaller, change their metadata and be deleted: the former object of an update is left out when it alone
+    is too large, so that the new one is judged as if it were created.
     """
-    new = await offload.run(_reason, review.object)
-    old = await offload.run(_reason, review.old_object)
+    review.object, new = await offload.run(_bounded, review.object)
+    review.old_object, old = await offload.run(_bounded, review.old_object)
     if new is None and old is None:
         return None
     if new is None:
@@ -68,5 +69,9 @@ async def refuse(review: envelope.Review) -> AdmissionResponse | None:
     return admission.denied(f"the object is too large: it has {new}")
 
 
-def _reason(obj: bytes | None) -> str | None:
-    return None if obj is None else shape.check(obj)
+def _bounded(obj: bytes | None) -> tuple[bytes | None, str | None]:
+    """Return the object as it may be decoded, or why it may not."""
+    if obj is None or shape.check(obj) is None:
+        return obj, None
+    slim = envelope.without_managed_fields(obj)
+    return slim, shape.check(slim)

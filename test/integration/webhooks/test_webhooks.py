@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,11 +11,14 @@ import pytest
 from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
 from pkg.apis.core.v1 import Event
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import ForbiddenError, StatusError
+from pkg.apis.machinery.errors import ForbiddenError, NotFoundError, StatusError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import metadata_only
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.cli.cluster import contents
-from pkg.ctrl.client import LiveClient
+from pkg.ctrl.client import LiveClient, raw_patch
 from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.rest import AnswerError
 
 pytestmark = pytest.mark.integration
 
@@ -130,3 +134,71 @@ async def test_a_train_job_may_follow_its_runtime_at_once(
             each for each in await live_client.list(Event, namespace=namespace) if each.type == "Warning"
         ]
         assert warnings == []
+
+
+def wide(name: str, namespace: str, terms: int = 40_000) -> TrainJob:
+    """Return a TrainJob that fits the schema and decodes to far more than its size."""
+    affinity: dict[str, Any] = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}] * terms}
+    }
+    pod = {"affinity": {"nodeAffinity": affinity}}
+    job = train_job(name, namespace)
+    job["spec"]["podTemplateOverrides"] = [{"targetJobs": [{"name": "node"}], "spec": pod}]
+    return TrainJob.from_dict(job)
+
+
+def train_job(name: str, namespace: str) -> dict[str, Any]:
+    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "plain"}
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"runtimeRef": ref, "suspend": True},
+    }
+
+
+async def test_a_train_job_that_decodes_to_too_much_is_denied_and_a_stored_one_can_be_mended_and_deleted(
+    admitting_manager: Callable[[], AbstractAsyncContextManager[None]],
+    live_client: LiveClient,
+    namespace: str,
+) -> None:
+    await live_client.create(runtime(namespace))
+    for name in ("mended", "deleted"):
+        with pytest.raises(AnswerError):  # made, and not decoded here either
+            await live_client.create(wide(name, namespace))
+    mended, deleted = (NamespacedName(namespace, name) for name in ("mended", "deleted"))
+    async with admitting_manager():
+        with pytest.raises(
+            ForbiddenError, match=r"denied the request: the object is too large: it has 400\d\d"
+        ):
+            await live_client.create(wide("new", namespace))
+        await patch(live_client, mended, {"metadata": {"labels": {"a": "b"}}})
+        affinity = wide("mended", namespace, terms=40_001).to_dict()["spec"]
+        with pytest.raises(ForbiddenError, match="the object is too large"):
+            await patch(live_client, mended, {"spec": affinity})
+        await patch(live_client, mended, {"spec": {"podTemplateOverrides": None}})
+        assert (await live_client.get(TrainJob, mended)).labels == {"a": "b"}
+
+        await patch(live_client, deleted, {"metadata": {"finalizers": ["example.com/kept"]}})
+        await live_client.delete(metadata_only(TrainJob).from_dict({"metadata": deleted._asdict()}))
+        await patch(live_client, deleted, {"metadata": {"finalizers": None}})
+        with pytest.raises(NotFoundError):
+            await live_client.get(TrainJob, deleted)
+
+
+async def test_a_large_train_job_of_an_ordinary_shape_is_admitted(
+    admitting_manager: Callable[[], AbstractAsyncContextManager[None]],
+    live_client: LiveClient,
+    namespace: str,
+) -> None:
+    await live_client.create(runtime(namespace))
+    job = train_job("large", namespace)
+    value = '{"a": [1, 2, 3], "b": "' + "x" * 4000 + '"}'
+    job["spec"]["trainer"] = {"env": [{"name": f"E{number}", "value": value} for number in range(250)]}
+    async with admitting_manager():
+        await live_client.create(TrainJob.from_dict(job))
+
+
+async def patch(live_client: LiveClient, key: NamespacedName, changes: dict[str, Any]) -> None:
+    """Change a TrainJob of any size; the answer is decoded as metadata alone."""
+    named = metadata_only(TrainJob).from_dict({"metadata": key._asdict()})
+    body = json.dumps(changes).encode()
+    await live_client.patch(named, raw_patch("application/merge-patch+json", body))

@@ -214,6 +214,7 @@ async def test_a_body_beyond_the_limit_is_a_413() -> None:
 LONG = "x" * 1_000_000
 
 
+@pytest.mark.real_time  # a thread takes its time
 @pytest.mark.parametrize(
     ("body", "options", "code"),
     [
@@ -270,6 +271,7 @@ async def test_refused_bodies_write_few_lines_however_many_there_are() -> None:
     assert len([line for line in lines if line["event"] == "Bad request"]) <= 25
 
 
+@pytest.mark.real_time  # a thread takes its time
 async def test_a_large_object_is_decoded_away_from_the_loop_and_a_small_one_is_not() -> None:
     class Where(Judge):
         async def validate_create(self, obj: ConfigMap) -> list[str]:
@@ -289,6 +291,7 @@ def wide(**metadata: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.real_time  # a thread takes its time
 @pytest.mark.parametrize(
     ("request_", "asked", "code", "warned"),
     [
@@ -327,6 +330,16 @@ async def test_an_object_that_decodes_to_too_much_is_not_decoded(
         assert response["status"]["message"].startswith("the object is too large: it has 40004 objects")
 
 
+@pytest.mark.real_time  # a thread takes its time
+async def test_managed_fields_do_not_make_an_object_too_large() -> None:
+    managed = [{"manager": "m", "fieldsV1": {f"f:{number}": {} for number in range(50_000)}}]
+    obj = {**MAP, "metadata": {"name": "b", "managedFields": managed}}
+    judge = Judge()
+    assert (await verdict(judge, review("UPDATE", object=obj, oldObject=obj)))["allowed"]
+    assert judge.asked == ["update {'k': 'v'} to {'k': 'v'}"]
+
+
+@pytest.mark.real_time  # a thread takes its time
 async def test_what_surrounds_the_objects_is_bounded_too() -> None:
     status, answer = await post(Judge(), review(userInfo={"extra": {"k": [[] for _ in range(40_000)]}}))
     assert status == 413
