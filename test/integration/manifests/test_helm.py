@@ -76,7 +76,11 @@ def pod(objects: dict[tuple[str, str], Manifest]) -> Manifest:
 
 
 def final_stage() -> str:
-    return (ROOT / "Containerfile").read_text().rsplit("\nFROM ", 1)[1]
+    """Return the stage that a build without a target ends with."""
+    stages = (ROOT / "Containerfile").read_text().split("\nFROM ")
+    assert stages[-1].strip() == "manager"
+    (found,) = [each for each in stages if each.splitlines()[0].endswith(" AS manager")]
+    return found
 
 
 def test_the_deployment_starts_a_program_that_the_image_has_with_flags_that_it_takes(render: Render) -> None:

@@ -155,6 +155,22 @@ def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) 
     subprocess.run([sys.executable, "-S", "-c", code], env=environment(image), cwd="/", check=True)
 
 
+def test_a_plugin_is_found_where_the_documentation_installs_it(image: Image, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "extending.md").read_text()
+    (line,) = re.findall(r"^RUN (.*pip install .*)$", page, re.MULTILINE)
+    added = Path(shutil.copytree(ROOT / "examples" / "interconnect_plugin", tmp_path / "plugin"))
+    line = re.sub(r"^python\b", f"{sys.executable}", line).replace("/app", str(tmp_path / "app"))
+    line = line.replace("interconnect-plugin", f"--quiet --no-build-isolation {added}")
+    subprocess.run(line, shell=True, check=True)
+    environ = environment(image)
+    environ["PYTHONPATH"] = f"{tmp_path / 'app'}:{image.app}"
+    code = "from pkg.runtime.framework.plugins import registry; print(*registry.new_registry())"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], env=environ, cwd="/", capture_output=True, text=True, check=True
+    )
+    assert "Interconnect" in done.stdout.split()
+
+
 def test_the_image_for_kais_operator_differs_by_its_entry_point(image: Image) -> None:
     assert steps(3) == {"ENTRYPOINT": ['["/podgrouper"]']}
     # The last stage is what a build without a target makes.

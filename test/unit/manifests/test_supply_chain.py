@@ -34,9 +34,9 @@ def test_every_stage_of_the_image_stands_on_a_base_pinned_by_its_digest() -> Non
     text = (ROOT / "Containerfile").read_text()
     (base,) = re.findall(r"^ARG PYTHON_IMAGE=(\S+)$", text, re.MULTILINE)
     assert re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", base)
-    stages = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
-    assert stages
-    assert set(stages) == {"${PYTHON_IMAGE}"}
+    stages = re.findall(r"^FROM (\S+)(?: AS (\S+))?$", text, re.MULTILINE)
+    assert len(stages) == len(re.findall("^FROM ", text, re.MULTILINE))
+    assert {base for base, _ in stages} - {name for _, name in stages} == {"${PYTHON_IMAGE}"}
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
