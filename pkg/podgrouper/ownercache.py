@@ -12,16 +12,15 @@ these, are charged to the namespace's budget.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import msgspec
 
-from pkg import metrics
 from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import ForbiddenError, NotFoundError
+from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
 from pkg.apis.machinery.object import (
     Object,
@@ -34,10 +33,10 @@ from pkg.apis.machinery.object import (
 )
 from pkg.ctrl import cache, client
 from pkg.ctrl.cache.codec import older
-from pkg.ctrl.rest import TransportTimeoutError
 
-from .budget import REQUEST, Budget
+from .budget import REQUEST
 from .changed import changed
+from .costs import Costs
 from .memory import Key, Known, Memory
 from .owners import kind_of
 from .plugins import Reads
@@ -46,13 +45,7 @@ from .podgroup import KeyedLocks
 T = TypeVar("T", bound=Object)
 
 UNWATCHED_TTL: Final = 10.0
-"""Seconds for which an owner is believed whose kind is not watched, and a refusal to read one."""
-READ_TIMEOUT: Final = 5.0
-"""Seconds for which a worker waits for an owner."""
-LARGE: Final = 64 * 2**10
-"""Bytes of an owner beyond which the time of reading them is charged to its namespace."""
-REFUSALS: Final = 1024
-"""Refusals that are remembered."""
+"""Seconds for which an owner is believed whose kind is not watched."""
 
 
 class Informers(Protocol):
@@ -112,16 +105,12 @@ class OwnerCache:
         self._live = live
         self._cached = cached
         self._informers = informers
-        self._served = served
         self._clock = clock
-        self.budget = Budget(clock)
+        self.costs = Costs(served, clock)
         self._memory = Memory()
-        self._refusals: dict[tuple[GVK, str], tuple[float, ForbiddenError]] = {}
         self._watched: dict[GVK, cache.Informer[Any]] = {}
         self._locks: KeyedLocks[Key] = KeyedLocks()
         self._reading: dict[Key, _News] = {}
-        self._alone: set[str] = set()
-        """Namespaces for which an owner of a kind without a grouper is being read."""
 
     # Owners.
 
@@ -141,7 +130,7 @@ class OwnerCache:
             async with self._locks.holding(key):
                 found = await self._read_metadata(key)
             if (found.metadata.uid or "") != owner.uid:
-                self.budget.spend(namespace, REQUEST)
+                self.costs.budget.spend(namespace, REQUEST)
         return found
 
     async def instance(self, owner: Object, reads: Reads) -> Unstructured:
@@ -163,7 +152,7 @@ class OwnerCache:
                 known = self._memory.find(key)
                 if known is None or not _has(known, meta, reads):
                     return await self._read(key, meta, reads)
-        with self._large(owner.namespace, known.rest):
+        with self.costs.decoding(owner.namespace, known.rest):
             return _assembled(kind, meta, msgspec.json.decode(known.rest))
 
     # Reader.
@@ -212,8 +201,7 @@ class OwnerCache:
                 pass  # another scheduler's, or one that has ended
         if (known := self._believed(key)) is not None:
             return known
-        if namespace in self._alone and not self.kinds.watches(kind):
-            raise self.budget.put_off(namespace)
+        self.costs.check_turn(namespace, alone=not self.kinds.watches(kind))
         async with self._locks.holding(key):
             if (known := self._believed(key)) is not None:
                 return known
@@ -229,9 +217,7 @@ class OwnerCache:
 
     def _believed(self, key: Key) -> PartialObjectMetadata | None:
         """Return what is remembered, as long as it counts. Raises the refusal that is remembered."""
-        refusal = self._refusals.get(key[:2])
-        if refusal is not None and self._clock() < refusal[0]:
-            raise refusal[1]
+        self.costs.check_refusal(*key[:2])
         known = self._memory.find(key)
         if known is None or known.metadata is None:
             return None
@@ -251,18 +237,14 @@ class OwnerCache:
         try:
             return await self._informers.get(unstructured(Pod.gvk), key)
         except NotFoundError:
-            async with self._on_account(Pod.gvk, key.namespace):
+            async with self.costs.reading(Pod.gvk, key.namespace, alone=True):
                 return await self._live.get(unstructured(Pod.gvk), key)
 
     async def _read_metadata(self, key: Key) -> PartialObjectMetadata:
         kind, namespace, name = key
         with self._watching(key) as news:
-            try:
-                async with self._on_account(kind, namespace):
-                    found = await self._live.get(metadata_only(kind), (namespace, name))
-            except ForbiddenError as error:
-                self._refuse(key[:2], error)
-                raise
+            async with self.costs.reading(kind, namespace, alone=not self.kinds.watches(kind)):
+                found = await self._live.get(metadata_only(kind), (namespace, name))
             await self._watch(kind)
             found = self._learn(key, found, news)
         if self._is_watched(kind):
@@ -277,7 +259,7 @@ class OwnerCache:
 
     async def _read(self, key: Key, meta: ObjectMeta, reads: Reads) -> Unstructured:
         kind, namespace, name = key
-        async with self._on_account(kind, namespace):
+        async with self.costs.reading(kind, namespace, alone=not self.kinds.watches(kind)):
             found = await self._live.get(unstructured(kind), (namespace, name))
         read, rest = found.metadata, found.__pydantic_extra__ or {}
         known = self._memory.find(key) or Known()
@@ -290,41 +272,6 @@ class OwnerCache:
         if read.uid == meta.uid and older(read.resource_version or "", meta.resource_version or ""):
             return _assembled(kind, meta, found.__pydantic_extra__ or {})
         return found
-
-    @asynccontextmanager
-    async def _on_account(self, kind: GVK, namespace: str) -> AsyncIterator[None]:
-        """Read an owner from the server: within a time, and charged where it fails or its kind has no grouper."""
-        self.budget.check(namespace)
-        alone = not self.kinds.watches(kind)
-        if alone and namespace in self._alone:
-            raise self.budget.put_off(namespace)
-        started, failed = self._clock(), True
-        if alone:
-            self._alone.add(namespace)
-        try:
-            with anyio.fail_after(READ_TIMEOUT):
-                if self._served is not None:
-                    await self._served(kind)
-                yield
-            failed = False
-        except TimeoutError as error:
-            raise TransportTimeoutError(f"no answer within {READ_TIMEOUT:g} s", host="API server") from error
-        finally:
-            if alone:
-                self._alone.remove(namespace)
-            if alone or failed:
-                self.budget.spend(namespace, max(REQUEST, self._clock() - started))
-
-    @contextmanager
-    def _large(self, namespace: str, text: bytes) -> Iterator[None]:
-        """Charge the namespace for the time that a large owner takes of the event loop."""
-        if len(text) <= LARGE:
-            yield
-            return
-        self.budget.check(namespace)
-        started = self._clock()
-        yield
-        self.budget.spend(namespace, self._clock() - started)
 
     # Remembering.
 
@@ -340,15 +287,6 @@ class OwnerCache:
         known.expires = None if reported else self._clock() + UNWATCHED_TTL
         self._memory.keep(key, known)
         return found
-
-    def _refuse(self, which: tuple[GVK, str], error: ForbiddenError) -> None:
-        """Remember a refusal for the kind in the namespace: it is one of rights, whatever the name."""
-        if len(self._refusals) >= REFUSALS:
-            self._refusals.pop(next(iter(self._refusals)))
-        self._refusals[which] = self._clock() + UNWATCHED_TTL, error
-        kind = which[0]
-        known = kind == Pod.gvk or self.kinds.watches(kind)
-        metrics.OWNERS_UNREADABLE.labels(str(kind.group_kind) if known else "other").inc()
 
     @contextmanager
     def _watching(self, key: Key) -> Iterator[_News]:

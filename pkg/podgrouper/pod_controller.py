@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
@@ -19,9 +20,10 @@ from pkg.apis.machinery.object import Object, ObjectMeta, Unstructured, metadata
 from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.constants import kai
 from pkg.ctrl import client, log
+from pkg.ctrl.cache import UndecodableObjectError
 from pkg.ctrl.cache.codec import older
 
-from .budget import OverBudgetError
+from .budget import Budget, OverBudgetError
 from .changed import PodIdentity
 from .owners import short
 from .plugins import InvalidOwnerError
@@ -30,6 +32,8 @@ from .podgrouper import PodGrouper
 
 _MESSAGE_LIMIT: Final = 1024
 """Longer event messages the API server refuses."""
+_LONG: Final = 0.005
+"""Seconds of decoding a pod that are charged to its namespace: ten times what an ordinary one takes."""
 
 
 class EventRecorder(Protocol):
@@ -73,6 +77,7 @@ class PodReconciler:
         options: Options | None = None,
         *,
         notices: EventRecorder | None = None,
+        cpu: Callable[[], float] = time.thread_time,
     ) -> None:
         """``notices`` records what is worth knowing of a pod that has its group; upstream records nothing of that."""
         self._client = client
@@ -81,6 +86,8 @@ class PodReconciler:
         self._grouper = grouper
         self._handler = handler
         self._options = options or Options()
+        self._cpu = cpu
+        self._decoding = Budget()
         self._marks: dict[NamespacedName, _Mark] = {}
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
@@ -89,15 +96,23 @@ class PodReconciler:
         A pod whose namespace has used its share is looked at again later.
 
         Raises:
-            TerminalError: an owner reference is invalid; only a change of the pod helps.
+            TerminalError: an owner reference is invalid, or the pod cannot be decoded; only a change of the pod helps.
             Exception: what kept the pod from its group; the pod has an event that says the same.
         """
+        try:
+            return await self._reconcile(request)
+        except OverBudgetError as error:
+            log.logger_from().debug("Pod is put off", error=error)
+            metrics.PODS_PUT_OFF.inc()
+            return ctrl.Result(requeue_after=timedelta(seconds=error.delay))
+
+    async def _reconcile(self, request: ctrl.Request) -> ctrl.Result:
         if not await self.selects(request.namespace):
             return ctrl.Result()
         try:
             if await self._has_nothing_new(request):
                 return ctrl.Result()
-            pod = await self._client.get(Pod, request)
+            pod = await self._read(request)
         except NotFoundError:
             self._marks.pop(request, None)
             return ctrl.Result()
@@ -105,17 +120,32 @@ class PodReconciler:
             return ctrl.Result()
         try:
             await self._group(pod)
-        except OverBudgetError as error:
-            log.logger_from().debug("Pod is put off", error=error)
-            metrics.PODS_PUT_OFF.inc()
-            return ctrl.Result(requeue_after=timedelta(seconds=error.delay))
+        except OverBudgetError:
+            raise
         except Exception as error:
             # Groupers may be other people's code; nothing is lost, the worker gets the error.
-            self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, str(error)[:_MESSAGE_LIMIT])
+            self._report(pod, error)
             if isinstance(error, InvalidOwnerError):
                 raise ctrl.TerminalError(str(error)) from error
             raise
         return ctrl.Result()
+
+    async def _read(self, request: ctrl.Request) -> Pod:
+        """Return the pod. A namespace whose pods take long to decode has a share of the event loop's time."""
+        self._decoding.check(request.namespace)
+        started = self._cpu()
+        try:
+            return await self._client.get(Pod, request)
+        except UndecodableObjectError as error:
+            named = ObjectMeta(namespace=request.namespace, name=request.name, uid=error.uid)
+            self._report(Pod(metadata=named), error)
+            raise ctrl.TerminalError(str(error)) from error
+        finally:
+            if (spent := self._cpu() - started) > _LONG:
+                self._decoding.spend(request.namespace, spent)
+
+    def _report(self, pod: Pod, error: Exception) -> None:
+        self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, str(error)[:_MESSAGE_LIMIT])
 
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
         """Tell whether the cache shows a pod as it was before our own mark on it, or with that and nothing else."""

@@ -54,19 +54,25 @@ _TIME: Final = re.compile(
     r"([Tt ])([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})([.,][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})?"
 )
 
+_LONGEST: Final = 253
+"""Characters of a name whose note is remembered; only a few kinds may have longer ones."""
+
 
 def top_owner_metadata(owner: Object) -> str:
     """Return the note about ``owner``."""
     gvk = type(owner).gvk
-    return _render(owner.name, owner.metadata.uid or "", gvk.group, gvk.version, gvk.kind)
+    render = _remembered if len(owner.name) <= _LONGEST else _render
+    return render(owner.name, owner.metadata.uid or "", gvk.group, gvk.version, gvk.kind)
 
 
-@lru_cache(maxsize=4096)
 def _render(name: str, uid: str, group: str, version: str, kind: str) -> str:
     return (
         f"name: {_scalar(name)}\nuid: {_scalar(uid)}\ngroup: {_scalar(group)}\n"
         f"version: {_scalar(version)}\nkind: {_scalar(kind)}\n"
     )
+
+
+_remembered: Final = lru_cache(maxsize=4096)(_render)
 
 
 def _scalar(text: str) -> str:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A tenant who may create pods cannot stop the pod grouper, slow it down for others, or read anything through it."""
 
+import contextlib
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import anyio
 import pytest
 
-from pkg.apis.core.v1 import Namespace, Pod
+from pkg.apis.core.v1 import Event, Namespace, Pod
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import metadata_only, unstructured
 from pkg.ctrl import Manager
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import eventually
+from pkg.ctrl.rest import AnswerError
 
 pytestmark = pytest.mark.integration
 
@@ -102,3 +104,25 @@ async def test_classes_are_made_for_kinds_of_the_server_alone(
         await anyio.sleep(1)
 
     assert (unstructured.cache_info().misses, metadata_only.cache_info().misses) == before
+
+
+async def wide_pod(client: LiveClient, namespace: str, name: str, tolerations: int) -> None:
+    spec = {**OURS, "tolerations": [{"key": "k", "operator": "Exists"}] * tolerations}
+    metadata = {"name": name, "namespace": namespace}
+    with contextlib.suppress(AnswerError):  # of the answer, which is as wide
+        await client.create(Pod.from_dict({"metadata": metadata, "spec": spec}))
+
+
+async def test_a_pod_that_is_too_wide_to_be_decoded_has_an_event(
+    live_client: LiveClient, namespace: str, run_grouper: RunGrouper
+) -> None:
+    async with run_grouper():
+        await wide_pod(live_client, namespace, "too-wide", 31_000)
+
+        async def reported() -> bool:
+            events = await live_client.list(Event, namespace=namespace)
+            return any(
+                each.reason == "PodGrouperWarning" and "objects" in (each.message or "") for each in events
+            )
+
+        await eventually(reported, timeout=30, reason="the pod has an event")

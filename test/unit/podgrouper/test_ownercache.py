@@ -19,8 +19,9 @@ from pkg.ctrl import cache
 from pkg.ctrl.client import FakeClient
 from pkg.ctrl.rest import NoKindMatchError, TransportError
 from pkg.podgrouper.budget import OverBudgetError
+from pkg.podgrouper.costs import READ_TIMEOUT
 from pkg.podgrouper.hub import new_plugins_hub
-from pkg.podgrouper.ownercache import READ_TIMEOUT, UNWATCHED_TTL, OwnerCache
+from pkg.podgrouper.ownercache import UNWATCHED_TTL, OwnerCache
 from pkg.podgrouper.plugins import Reads
 
 JOB = GVK("batch", "v1", "Job")
@@ -378,7 +379,7 @@ async def test_what_is_known_costs_no_budget(
 ) -> None:
     await cluster.put(job := make_object("batch/v1", "Job", "j"))
     await owners.metadata(reference(job), "team-a")
-    owners.budget.spend("team-a", 1000)
+    owners.costs.budget.spend("team-a", 1000)
 
     assert (await owners.metadata(reference(job), "team-a")).name == "j"
 
@@ -391,7 +392,7 @@ async def test_a_burst_of_owners_that_exist_is_read_without_a_limit(
         await cluster.put(job)
         await owners.instance(await owners.metadata(reference(job), "team-a"), Reads.SPEC)
 
-    assert len(owners.budget) == 0
+    assert len(owners.costs.budget) == 0
 
 
 async def test_a_server_that_does_not_answer_holds_a_worker_for_a_bounded_time_and_is_charged_for_it(
@@ -454,7 +455,13 @@ async def test_ten_thousand_owners_leave_a_bounded_memory(
         await anyio.lowlevel.checkpoint()
 
     assert len(owners._memory) == 0
-    for held in (owners._refusals, owners._reading, owners._alone, owners.budget, owners._watched):
+    for held in (
+        owners.costs._refusals,
+        owners._reading,
+        owners.costs._alone,
+        owners.costs.budget,
+        owners._watched,
+    ):
         assert len(held) <= 1024
     assert owners._locks._waiting == {}
 

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -12,9 +13,10 @@ from pkg.apis.core.v1 import Namespace, Pod
 from pkg.apis.machinery.errors import ForbiddenError
 from pkg.apis.machinery.object import ObjectMeta, Unstructured
 from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.ctrl.cache import UndecodableObjectError
 from pkg.ctrl.client import MERGE, FakeClient, interceptor, raw_patch
 from pkg.ctrl.metrics import REGISTRY
-from pkg.ctrl.reconcile import Request, Result
+from pkg.ctrl.reconcile import Request, Result, TerminalError
 from pkg.podgrouper import Options, PodReconciler
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.podgroup import Handler
@@ -308,3 +310,48 @@ async def test_a_pod_that_is_grouped_without_an_owner_has_one_event_that_names_i
 
     message = "not allowed to read the owner StatefulSet team-a/db: the pod is grouped without it"
     assert recorder.events == [("db-0", "Warning", "OwnerNotReadable", message)]
+
+
+# Pods that are too large.
+
+
+async def test_a_pod_that_cannot_be_decoded_has_an_event_and_is_not_tried_again(
+    make_reconciler: MakeReconciler, recorder: Any
+) -> None:
+    async def get(_within: FakeClient, wanted: Any, _key: Any) -> Any:
+        raise UndecodableObjectError(wanted.gvk, REQUEST, "too many objects", uid="u")
+
+    client = interceptor.wrap(FakeClient(), interceptor.Funcs(get=get))
+
+    with pytest.raises(TerminalError, match="too many objects"):
+        await make_reconciler(client).reconcile(REQUEST)
+    ((name, event_type, reason, message),) = recorder.events
+    assert (name, event_type, reason) == ("db-0", "Warning", "PodGrouperWarning")
+    assert "too many objects" in message
+
+
+async def test_pods_that_take_long_to_decode_delay_their_own_namespace_alone(
+    make_pod: MakePod, make_grouper: Any, recorder: Any
+) -> None:
+    wide = [make_pod(f"wide-{number}") for number in range(50)]
+    other = make_pod("other", namespace="team-b")
+    client = FakeClient(*wide, other)
+    handler = Handler(client, client, node_pool_key="pool", queue_key="kai.scheduler/queue")
+    ticks = itertools.count(0, 0.1)
+    reconciler = PodReconciler(client, recorder, make_grouper(client), handler, cpu=lambda: next(ticks))
+
+    results = [await reconciler.reconcile(Request("team-a", pod.name)) for pod in wide]
+
+    put_off = [result.requeue_after for result in results if result.requeue_after is not None]
+    assert len(put_off) >= 39
+    assert put_off == sorted(set(put_off))
+    assert await reconciler.reconcile(Request("team-b", "other")) == Result()
+    assert (await client.get(Pod, ("team-b", "other"))).annotations
+    assert recorder.events == []
+
+
+async def test_ordinary_pods_are_never_put_off(make_pod: MakePod, make_reconciler: MakeReconciler) -> None:
+    pods = [make_pod(f"p-{number}") for number in range(300)]
+    reconciler = make_reconciler(FakeClient(*pods))
+
+    assert [await reconciler.reconcile(Request("team-a", pod.name)) for pod in pods] == [Result()] * 300

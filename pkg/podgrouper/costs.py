@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What reading an owner may cost: how long it lasts, how many at a time, and which namespace pays for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final
+
+import anyio
+
+from pkg import metrics
+from pkg.apis.machinery.errors import ForbiddenError
+from pkg.apis.machinery.gvk import GVK
+from pkg.ctrl.rest import TransportTimeoutError
+
+from .budget import REQUEST, Budget
+
+READ_TIMEOUT: Final = 5.0
+"""Seconds for which a worker waits for an owner."""
+LARGE: Final = 64 * 2**10
+"""Bytes of an owner beyond which the time of decoding them is charged to its namespace."""
+REFUSALS: Final = 1024
+"""Refusals that are remembered."""
+REFUSAL_TTL: Final = 10.0
+"""Seconds for which a refusal is believed."""
+
+
+class Costs:
+    """Bounds reads of owners, and charges them to ``budget``.
+
+    ``served`` fails for a kind that the server does not serve: nothing is made or kept for kinds that are made up. Reads that
+    are made ``alone`` are those of kinds without a grouper: one at a time in a namespace, and charged whatever comes of them.
+    """
+
+    def __init__(self, served: Callable[[GVK], Awaitable[object]] | None, clock: Callable[[], float]) -> None:
+        self._served = served
+        self._clock = clock
+        self.budget = Budget(clock)
+        self._alone: set[str] = set()
+        """Namespaces with such a read under way."""
+        self._refusals: dict[tuple[GVK, str], tuple[float, ForbiddenError]] = {}
+
+    def check_turn(self, namespace: str, *, alone: bool) -> None:
+        """Return if a read may begin.
+
+        Raises:
+            OverBudgetError: another one has the namespace's turn.
+        """
+        if alone and namespace in self._alone:
+            raise self.budget.put_off(namespace)
+
+    def check_refusal(self, kind: GVK, namespace: str) -> None:
+        """Return unless the server has refused to read ``kind`` in the namespace a short time ago.
+
+        Raises:
+            ForbiddenError: it has. That is one of rights, whatever the name.
+        """
+        refusal = self._refusals.get((kind, namespace))
+        if refusal is not None and self._clock() < refusal[0]:
+            raise refusal[1]
+
+    @asynccontextmanager
+    async def reading(self, kind: GVK, namespace: str, *, alone: bool) -> AsyncIterator[None]:
+        """Read an owner from the server in the body, within a time; it is charged where it fails, or is made alone.
+
+        Raises:
+            OverBudgetError: the namespace has used its share, or another read has its turn.
+            TransportTimeoutError: the time is over.
+        """
+        self.budget.check(namespace)
+        self.check_turn(namespace, alone=alone)
+        started, failed = self._clock(), True
+        if alone:
+            self._alone.add(namespace)
+        try:
+            with anyio.fail_after(READ_TIMEOUT):
+                if self._served is not None:
+                    await self._served(kind)
+                yield
+            failed = False
+        except TimeoutError as error:
+            raise TransportTimeoutError(f"no answer within {READ_TIMEOUT:g} s", host="API server") from error
+        except ForbiddenError as error:
+            self._refuse(kind, namespace, error, "other" if alone else str(kind.group_kind))
+            raise
+        finally:
+            if alone:
+                self._alone.remove(namespace)
+            if alone or failed:
+                self.budget.spend(namespace, max(REQUEST, self._clock() - started))
+
+    @contextmanager
+    def decoding(self, namespace: str, text: bytes) -> Iterator[None]:
+        """Decode an owner in the body; a large one is charged for the time that it takes of the event loop.
+
+        Raises:
+            OverBudgetError: it is large, and the namespace has used its share.
+        """
+        if len(text) <= LARGE:
+            yield
+            return
+        self.budget.check(namespace)
+        started = time.thread_time()
+        yield
+        self.budget.spend(namespace, time.thread_time() - started)
+
+    def _refuse(self, kind: GVK, namespace: str, error: ForbiddenError, label: str) -> None:
+        if len(self._refusals) >= REFUSALS:
+            self._refusals.pop(next(iter(self._refusals)))
+        self._refusals[kind, namespace] = self._clock() + REFUSAL_TTL, error
+        metrics.OWNERS_UNREADABLE.labels(label).inc()
