@@ -16,6 +16,12 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 CODE := pkg cmd test examples
 
+# The image's base, by digest: `make pin-image` writes the digest of the tag into the Containerfile. RELEASE=1 refuses a base without one.
+PYTHON_IMAGE ?= $(shell sed -n 's/^ARG PYTHON_IMAGE=//p' Containerfile)
+# What only trainerctl, OIDC logins and kubernetes-asyncio's own clients import.
+NOT_IN_IMAGE := common-expression-language typer annotated-doc shellingham colorama rich markdown-it-py mdurl pygments prompt-toolkit wcwidth \
+	aiohttp aiohappyeyeballs aiosignal attrs frozenlist multidict propcache yarl certifi python-dateutil six tzdata urllib3
+
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,19 +125,34 @@ wheel: $(VENV)/.dev ## Build the wheel into dist/
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
 
 .PHONY: image
-image: ## Build the manager's image with podman or docker
+image: ## Build the image, and the same one for KAI's operator, with podman or docker; RELEASE=1 refuses a base image that is not pinned
 	@engine=$$(command -v podman || command -v docker) || { echo "make: podman or docker is needed" >&2; exit 1; }; \
-	$$engine build --file Containerfile --tag trainer-controller-manager:$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml) .
+	if [[ -n "$(RELEASE)" && ! "$(PYTHON_IMAGE)" =~ @sha256:[0-9a-f]{64}$$ ]]; then \
+		echo "make: the base image $(PYTHON_IMAGE) is not pinned by digest; run make pin-image" >&2; exit 1; \
+	fi; \
+	version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); \
+	$$engine build --file Containerfile --build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)" --tag trainer-controller-manager:$$version . && \
+	$$engine build --file Containerfile --build-arg PYTHON_IMAGE="$(PYTHON_IMAGE)" --target podgrouper --tag podgrouper:$$version .
+
+.PHONY: pin-image
+pin-image: ## Write the current digest of the base image's tag into the Containerfile
+	@engine=$$(command -v podman || command -v docker) || { echo "make: podman or docker is needed" >&2; exit 1; }; \
+	tag="$(firstword $(subst @, ,$(PYTHON_IMAGE)))"; \
+	$$engine pull --quiet "$$tag" >/dev/null; \
+	digest=$$($$engine image inspect --format '{{index .RepoDigests 0}}' "$$tag"); \
+	[[ "$$digest" =~ @(sha256:[0-9a-f]{64})$$ ]] || { echo "make: $$tag has no digest" >&2; exit 1; }; \
+	sed -i "s|^ARG PYTHON_IMAGE=.*|ARG PYTHON_IMAGE=$$tag@$${BASH_REMATCH[1]}|" Containerfile
 
 .PHONY: lock
-lock: $(VENV)/.dev ## Pin the dependencies anew
+lock: $(VENV)/.dev ## Pin the dependencies again, in their newest releases
 	$(PIP) install uv
 	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 		--python-version 3.11 pyproject.toml --group build --extra fast --output-file requirements/runtime.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --group dev --extra fast --output-file requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
-		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --extra fast --output-file requirements/image.lock
+		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --extra fast \
+		$(NOT_IN_IMAGE:%=--no-emit-package %) --output-file requirements/image.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--constraint requirements/runtime.lock --python-version 3.11 --group build --output-file requirements/build.lock
 

@@ -33,6 +33,7 @@ from pkg.ctrl.client import FakeClient, LiveClient, Reader
 from pkg.ctrl.rest import RestError, Transport, load_config
 from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
 from pkg.runtime.framework import PluginError
+from pkg.util.trainjob import ChildConflictError
 
 from . import documents, resources
 from .arguments import DEFAULT_NAMESPACE
@@ -56,6 +57,7 @@ _REFUSALS: Final = (
     StrategicMergeError,
     UnsupportedRuntimeError,
     PluginError,
+    ChildConflictError,
 )
 
 

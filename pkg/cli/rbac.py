@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the ClusterRoles from the code's ``+kubebuilder:rbac`` markers: ``python -m pkg.cli.rbac [CONFIG]``.
 
-The markers of ``pkg/podgrouper`` make the pod grouper's role, those of every other room the manager's.
+The markers of ``pkg/podgrouper`` make the pod grouper's role, those beside the authorization of metrics the role for
+``metrics.requireAuthorization``, and all others the manager's.
 """
 
 from __future__ import annotations
 
+import enum
 import itertools
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +23,6 @@ Grant = tuple[str, str, str]
 """Group, resource and verb."""
 
 _MARKER: Final = re.compile(r"^# \+kubebuilder:rbac:(\S+)$", re.MULTILINE)
-_GROUPER: Final = "podgrouper"
 _HEAD: Final = """\
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
@@ -34,56 +35,74 @@ rules:
 """
 
 
+class Part(enum.Enum):
+    """A part of the program with a ClusterRole of its own."""
+
+    MANAGER = enum.auto()
+    POD_GROUPER = enum.auto()
+    METRICS = enum.auto()
+
+
+_PART_OF: Final = {"podgrouper": Part.POD_GROUPER, "ctrl/metrics/filters.py": Part.METRICS}
+"""The part that a folder or a module below ``pkg`` belongs to; all others belong to the manager."""
+
+
 def grants(text: str) -> set[Grant]:
-    """Return what the markers in a source text ask for.
+    """Return the grants of the markers in a source text.
 
     Raises:
         ValueError: a marker lacks its groups, resources or verbs.
     """
-    found: set[Grant] = set()
-    for marker in _MARKER.findall(text):
-        fields = dict(field.partition("=")[::2] for field in marker.split(","))
-        try:
-            lists = [fields[key].strip('"').split(";") for key in ("groups", "resources", "verbs")]
-        except KeyError as error:
-            raise ValueError(f"the marker {marker} has no {error}") from None
-        found |= set(itertools.product(*lists))
-    return found
+    return set(_named_grants(text))
 
 
-def collected(*, grouper: bool, sources: Path = SOURCES) -> set[Grant]:
-    """Return what the pod grouper asks for, or what everything else does."""
-    found: set[Grant] = set()
-    for path in sorted(sources.rglob("*.py")):
-        if path.is_relative_to(sources / _GROUPER) is grouper:
-            found |= grants(path.read_text())
-    return found
+def collected(part: Part = Part.MANAGER, *, sources: Path = SOURCES) -> set[Grant]:
+    """Return the grants of a part's markers."""
+    return set(_collected(part, sources))
 
 
-def rules(wanted: Iterable[Grant]) -> list[dict[str, list[str]]]:
+def resource_names(part: Part = Part.MANAGER, *, sources: Path = SOURCES) -> dict[Grant, tuple[str, ...]]:
+    """Return the grants of a part that its markers restrict to objects of certain names."""
+    return {grant: names for grant, names in _collected(part, sources).items() if names}
+
+
+def rules(
+    wanted: Iterable[Grant], named: Mapping[Grant, tuple[str, ...]] | None = None
+) -> list[dict[str, list[str]]]:
     """Return the fewest readable rules: resources of a group with the same verbs share one, then groups alike do."""
-    verbs: dict[tuple[str, str], list[str]] = {}
+    verbs: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for group, resource, verb in sorted(set(wanted)):
-        verbs.setdefault((group, resource), []).append(verb)
-    resources: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (group, resource), allowed in verbs.items():
-        resources.setdefault((group, tuple(allowed)), []).append(resource)
-    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for (group, allowed_verbs), named in resources.items():
-        groups.setdefault((tuple(named), allowed_verbs), []).append(group)
+        names = (named or {}).get((group, resource, verb), ())
+        verbs.setdefault((group, resource, names), []).append(verb)
+    resources: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for (group, resource, names), allowed in verbs.items():
+        resources.setdefault((group, tuple(allowed), names), []).append(resource)
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for (group, allowed_verbs, names), shared in resources.items():
+        groups.setdefault((tuple(shared), allowed_verbs, names), []).append(group)
     made = [
-        {"apiGroups": named, "resources": list(key[0]), "verbs": list(key[1])}
-        for key, named in groups.items()
+        {"apiGroups": same, "resources": list(key[0])}
+        | ({"resourceNames": list(key[2])} if key[2] else {})
+        | {"verbs": list(key[1])}
+        for key, same in groups.items()
     ]
     return sorted(made, key=lambda rule: (rule["apiGroups"], rule["resources"]))
 
 
 def render() -> dict[str, str]:
-    """Return both roles by their paths below ``config``."""
-    note = "# What the pod grouper needs; an installation without it does without this folder.\n"
+    """Return the roles by their paths below ``config``."""
     return {
-        "rbac/role.yaml": _role("kubeflow-trainer-controller-manager", collected(grouper=False)),
-        "podgrouper/role.yaml": _role("kubeflow-trainer-pod-grouper", collected(grouper=True), note),
+        "rbac/role.yaml": _role("kubeflow-trainer-controller-manager", Part.MANAGER),
+        "podgrouper/role.yaml": _role(
+            "kubeflow-trainer-pod-grouper",
+            Part.POD_GROUPER,
+            "# What the pod grouper needs; an installation without it does without this folder.\n",
+        ),
+        "metrics-authorization/role.yaml": _role(
+            "kubeflow-trainer-metrics-authorization",
+            Part.METRICS,
+            "# What `metrics.requireAuthorization` needs; an installation without it does without this folder.\n",
+        ),
     }
 
 
@@ -101,9 +120,48 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _role(name: str, wanted: Iterable[Grant], note: str = "") -> str:
+def _collected(part: Part, sources: Path) -> dict[Grant, tuple[str, ...]]:
+    found: dict[Grant, tuple[str, ...]] = {}
+    for path in sorted(sources.rglob("*.py")):
+        if _part_of(path.relative_to(sources)) is part:
+            for grant, names in _named_grants(path.read_text()).items():
+                found[grant] = _either(found.get(grant), names)
+    return found
+
+
+def _part_of(source: Path) -> Part:
+    for place, part in _PART_OF.items():
+        if source.is_relative_to(place):
+            return part
+    return Part.MANAGER
+
+
+def _named_grants(text: str) -> dict[Grant, tuple[str, ...]]:
+    """Return each grant of a source text, with the names of the objects it is restricted to."""
+    found: dict[Grant, tuple[str, ...]] = {}
+    for marker in _MARKER.findall(text):
+        fields = dict(field.partition("=")[::2] for field in marker.split(","))
+        try:
+            lists = [fields[key].strip('"').split(";") for key in ("groups", "resources", "verbs")]
+        except KeyError as error:
+            raise ValueError(f"the marker {marker} has no {error}") from None
+        names = tuple(filter(None, fields.get("resourceNames", "").split(";")))
+        for group, resource, verb in itertools.product(*lists):
+            grant = (group, resource, verb)
+            found[grant] = _either(found.get(grant), names)
+    return found
+
+
+def _either(before: tuple[str, ...] | None, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that two markers of one grant allow together; none stands for every object."""
+    if before is None:
+        return names
+    return tuple(sorted({*before, *names})) if before and names else ()
+
+
+def _role(name: str, part: Part, note: str = "") -> str:
     lines = []
-    for rule in rules(wanted):
+    for rule in rules(collected(part), resource_names(part)):
         lead = "  - "
         for key, values in rule.items():
             lines.append(f"{lead}{key}: [{', '.join(value or _EMPTY for value in values)}]\n")

@@ -21,6 +21,8 @@ from pkg.ctrl import metrics
 from pkg.util.cert import certificates
 
 from .manager.flags import FLAGS
+from .manager.goflags import Flag
+from .podgrouper.flags import FLAGS as POD_GROUPER_FLAGS
 
 _NOTE: Final = "<!-- Written by `make manifests` from the code; edit that. -->\n"
 
@@ -95,11 +97,17 @@ def _default(value: object) -> str:
 
 
 def _flags() -> str:
-    rows = [(f"`--{flag.name}`", flag.usage.replace("*", "\\*")) for flag in FLAGS]
+    head = ("flag", "meaning")
     return (
         f"# Flags of the manager\n\n{_NOTE}\nThey are read as Go reads them: one dash or two, `--flag=value` or `--flag value`.\n\n"
-        + _table(("flag", "meaning"), rows)
+        f"{_table(head, _rows(FLAGS))}\n"
+        "## Those of the program podgrouper\n\nThey are those of KAI-Scheduler v0.13.0's pod grouper, with its defaults.\n\n"
+        f"{_table(head, _rows(POD_GROUPER_FLAGS))}"
     )
+
+
+def _rows(flags: Iterable[Flag]) -> list[tuple[str, str]]:
+    return [(f"`--{flag.name}`", flag.usage.replace("*", "\\*")) for flag in flags]
 
 
 def _metrics() -> str:
@@ -127,8 +135,7 @@ def _metrics() -> str:
 def _wrappers() -> list[MetricWrapperBase]:
     modules = (metrics.registry, pkg.metrics.metrics, certificates)
     found = {id(each): each for module in modules for each in vars(module).values()}
-    opt_in = {id(metrics.registry.REST_REQUEST_DURATION), id(metrics.registry.REST_RATE_LIMITER_DURATION)}
-    return [each for key, each in found.items() if isinstance(each, MetricWrapperBase) and key not in opt_in]
+    return [each for each in found.values() if isinstance(each, MetricWrapperBase)]
 
 
 def _exported_name(metric: MetricWrapperBase) -> str:

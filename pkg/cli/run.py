@@ -16,7 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the flags of ``run``; all others are the manager's own."""
     parser.add_argument("--name", default=DEFAULT_NAME, help=f"the local cluster to work in ({DEFAULT_NAME})")
     parser.add_argument("--kubeconfig", help="work in this cluster instead, with this file's rights")
-    parser.epilog = "Every other flag is passed to trainer-controller-manager."
+    parser.epilog = (
+        "Every other flag is passed to trainer-controller-manager. With --kubeconfig it runs with --webhooks=false, because the "
+        "API server of that cluster cannot reach this machine; --webhooks serves them."
+    )
 
 
 def main(argv: Sequence[str]) -> int:
@@ -29,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     add_arguments(parser)
     chosen, rest = parser.parse_known_args(list(argv))
     if chosen.kubeconfig:
-        return manager.main([f"--kubeconfig={chosen.kubeconfig}", *rest])
+        return manager.main([f"--kubeconfig={chosen.kubeconfig}", "--webhooks=false", *rest])
     cluster = Cluster(state_directory(chosen.name))
     if not cluster.kubeconfig.exists():
         sys.stderr.write(

@@ -5,8 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
-from pathlib import Path
 from typing import Final
 
 from pkg.apis.config.v1alpha1 import Configuration
@@ -14,6 +12,7 @@ from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.ctrl import manager, rest
 from pkg.ctrl.metrics import with_authentication_and_authorization
+from pkg.ctrl.webhook.server import default_cert_dir
 
 from .duration import seconds
 
@@ -57,4 +56,4 @@ def rest_config(cfg: Configuration, connection: rest.Config) -> rest.Config:
 
 def cert_dir(cfg: Configuration) -> str:
     """Return the folder of the webhooks' certificate."""
-    return cfg.webhook.cert_dir or str(Path(tempfile.gettempdir()) / "k8s-webhook-server" / "serving-certs")
+    return cfg.webhook.cert_dir or str(default_cert_dir())

@@ -46,4 +46,6 @@ DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY: Final = "types"
 # --- events ---
 
 POD_GROUPER_WARNING: Final = "PodGrouperWarning"
+OWNER_NOT_READABLE: Final = "OwnerNotReadable"
+"""Event on a pod that was grouped without an owner that may not be read."""
 EVENT_SOURCE: Final = "pod-grouper"

@@ -1,21 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Applies the objects a TrainJob wants, and sends nothing whose answer is known.
+"""Applies desired objects, and sends nothing whose answer is known.
 
-What was applied is remembered by the TrainJob's key in two digests: of the desired object, and of the
-live one that came of it. While both are the same there is nothing to do. When the live object differs,
-only a difference in what may change is worth a request; so it is after a restart, with nothing remembered.
-
-JobSet and PodGroup are not built again for a TrainJob that runs. What was wanted of them last is kept, so that
-they are mended all the same when somebody edits them; after a restart that is no longer known.
+One rule decides: an object is applied when the live one lacks something of it, or holds something that an earlier apply may
+have set. What was found in order is remembered in two digests, of the desired object and of the live one. The digests only
+save requests: without them the same objects come about.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -23,186 +19,138 @@ from pkg.apis.core.v1 import ConfigMap, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
-from pkg.apis.machinery.object import Object, ObjectMeta, metadata_only
-from pkg.apis.schedulerplugins import v1alpha1 as schedulerplugins
-from pkg.apis.volcano import v1beta1 as volcano
+from pkg.apis.machinery.object import Object, metadata_only
 from pkg.constants import trainer as constants
 from pkg.ctrl import log
 from pkg.ctrl.client import Client, Reader, apply_lazily, peek
+from pkg.util import trainjob
 
 from . import drift
 
 T = TypeVar("T", bound=Object)
-Name: TypeAlias = tuple[GVK, NamespacedName]
+Name = tuple[GVK, NamespacedName]
 
 _AS_METADATA: Final[frozenset[GVK]] = frozenset({ConfigMap.gvk, Secret.gvk})
 """Kinds that are cached without their content: their resourceVersion stands for it."""
 
 
-_BUILT_ONCE: Final[frozenset[GVK]] = frozenset(
-    {JobSet.gvk, schedulerplugins.PodGroup.gvk, volcano.PodGroup.gvk}
-)
-"""Kinds whose plugins build nothing for a running TrainJob that has one: no change of its runtime reaches it."""
-
-
 class Outcome(StrEnum):
-    """What an apply came to."""
+    """What an apply did."""
 
     UNCHANGED = "unchanged"
     CREATED = "created"
     CHANGED = "changed"
     HEALED = "healed"
-    """Somebody had changed or removed what was applied before."""
-
-
-class _Applied(NamedTuple):
-    desired: bytes
-    live: bytes
+    """Another writer had changed or removed what was applied before."""
 
 
 class Applier:
-    """Server-side apply with a memory.
-
-    ``reader`` reads what is cached as metadata alone; it must not be a cache.
-    """
+    """Server-side apply with a memory; ``reader`` reads the content of what is cached as metadata alone."""
 
     def __init__(self, client: Client, reader: Reader | None = None) -> None:
         self._client = client
         self._reader: Reader = client if reader is None else reader
-        self._applied: dict[NamespacedName, dict[Name, _Applied]] = {}
-        self._kept: dict[NamespacedName, dict[Name, tuple[type[Object], bytes]]] = {}
+        self._settled: dict[NamespacedName, dict[Name, tuple[bytes, bytes]]] = {}
 
     def forget(self, owner: NamespacedName) -> None:
-        """Drop what was remembered for ``owner``; the next apply looks at everything again."""
-        self._applied.pop(owner, None)
-        self._kept.pop(owner, None)
+        """Drop what was remembered for ``owner``."""
+        self._settled.pop(owner, None)
 
-    async def apply(self, owner: NamespacedName, desired: T) -> Outcome:
-        """Make the live object what ``desired`` says, as field owner ``trainer``; tell what that took.
+    def knows(self, owner: NamespacedName, desired: Object, live: Object) -> bool:
+        """Return True if ``live`` was found to be as ``desired`` before."""
+        return self._known(owner, desired) == (_digest(desired.to_dict()), _digest_of(live))
 
-        An object that is being deleted is left alone: its end wakes the owner again.
+    def settle(self, owner: NamespacedName, desired: Object, live: Object) -> None:
+        """Remember that ``live`` is as ``desired``, as far as the server lets it be."""
+        settled = _digest(desired.to_dict()), _digest_of(live)
+        self._settled.setdefault(owner, {})[desired.gvk, desired.key] = settled
+
+    async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
+        """Make the live object what ``desired`` says, as field owner ``trainer``.
+
+        An object that is being deleted is left alone: its deletion wakes the owner again.
 
         Raises:
+            ChildConflictError: the live object has another controller than the desired one, or none.
             StatusError: the API server refused.
             TransportError: it was not reached.
         """
-        memory = self._applied.setdefault(owner, {})
-        name = (desired.gvk, desired.key)
-        wire = desired.to_dict()
-        wanted = _digest(wire)
-        live = await self._live(desired)
-        if live is None:
-            outcome = Outcome.HEALED if name in memory else Outcome.CREATED
-            memory[name] = _Applied(wanted, await self._send(desired))
-        else:
-            outcome = await self._settle(memory, desired, live, wanted)
-        if desired.gvk in _BUILT_ONCE:
-            essence = drift.rule_for(desired.gvk).essence(wire)
-            self._kept.setdefault(owner, {})[name] = type(desired), msgspec.json.encode(essence)
-        return outcome
-
-    async def mend(self, owner: NamespacedName, built: Container[Name]) -> list[GVK]:
-        """Undo edits of what ``owner`` wanted once and was not ``built`` this time; return the kinds mended.
-
-        An absent one is made by those who build it.
-
-        Raises:
-            StatusError: the API server refused.
-            TransportError: it was not reached.
-        """
-        memory = self._applied.get(owner, {})
-        mended = []
-        for name, (kind, essence) in self._kept.get(owner, {}).items():
-            if name in built or (known := memory.get(name)) is None:
-                continue
-            try:
-                live = await peek(self._client, kind, name[1])
-            except NotFoundError:
-                continue
-            if known.live != _live_digest(live):
-                desired = kind.from_dict(msgspec.json.decode(essence))
-                if await self._settle(memory, desired, live, known.desired) is Outcome.HEALED:
-                    mended.append(name[0])
-        return mended
-
-    async def _settle(
-        self, memory: dict[Name, _Applied], desired: Object, live: Object, wanted: bytes
-    ) -> Outcome:
-        """Turn ``live`` into ``desired``, whose digest is ``wanted``; tell what that took."""
-        if live.metadata.deletion_timestamp is not None:
+        live, pending = await self._compare(owner, desired)
+        if not pending:
             return Outcome.UNCHANGED
-        name = (desired.gvk, desired.key)
-        seen = _Applied(wanted, _live_digest(live))
-        known = memory.get(name)
-        if known == seen:
-            return Outcome.UNCHANGED
-        same_desired = known is not None and known.desired == wanted
-        if known is None and live.gvk in _AS_METADATA and await self._holds(desired):
-            memory[name] = seen
-            return Outcome.UNCHANGED
-        to_send = self._difference(live, desired, same_desired=same_desired)
-        if to_send is None:
-            memory[name] = seen
-            return Outcome.UNCHANGED
-        memory[name] = _Applied(wanted, await self._send(to_send))
-        return Outcome.HEALED if same_desired else Outcome.CHANGED
+        wanted, known = _digest(desired.to_dict()), self._known(owner, desired)
+        self.settle(owner, desired, await self._send(desired, live))
+        if known is not None and (live is None or known[0] == wanted):
+            return Outcome.HEALED
+        return Outcome.CREATED if live is None else Outcome.CHANGED
 
-    def _difference(self, live: Object, desired: T, *, same_desired: bool) -> T | None:
-        """Return what to apply to turn ``live`` into ``desired``, or None when nothing would change."""
+    async def pending(self, owner: NamespacedName, desired: Object) -> bool:
+        """Return True if :meth:`apply` would send a request; raises as it does."""
+        return (await self._compare(owner, desired))[1]
+
+    def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
+        return self._settled.get(owner, {}).get((desired.gvk, desired.key))
+
+    async def _compare(self, owner: NamespacedName, desired: Object) -> tuple[Object | None, bool]:
+        """Return the live object and whether there is anything to send."""
+        kind: type[Object] = metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
+        try:
+            live = await peek(self._client, kind, desired.key)
+        except NotFoundError:
+            return None, True
+        trainjob.require_control(live, trainjob.controller_of(desired))
+        if live.metadata.deletion_timestamp is not None or self.knows(owner, desired, live):
+            return live, False
+        wire, known = desired.to_dict(), self._known(owner, desired)
         if live.gvk in _AS_METADATA:
-            return desired
-        rule = drift.rule_for(desired.gvk)
-        live_wire, desired_wire = live.to_dict(), desired.to_dict()
-        if not same_desired and (kept := rule.kept(live_wire, desired_wire)):
-            log.logger_from().info("Fields that cannot change are kept", object=str(live.key), fields=kept)
-        live_part = rule.mutable(live_wire, desired_wire, live_wire)
-        desired_part = rule.mutable(live_wire, desired_wire, desired_wire)
-        # A field we no longer want shows only as something the live object has beyond the desired one;
-        # it is given up by applying once, and whoever else owns it keeps it.
-        settled = same_desired or live_part == desired_part
-        if settled and drift.covers(live_part, desired_part):
-            return None
-        return type(desired).from_dict(rule.compose(live_wire, desired_wire))
+            in_order = known is None and await self._holds(desired)
+        elif known is not None and known[0] == _digest(wire):
+            in_order = drift.covers(drift.content(live.to_dict()), drift.content(wire))
+        else:
+            # What live has beyond the desired object may be of an earlier apply: the server knows, and an apply asks it.
+            in_order = drift.equal(drift.content(live.to_dict()), drift.content(wire))
+        if in_order:
+            self.settle(owner, desired, live)
+        return live, not in_order
 
     async def _holds(self, desired: Object) -> bool:
-        """Tell whether the stored object, of which only the metadata is cached, has all that is desired.
-
-        Asked once for each object after a start: its read is a write less.
-        """
+        """Read the content that is not cached: once for each object after a start, a read is cheaper than a write."""
         try:
             stored = await self._reader.get(type(desired), desired.key)
         except NotFoundError:
             return False
-        return drift.covers(drift.content(stored.to_dict()), desired.to_dict())
+        return drift.covers(drift.content(stored.to_dict()), drift.content(desired.to_dict()))
 
-    async def _live(self, desired: Object) -> Object | None:
-        kind: type[Object] = type(desired)
-        if desired.gvk in _AS_METADATA:
-            kind = metadata_only(kind)
-        try:
-            return await peek(self._client, kind, desired.key)
-        except NotFoundError:
-            return None
+    async def _send(self, desired: T, live: Object | None) -> T:
+        """Apply, and return the live object that comes of it.
 
-    async def _send(self, obj: Object) -> bytes:
-        """Apply, and return the digest of the live object that comes of it."""
-        log.logger_from().debug("Applying", kind=obj.gvk.kind, object=str(obj.key))
-        stored = await apply_lazily(self._client, obj, field_owner=constants.FIELD_OWNER, force=True)
-        return _digest_by_metadata(obj.gvk, stored.metadata) or _live_digest(stored.object)
+        An answer that is not as desired, since a webhook changed it, is followed by one more apply; a running JobSet stays.
+        """
+        answer = await self._apply(desired, None if live is None else live.metadata.uid)
+        if isinstance(answer, JobSet) and not answer.spec.suspend:
+            return answer
+        if drift.covers(drift.content(answer.to_dict()), drift.content(desired.to_dict())):
+            return answer
+        return await self._apply(desired, answer.metadata.uid)
+
+    async def _apply(self, desired: T, uid: str | None) -> T:
+        """With the uid, the request for an object that was deleted meanwhile fails instead of creating another."""
+        log.logger_from().debug("Applying", kind=desired.gvk.kind, object=str(desired.key))
+        if uid is not None:
+            desired = desired.shallow_copy()
+            desired.metadata = desired.metadata.model_copy(update={"uid": uid})
+        stored = await apply_lazily(self._client, desired, field_owner=constants.FIELD_OWNER, force=True)
+        return stored.object
 
 
-def _live_digest(obj: Object) -> bytes:
-    return _digest_by_metadata(obj.gvk, obj.metadata) or _digest(drift.content(obj.to_dict()))
-
-
-def _digest_by_metadata(gvk: GVK, metadata: ObjectMeta) -> bytes | None:
-    """Return the digest of a live object whose metadata is enough to tell that it changed; None when it is not."""
-    if gvk in _AS_METADATA:
+def _digest_of(live: Object) -> bytes:
+    metadata = live.metadata
+    if live.gvk in _AS_METADATA:
         return f"{metadata.uid}/{metadata.resource_version}".encode()
-    if metadata.generation is not None:
-        # The server counts every change but those of metadata, and of a status that is written by itself.
-        return _digest([metadata.uid, metadata.generation, drift.content({"metadata": metadata.to_dict()})])
-    return None
+    # The generation counts every change but those of metadata, and of a status that is a subresource.
+    counted = metadata.generation is not None
+    wire = {"metadata": metadata.to_dict()} if counted else live.to_dict()
+    return _digest([metadata.uid, metadata.generation, drift.content(wire)])
 
 
 def _digest(data: Any) -> bytes:

@@ -19,10 +19,7 @@ TRAIN_JOB: Final = "trainjob"
 TRAINING_RUNTIME: Final = "trainingruntime"
 CLUSTER_TRAINING_RUNTIME: Final = "clustertrainingruntime"
 
-# What certificates, leader election and metrics.requireAuthorization need; controllers and plugins say themselves what they do:
-# +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,verbs=get;list;update;watch
-# +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
-# +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+# What leader election needs; certificates, controllers and plugins declare their own rights:
 # +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;list;update
 
 

@@ -5,25 +5,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, Protocol
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
 from pkg import ctrl, metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery import conditions
-from pkg.apis.machinery.errors import NotFoundError, StatusError
-from pkg.apis.machinery.object import Object, OwnerReference
+from pkg.apis.machinery.errors import InvalidError, NotFoundError
+from pkg.apis.machinery.object import ObjectMeta
 from pkg.apis.machinery.time import parse_time
 from pkg.apis.meta.v1 import Condition
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
 from pkg.ctrl import client, log, predicate
-from pkg.ctrl.cache import CacheDegradedError, CacheError
-from pkg.ctrl.rest import RestError
+from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
+from pkg.util import trainjob
+from pkg.util.trainjob import ChildConflictError
 
+from . import patches, wake
 from .applier import Applier, Outcome
+from .children import Children, EventRecorder, PendingError
 from .unbuilt import UnbuiltFirst
 
 if TYPE_CHECKING:
@@ -36,19 +39,6 @@ _MANAGED_BY_US: Final = (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
 _EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
 _EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
 _EVENT_ERROR_LIMIT: Final = 950
-_PREDECESSOR_DELAY: Final = timedelta(seconds=1)
-
-
-class EventRecorder(Protocol):
-    """The one thing asked of a recorder."""
-
-    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
-        """Queue an event about ``obj``."""
-        ...
-
-
-class ChildConflictError(Exception):
-    """A child's name is taken by an object that somebody else controls."""
 
 
 # +kubebuilder:rbac:groups="",resources=events,verbs=create;watch;update;patch
@@ -77,7 +67,7 @@ class TrainJobReconciler:
         self._recorder = recorder
         self._runtimes = runtimes
         self._now = now
-        self._applier = Applier(client, reader)
+        self._children = Children(client, Applier(client, reader), recorder, now)
         self._phases = metrics.TrainJobPhases()
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
@@ -88,52 +78,56 @@ class TrainJobReconciler:
             Exception: the one step that failed.
         """
         try:
-            stored = await self._client.get(TrainJob, request)
+            stored = await self._get(request)
         except NotFoundError:
-            self._applier.forget(request)
+            self._children.forget(request)
             self._phases.forget(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
             return ctrl.Result()
         log.logger_from().debug("Reconciling TrainJob")
         self._phases.observe(stored)
-        if (owner := await self._foreign_owner(stored)) is not None:
-            return self._stand_back(stored, owner)
+        try:
+            job_set = await self._children.job_set(stored)
+        except (PendingError, ChildConflictError) as error:
+            return self._stand_back(stored, error)
+        orphan = job_set is not None and trainjob.controller_of(job_set) is None
 
         train_job = stored.shallow_copy()
         # The status alone is written. It is put past pydantic, for which an assignment would make it one that somebody set.
         train_job.__dict__["status"] = stored.status.deep_copy()
-        errors: list[Exception] = []
-        key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
-        if _finished(train_job):
-            if (runtime := self._runtimes.get(key)) is not None:
-                await _attempt(errors, self._set_status(runtime, train_job))
-        elif (runtime := self._runtimes.get(key)) is None:
-            _set_unsupported(train_job, key, self._now)
-        else:
-            _clear_unsupported(train_job)
-            await _attempt(errors, self._reconcile_objects(runtime, train_job))
-            if errors:
-                self._report(train_job, errors[0])
-            _set_suspended(train_job, self._now)
-            await _attempt(errors, self._set_status(runtime, train_job))
+        errors = await self._advance(train_job, orphan=orphan)
         await _attempt(errors, self._write_status(stored, train_job))
         self._phases.observe(train_job)
         if _finished(train_job):
-            self._applier.forget(request)
-        _raise(errors)
-        return ctrl.Result()
+            self._children.forget(request)
+        return _result(errors)
 
-    async def _foreign_owner(self, train_job: TrainJob) -> OwnerReference | None:
-        """Return who controls the JobSet of the TrainJob's name, if it is not this TrainJob."""
-        try:
-            job_set = await client.peek(self._client, JobSet, train_job.key)
-        except (StatusError, RestError, CacheError):
-            return None  # whoever needs the JobSet meets the same error and reports it
-        owner = next((each for each in job_set.metadata.owner_references or () if each.controller), None)
-        return None if owner is None or owner.uid == train_job.metadata.uid else owner
+    async def _advance(self, train_job: TrainJob, *, orphan: bool) -> list[Exception]:
+        """Bring the children up to date, and the status of ``train_job``; return what failed.
 
-    def _stand_back(self, train_job: TrainJob, owner: OwnerReference) -> ctrl.Result:
+        An orphan gives no verdict before it is adopted.
+        """
+        errors: list[Exception] = []
+        key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
+        runtime, finished = self._runtimes.get(key), _finished(train_job)
+        if runtime is None:
+            if not finished:
+                _set_unsupported(train_job, key, self._now)
+            return errors
+        if not finished:
+            _clear_unsupported(train_job)
+            await _attempt(errors, self._reconcile_objects(runtime, train_job))
+            for error in errors:
+                if not isinstance(error, PendingError):
+                    self._report(train_job, error)
+            _set_suspended(train_job, self._now)
+        if not orphan or not (finished or errors):
+            may_be_gone = finished or any(isinstance(error, PendingError) for error in errors)
+            await _attempt(errors, self._set_status(runtime, train_job, may_be_gone=may_be_gone))
+        return errors
+
+    def _stand_back(self, train_job: TrainJob, error: PendingError | ChildConflictError) -> ctrl.Result:
         """Do nothing with another's JobSet, whose verdict must not become this TrainJob's.
 
         That of a deleted TrainJob of the same name is removed by the garbage collector: it is waited for.
@@ -143,27 +137,29 @@ class TrainJobReconciler:
         """
         if _finished(train_job):
             return ctrl.Result()
-        if owner.kind == TrainJob.gvk.kind and owner.name == train_job.name:
-            log.logger_from().info("Waiting for the JobSet of an earlier TrainJob to go")
-            return ctrl.Result(requeue_after=_PREDECESSOR_DELAY)
-        error = ChildConflictError(f"jobset {train_job.key}: controlled by {owner.kind} {owner.name}")
-        self._report(train_job, error)
-        raise error
+        if not isinstance(error, PendingError):
+            self._report(train_job, error)
+        return _result([error])
 
     async def _reconcile_objects(self, runtime: Runtime, train_job: TrainJob) -> None:
-        built = await runtime.new_objects(train_job)
-        for obj in built:
-            outcome = await self._applier.apply(train_job.key, obj)
+        for obj, outcome in await self._children.reconcile(runtime, train_job):
             if outcome is Outcome.HEALED:
                 metrics.DRIFT_HEALED.labels(obj.gvk.kind).inc()
             elif outcome is Outcome.CREATED and isinstance(obj, JobSet):
                 metrics.TIME_TO_CHILDREN.observe(self._age(train_job))
-        for gvk in await self._applier.mend(train_job.key, {(obj.gvk, obj.key) for obj in built}):
-            metrics.DRIFT_HEALED.labels(gvk.kind).inc()
 
     def _age(self, train_job: TrainJob) -> float:
         created = train_job.metadata.creation_timestamp
         return max(0.0, (self._now() - parse_time(created)).total_seconds()) if created else 0.0
+
+    async def _get(self, request: ctrl.Request) -> TrainJob:
+        """Return the TrainJob; one that cannot be decoded, or is too large for that, gets an event that says so."""
+        try:
+            return await self._client.get(TrainJob, request)
+        except UndecodableObjectError as error:
+            metadata = ObjectMeta(namespace=request.namespace, name=request.name, uid=error.uid)
+            self._report(TrainJob(metadata=metadata), error)
+            raise
 
     def _report(self, train_job: TrainJob, error: Exception) -> None:
         text = str(error)
@@ -172,34 +168,40 @@ class TrainJobReconciler:
             message += " ..."
         self._recorder.event(train_job, "Warning", _EVENT_REASON, message)
 
-    async def _set_status(self, runtime: Runtime, train_job: TrainJob) -> None:
+    async def _set_status(self, runtime: Runtime, train_job: TrainJob, *, may_be_gone: bool) -> None:
+        """Take over the verdict and the counts of the TrainJob's children."""
         try:
             status = await runtime.train_job_status(train_job)
         except (NotFoundError, CacheDegradedError):
-            if not _finished(train_job):
+            if not may_be_gone:
                 raise
             return  # a finished TrainJob keeps its verdict when its children are gone
         if status is not None:
             train_job.status = status
 
     async def _write_status(self, stored: TrainJob, train_job: TrainJob) -> None:
-        if _wire(train_job.status) == _wire(stored.status):
+        old, new = _wire(stored.status), _wire(train_job.status)
+        if old == new:
             return
-        if not _wire(train_job.status):
-            # The server takes no status without any field, but it takes none at all.
-            train_job = TrainJob.from_dict({k: v for k, v in train_job.to_dict().items() if k != "status"})
-        await client.patch_lazily(
-            self._client.status, train_job, client.merge_from(stored, optimistic_lock=True)
-        )
+        try:
+            patch = patches.replace_status(stored, old, new)
+            await client.patch_lazily(self._client.status, train_job, patch)
+        except NotFoundError:
+            return  # it was deleted meanwhile
+        except InvalidError as error:
+            if not patches.is_stale(error):
+                raise
+            raise PendingError("another writer changed the conditions meanwhile") from error
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
-        """Register the controller: woken by TrainJobs, and by whatever the runtimes' plugins watch."""
+        """Register the controller: woken by TrainJobs, by what the runtimes' plugins watch, and when an obstacle goes."""
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
         # A reconcile that writes a status has brought everything else in order before.
         builder = builder.for_(TrainJob, predicates=[predicate.NotOwnWrite()])
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
+        builder = wake.watch_obstacles(builder, mgr.client)
         builder.watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
 
 
@@ -267,7 +269,7 @@ def _wire(status: TrainJobStatus) -> dict[str, object]:
 async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
     """Await ``step`` and gather its failure, so that the steps after it still run.
 
-    Plugins are other people's code and may fail with anything; nothing is lost, :func:`_raise` follows.
+    Plugins are other people's code and may fail with anything; nothing is lost, :func:`_result` follows.
     """
     try:
         await step
@@ -275,8 +277,15 @@ async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
         errors.append(error)
 
 
-def _raise(errors: list[Exception]) -> None:
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise ExceptionGroup("\n".join(dict.fromkeys(map(str, errors))), errors)
+def _result(errors: list[Exception]) -> ctrl.Result:
+    """Return when to come back; raise what failed, unless it is only pending."""
+    failed = [error for error in errors if not isinstance(error, PendingError)]
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise ExceptionGroup("\n".join(dict.fromkeys(map(str, failed))), failed)
+    for pending in errors:
+        if isinstance(pending, PendingError):
+            log.logger_from().info("Waiting", reason=str(pending))
+            return ctrl.Result(requeue_after=pending.after)
+    return ctrl.Result()

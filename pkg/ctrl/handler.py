@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.gvk import GVK, Resource
 from pkg.apis.machinery.object import Object, OwnerReference
 from pkg.ctrl import cache, event, workqueue
 from pkg.ctrl.reconcile import Request
@@ -24,13 +24,24 @@ LOW_PRIORITY = workqueue.LOW_PRIORITY
 Queue = workqueue.Adder[Request]
 Owners = Sequence[cache.Owner | OwnerReference]
 MapFunc = Callable[[T], Awaitable[Iterable[Request]]]
+Discover = Callable[[type[Object]], Awaitable[Resource]]
 
 
 class EventHandler(ABC, Generic[T_contra]):
-    """Adds the requests that an event calls for. Events of one source come one after another, in order."""
+    """Adds the requests that an event calls for. Events of one source come one after another, in order.
 
-    immediate: ClassVar[bool] = False
+    An event for which a method raises comes again: after a second, then less and less often, and out of order.
+    """
+
+    immediate: bool = False
     """Whether no method ever waits: then events cost no buffer and no task switch."""
+
+    async def prepare(self, discover: Discover) -> None:
+        """Learn what the methods need to know of other kinds; called before the first event, and once only.
+
+        Raises:
+            StatusError, RestError: a kind cannot be found now. Events come nevertheless.
+        """
 
     @abstractmethod
     async def create(self, evt: event.CreateEvent[T_contra], queue: Queue) -> None:
@@ -105,29 +116,47 @@ class EnqueueRequestForObject(EventHandler[Object]):
 
 
 class _EnqueueRequestForOwner(EventHandler[Object]):
-    immediate = True
+    """Immediate as soon as it knows whether owners have namespaces: their class says so, or discovery."""
 
     def __init__(self, owner: type[Object], *, only_controller: bool) -> None:
+        self._owner = owner
         self._group_kind = owner.gvk.group_kind
-        self._namespaced = owner.resource is None or owner.resource.namespaced
         self._only_controller = only_controller
+        self._discover: Discover | None = None
+        self._namespaced = True
+        if owner.resource is not None:
+            self._learn(owner.resource)
+
+    async def prepare(self, discover: Discover) -> None:
+        if not self.immediate:
+            self._discover = discover
+            self._learn(await discover(self._owner))
+
+    def _learn(self, resource: Resource) -> None:
+        self._namespaced = resource.namespaced
+        self.immediate = True
 
     async def create(self, evt: event.CreateEvent[Object], queue: Queue) -> None:
-        self._enqueue(queue, evt.key.namespace, evt.owner_references)
+        await self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
     async def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> None:
         # The old owner too: it wants to know that it no longer is one.
-        self._enqueue(queue, evt.key.namespace, evt.old_owner_references, evt.new_owner_references)
+        await self._enqueue(queue, evt.key.namespace, evt.old_owner_references, evt.new_owner_references)
 
     async def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> None:
-        self._enqueue(queue, evt.key.namespace, evt.owner_references)
+        await self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
     async def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> None:
-        self._enqueue(queue, evt.key.namespace, evt.owner_references)
+        await self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
-    def _enqueue(self, queue: Queue, namespace: str, *owners: Owners) -> None:
+    async def _enqueue(self, queue: Queue, namespace: str, *owners: Owners) -> None:
+        if not self.immediate and self._discover is not None and any(map(self._concerns, owners)):
+            self._learn(await self._discover(self._owner))
         for request in dict.fromkeys(found for refs in owners for found in self._owners(namespace, refs)):
             queue.add(request)
+
+    def _concerns(self, owners: Owners) -> bool:
+        return any(self._owners("", owners))
 
     def _owners(self, namespace: str, owners: Owners) -> Iterator[Request]:
         for ref in owners:

@@ -58,14 +58,37 @@ class Request(NamespacedName):
         return cls(obj.namespace, obj.name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Result:
     """What a reconcile that did not fail asks of its controller."""
 
-    requeue_after: timedelta | None = None
+    requeue_after: timedelta | None
     """Reconcile again after this long, though nothing changed. Sooner if something does."""
-    priority: int | None = None
+    priority: int | None
     """The priority of that next time; that of this time when None."""
+
+    def __init__(self, requeue_after: timedelta | float | None = None, priority: int | None = None) -> None:
+        """A number is a number of seconds.
+
+        Raises:
+            TypeError: ``requeue_after`` is neither a duration nor a number, or ``priority`` is not an integer.
+            ValueError: ``requeue_after`` is not a number (NaN).
+            OverflowError: ``requeue_after`` is longer than a timedelta can be.
+        """
+        if requeue_after is not None and not isinstance(requeue_after, timedelta):
+            requeue_after = _seconds(requeue_after)
+        if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
+            raise TypeError(f"priority must be an integer, not {type(priority).__name__}")
+        object.__setattr__(self, "requeue_after", requeue_after)
+        object.__setattr__(self, "priority", priority)
+
+
+def _seconds(number: object) -> timedelta:
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise TypeError(
+            f"requeue_after must be a timedelta or a number of seconds, not {type(number).__name__}"
+        )
+    return timedelta(seconds=number)
 
 
 class Reconciler(Protocol):
@@ -78,7 +101,8 @@ class Reconciler(Protocol):
 
         - an error raised: logged once, counted, and the request is tried again, each time later;
         - :class:`TerminalError` raised: logged and counted, not tried again;
-        - ``Result(requeue_after=d)``: tried again after ``d``, and its failures are forgotten;
+        - ``Result(requeue_after=d)``: tried again after ``d``, a timedelta or a number of seconds, and its
+          failures are forgotten;
         - ``Result()``: done; its failures are forgotten.
 
         Never called for the same request twice at a time. Cancelled when the controller stops and its

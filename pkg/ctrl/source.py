@@ -8,20 +8,33 @@ serve, or denies, does not stop its controller: the source waits for it, and the
 
 from __future__ import annotations
 
+import asyncio
+import heapq
+import itertools
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from operator import itemgetter
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
 
 import anyio
 
+from pkg.apis.machinery.errors import StatusError
+from pkg.apis.machinery.gvk import Resource
 from pkg.apis.machinery.object import Object, PartialObjectMetadata
-from pkg.ctrl import cache, event, handler, log, predicate, workqueue
+from pkg.ctrl import cache, cancellation, event, handler, log, predicate, rest, workqueue
 
 T = TypeVar("T", bound=Object)
 Queue = handler.Queue
 When = Callable[[], Awaitable[object]]
+
+_FIRST_RETRY: Final = 1.0
+LONGEST_RETRY: Final = 60.0
+"""Seconds between two tries, at most, to handle an event."""
+MAX_RETRIES: Final = 1024
+"""Failed events of one source that are kept."""
 
 _log = log.logger_from("controller-runtime.source")
 _Step = Callable[[], Coroutine[Any, Any, None]]
@@ -34,6 +47,15 @@ class Informers(Protocol):
 
     async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
         """Return the informer of ``kind``, which starts with the cache."""
+        ...
+
+
+@runtime_checkable
+class Discovers(Protocol):
+    """Informers that know of kinds which are not watched, too."""
+
+    async def resource_for(self, kind: type[Object]) -> Resource:
+        """Return where ``kind`` is served, and whether it has namespaces."""
         ...
 
 
@@ -66,8 +88,43 @@ class SyncingSource(Source):
         """Why the source gives nothing, while it does."""
 
 
+class _Retries:
+    """Steps that failed, each due again after a delay that doubles up to :data:`LONGEST_RETRY`."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, int, _Step]] = []
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, step: _Step, failures: int) -> bool:
+        """Keep a step for later; return False if another, the one that failed most often, had to go for it."""
+        due = anyio.current_time() + min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), LONGEST_RETRY)
+        heapq.heappush(self._heap, (due, next(self._numbers), failures, step))
+        if len(self._heap) <= MAX_RETRIES:
+            return True
+        self._heap.remove(max(self._heap, key=itemgetter(2)))
+        heapq.heapify(self._heap)
+        return False
+
+    def due(self) -> tuple[_Step, int] | None:
+        """Take the next step that is due, and how often it has failed."""
+        if not self._heap or self._heap[0][0] > anyio.current_time():
+            return None
+        _, _, failures, step = heapq.heappop(self._heap)
+        return step, failures
+
+    def wait(self) -> float | None:
+        """Return the seconds until a step is due; None without one."""
+        return max(0.0, self._heap[0][0] - anyio.current_time()) if self._heap else None
+
+
 class _Pipe(Generic[T]):
-    """Predicates, then the handler. Nothing that one of them raises reaches the giver of the event."""
+    """Predicates, then the handler. Nothing that one of them raises reaches the giver of the event.
+
+    An event whose handler failed is handled again later, after others that came meanwhile.
+    """
 
     def __init__(
         self, name: str, handle: handler.EventHandler[T], predicates: tuple[predicate.Predicate[T], ...]
@@ -76,7 +133,16 @@ class _Pipe(Generic[T]):
         self._handler = handle
         self._predicate = predicate.and_(*predicates)
         self._steps: deque[_Step] = deque()
+        self._retries = _Retries()
+        self._busy = False
+        self._taken = anyio.Event()
         self._more = anyio.Event()
+
+    async def prepare(self, informers: Informers) -> None:
+        """Let the handler learn of other kinds; without success its first events wait until it has."""
+        if isinstance(informers, Discovers):
+            with suppress(StatusError, rest.RestError):
+                await self._handler.prepare(informers.resource_for)
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; what the first list found has low priority."""
@@ -96,41 +162,71 @@ class _Pipe(Generic[T]):
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
         """Handle an event of somebody's own making, before its maker goes on."""
-        try:
-            if self._predicate.generic(evt):
-                await self._handler.generic(evt, queue)
-        except Exception as error:  # as in run
-            self._report(error)
+        await self._take(partial(self._generic, evt, queue), 0)
+
+    async def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+        if self._predicate.generic(evt):
+            await self._handler.generic(evt, queue)
 
     async def run(self) -> None:
-        """Work off, in order, what handlers that wait have to do; until cancelled."""
+        """Work off, in order, what handlers that wait have to do, and try again what failed; until cancelled."""
         while True:
-            while self._steps:
-                try:
-                    await self._steps.popleft()()
-                except Exception as error:  # an event that cannot be handled must not end the source
-                    self._report(error)
+            while (attempt := self._retries.due()) is not None or self._steps:
+                step, failures = attempt or (self._steps.popleft(), 0)
+                self._busy = True
+                await self._take(step, failures)
+                self._busy = False
+                self._taken.set()
             self._more = anyio.Event()
-            await self._more.wait()
+            with anyio.move_on_after(self._retries.wait()):
+                await self._more.wait()
+
+    async def finish(self) -> None:
+        """Return when nothing is left to try again."""
+        while len(self._retries) or self._busy:
+            self._taken = anyio.Event()
+            await self._taken.wait()
+
+    async def _take(self, step: _Step, failures: int) -> None:
+        try:
+            await step()
+        except asyncio.CancelledError as error:
+            self._failed(step, failures, cancellation.as_error(error))
+        except Exception as error:  # an event that cannot be handled must not end the source
+            self._failed(step, failures, error)
 
     def _pass(self, evt: E, passes: Callable[[E], bool], step: _Step) -> None:
         try:
             if not passes(evt):
                 return
-            if self._handler.immediate:
-                _finish(step())
-                return
-            _decode(evt)
+            if not self._handler.immediate:
+                _decode(evt)
         except cache.UndecodableObjectError:
             raise  # the informer counts it
-        except Exception as error:  # as in run
-            self._report(error)
+        except (Exception, asyncio.CancelledError) as error:  # nothing here waits to be cancelled
+            _log.error("Predicate failed, the event is dropped", source=self._name, error=error)
             return
-        self._steps.append(step)
-        self._more.set()
+        if self._handler.immediate:
+            self._take_now(step)
+        else:
+            self._steps.append(step)
+            self._more.set()
 
-    def _report(self, error: Exception) -> None:
-        _log.error("Event could not be handled", source=self._name, error=error)
+    def _take_now(self, step: _Step) -> None:
+        try:
+            _finish(step())
+        except cache.UndecodableObjectError:
+            raise  # as above
+        except (Exception, asyncio.CancelledError) as error:  # as above
+            self._failed(step, 0, error)
+
+    def _failed(self, step: _Step, failures: int, error: BaseException) -> None:
+        """Try ``step`` again later. The first failure is logged as an error, which may well be the last."""
+        level = _log.debug if failures else _log.error
+        level("Event could not be handled, it is tried again", source=self._name, error=error)
+        if not self._retries.add(step, failures + 1):
+            _log.error("Too many events failed, one is dropped", source=self._name)
+        self._more.set()
 
 
 class Kind(SyncingSource, Generic[T]):
@@ -166,6 +262,7 @@ class Kind(SyncingSource, Generic[T]):
         """Listen until cancelled."""
         self._informer = await self._informers.get_informer(self._kind)
         pipe = self._pipe
+        await pipe.prepare(self._informers)
         registration = self._informer.add_event_handler(
             cache.LookingHandlerFuncs(
                 on_add=lambda obj, initial: pipe.create(event.CreateEvent(obj, initial), queue),
@@ -223,8 +320,12 @@ class Channel(Source, Generic[T]):
 
     async def start(self, queue: Queue) -> None:
         """Handle event after event; the stream is read no faster than that."""
-        async for evt in self._stream:
-            await self._pipe.generic(evt, queue)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._pipe.run)
+            async for evt in self._stream:
+                await self._pipe.generic(evt, queue)
+            await self._pipe.finish()
+            tasks.cancel_scope.cancel()
 
 
 class Func(Source):

@@ -5,7 +5,9 @@
 from .metrics import (
     DRIFT_HEALED,
     KIND_DEGRADED,
+    OWNERS_UNREADABLE,
     PODS_GROUPED,
+    PODS_PUT_OFF,
     TIME_TO_CHILDREN,
     TRAIN_JOBS,
     DegradedKinds,
@@ -17,7 +19,9 @@ from .metrics import (
 __all__ = [
     "DRIFT_HEALED",
     "KIND_DEGRADED",
+    "OWNERS_UNREADABLE",
     "PODS_GROUPED",
+    "PODS_PUT_OFF",
     "TIME_TO_CHILDREN",
     "TRAIN_JOBS",
     "DegradedKinds",

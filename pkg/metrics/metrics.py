@@ -56,6 +56,17 @@ PODS_GROUPED: Final = Counter(
     ["kind", "grouper", "reason"],
     registry=REGISTRY,
 )
+OWNERS_UNREADABLE: Final = Counter(
+    "kubeflow_trainer_owners_unreadable_total",
+    "Reads of a pod's owner that the API server refused, by kind; other is any kind without a grouper",
+    ["kind"],
+    registry=REGISTRY,
+)
+PODS_PUT_OFF: Final = Counter(
+    "kubeflow_trainer_pods_put_off_total",
+    "Times that a pod waited for its group because its namespace had used its share of the pod grouper",
+    registry=REGISTRY,
+)
 
 
 class TrainJobPhases:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from pkg.apis.machinery.gvk import GVK
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.gvk import GVK, GroupKind
 from pkg.ctrl import client
 from pkg.ctrl.manager import ManagerError
 
@@ -51,6 +52,18 @@ _WRAPPERS: Final = (
 )
 """Kinds that stand for the owner below them."""
 
+BETWEEN: Final = frozenset(
+    {
+        GroupKind("grove.io", "PodClique"),
+        GroupKind("grove.io", "PodCliqueScalingGroup"),
+        GroupKind("kubevirt.io", "VirtualMachine"),
+        GroupKind("scheduler.grove.io", "PodGang"),
+        GroupKind("serving.knative.dev", "Configuration"),
+        GroupKind("serving.knative.dev", "Revision"),
+    }
+)
+"""Kinds that belong to a row's workload: they stand between its pods and its owner, or above, or beside it."""
+
 Table = dict[GVK, Grouper]
 RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grouper]]
 """What an entry point loads: given the default grouper and a reader, it returns rows of the table."""
@@ -78,8 +91,7 @@ class PluginsHub:
 
     def grouper_for(self, kind: GVK) -> Grouper:
         """Return the grouper of ``kind``: its own row's, the row's for any version, or the default one."""
-        found = self._table.get(kind) or self._table.get(kind._replace(version=ANY_VERSION))
-        return found or self.default
+        return self._row(kind) or self.default
 
     def kinds(self) -> list[GVK]:
         """Return the kinds that have a row."""
@@ -87,8 +99,19 @@ class PluginsHub:
 
     def reads(self, kind: GVK) -> Reads:
         """Return how much of an owner of ``kind`` is looked at: what its grouper says, or all of it."""
-        found = self._table.get(kind) or self._table.get(kind._replace(version=ANY_VERSION))
+        found = self._row(kind)
         return found.reads if found is not None else Reads.OBJECT
+
+    def watches(self, kind: GVK) -> bool:
+        """Return True if owners of ``kind`` may be watched: kinds with a row, and those of a row's workload.
+
+        A reference to any other kind, a Secret for one, is no reason to read every object of it. Pods have a watch
+        of their own.
+        """
+        return kind != Pod.gvk and (self._row(kind) is not None or kind.group_kind in BETWEEN)
+
+    def _row(self, kind: GVK) -> Grouper | None:
+        return self._table.get(kind) or self._table.get(kind._replace(version=ANY_VERSION))
 
 
 def new_plugins_hub(

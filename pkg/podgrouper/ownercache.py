@@ -1,21 +1,25 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Owners remembered: read once, then known until their watch says that they changed.
+"""Owners remembered: read once, then known until their watch reports a change.
 
-An owner's metadata comes from a watch of its kind's metadata, which begins with the first owner of that kind that
-could be read. What a grouper needs beside it is asked once per generation (or version, as the grouper ``reads``), and kept
-as text. Nothing is decoded for a pod whose owners have not changed since the pod before.
+Metadata of an owner whose kind has a grouper comes from a watch of that kind's metadata, which begins with the first
+owner of the kind that could be read. What a grouper needs beside it is read once per generation (or version, as the
+grouper ``reads``), and kept as text. Nothing is decoded for a pod whose owners have not changed since the pod before.
+
+An owner of any other kind is read by itself, one at a time in a namespace, and believed for a while. Reads that fail, and
+these, are charged to the namespace's budget.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import msgspec
 
+from pkg import metrics
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import ForbiddenError, NotFoundError
 from pkg.apis.machinery.gvk import GVK, NamespacedName
@@ -30,20 +34,25 @@ from pkg.apis.machinery.object import (
 )
 from pkg.ctrl import cache, client
 from pkg.ctrl.cache.codec import older
+from pkg.ctrl.rest import TransportTimeoutError
 
+from .budget import REQUEST, Budget
 from .changed import changed
+from .memory import Key, Known, Memory
 from .owners import kind_of
 from .plugins import Reads
 from .podgroup import KeyedLocks
 
 T = TypeVar("T", bound=Object)
 
-CAPACITY: Final = 10_000
-"""Owners remembered; beyond, those looked at longest ago are read anew when needed."""
 UNWATCHED_TTL: Final = 10.0
-"""Seconds for which an owner is believed whose kind may be read but not watched, and a refusal to read one."""
-
-_Key = tuple[GVK, str, str]
+"""Seconds for which an owner is believed whose kind is not watched, and a refusal to read one."""
+READ_TIMEOUT: Final = 5.0
+"""Seconds for which a worker waits for an owner."""
+LARGE: Final = 64 * 2**10
+"""Bytes of an owner beyond which the time of reading them is charged to its namespace."""
+REFUSALS: Final = 1024
+"""Refusals that are remembered."""
 
 
 class Informers(Protocol):
@@ -58,29 +67,38 @@ class Informers(Protocol):
         ...
 
 
-class _Known:
-    """What is known of an owner."""
+class Kinds(Protocol):
+    """What is needed of the hub."""
 
-    __slots__ = ("expires", "generation", "metadata", "refusal", "rest", "uid", "version")
+    def reads(self, kind: GVK) -> Reads:
+        """Return how much of an owner of ``kind`` is looked at."""
+        ...
+
+    def watches(self, kind: GVK) -> bool:
+        """Return True if owners of ``kind`` may be watched."""
+        ...
+
+
+class _News:
+    """What a watch has reported of an owner while it was being read."""
 
     def __init__(self) -> None:
-        self.metadata: PartialObjectMetadata | None = None
-        self.refusal: ForbiddenError | None = None
-        self.expires: float | None = None
-        """Until when metadata or refusal are believed; None is until the watch tells."""
-        self.rest = b""
-        """Everything beside the metadata, as JSON; of the object with this UID, generation and version."""
-        self.uid: str | None = None
-        self.generation: int | None = None
-        self.version: str | None = None
+        self.metas: list[ObjectMeta] = []
+        self.deleted = False
+
+    def overtakes(self, found: ObjectMeta) -> bool:
+        """Return True if ``found`` was read before something that the watch has reported."""
+        return self.deleted or any(_is_news(meta, found) for meta in self.metas)
 
 
 class OwnerCache:
-    """Owners by a cache's watches, and by one read each of what those do not tell; a Reader for groupers, too.
+    """Owners by a cache's watches, and by one read each of what those do not report; a Reader for groupers, too.
 
-    What ``metadata`` and ``instance`` return is shared: it may not be changed. ``reads`` says how much of a kind is
-    looked at by whoever reads an owner by name.
+    What ``metadata`` and ``instance`` return is shared: it may not be changed. ``served`` fails for a kind that the
+    server does not serve: nothing is made or kept for kinds that are made up. ``kinds`` is set once there is a hub.
     """
+
+    kinds: Kinds
 
     def __init__(
         self,
@@ -88,16 +106,22 @@ class OwnerCache:
         cached: client.Reader,
         informers: Informers,
         *,
+        served: Callable[[GVK], Awaitable[object]] | None = None,
         clock: Callable[[], float] = anyio.current_time,
     ) -> None:
         self._live = live
         self._cached = cached
         self._informers = informers
+        self._served = served
         self._clock = clock
-        self._known: OrderedDict[_Key, _Known] = OrderedDict()
+        self.budget = Budget(clock)
+        self._memory = Memory()
+        self._refusals: dict[tuple[GVK, str], tuple[float, ForbiddenError]] = {}
         self._watched: dict[GVK, cache.Informer[Any]] = {}
-        self._locks: KeyedLocks[_Key] = KeyedLocks()
-        self.reads: Callable[[GVK], Reads] = lambda _kind: Reads.OBJECT
+        self._locks: KeyedLocks[Key] = KeyedLocks()
+        self._reading: dict[Key, _News] = {}
+        self._alone: set[str] = set()
+        """Namespaces for which an owner of a kind without a grouper is being read."""
 
     # Owners.
 
@@ -105,35 +129,42 @@ class OwnerCache:
         """Return the metadata of the object that ``owner`` names, whatever its UID.
 
         Raises:
+            InvalidOwnerError: no object can meet the reference.
+            OverBudgetError: the namespace has used its share.
             StatusError, RestError: it cannot be read.
         """
         kind = kind_of(owner)
         found = await self._metadata(kind, namespace, owner.name)
         if (found.metadata.uid or "") != owner.uid and kind in self._watched:
-            # The watch may not have told yet that the name was given to another object.
-            self._drop((kind, namespace, owner.name))
-            found = await self._read_metadata((kind, namespace, owner.name))
+            # The watch may not have reported yet that the name was given to another object.
+            key = (kind, namespace, owner.name)
+            async with self._locks.holding(key):
+                found = await self._read_metadata(key)
+            if (found.metadata.uid or "") != owner.uid:
+                self.budget.spend(namespace, REQUEST)
         return found
 
     async def instance(self, owner: Object, reads: Reads) -> Unstructured:
         """Return the object whose metadata is ``owner``, at least the parts that ``reads`` names.
 
         Raises:
+            OverBudgetError: the namespace has used its share.
             StatusError, RestError, CacheError: it cannot be read.
         """
         kind, meta = type(owner).gvk, owner.metadata
         if reads is Reads.METADATA:
             return _assembled(kind, meta, {})
         if kind == Pod.gvk:
-            return await self._informers.get(unstructured(kind), owner.key)
+            return await self._pod(owner.key)
         key = (kind, owner.namespace, owner.name)
-        known = self._remember(key)
-        if not _has(known, meta, reads):
+        known = self._memory.find(key)
+        if known is None or not _has(known, meta, reads):
             async with self._locks.holding(key):
-                known = self._remember(key)
-                if not _has(known, meta, reads):
-                    return await self._read(key, known, reads)
-        return _assembled(kind, meta, msgspec.json.decode(known.rest))
+                known = self._memory.find(key)
+                if known is None or not _has(known, meta, reads):
+                    return await self._read(key, meta, reads)
+        with self._large(owner.namespace, known.rest):
+            return _assembled(kind, meta, msgspec.json.decode(known.rest))
 
     # Reader.
 
@@ -145,8 +176,8 @@ class OwnerCache:
         if not issubclass(kind, Unstructured):
             return await self._cached.get(kind, key)
         if kind.gvk == Pod.gvk:
-            return await self._informers.get(kind, key)
-        found = await self.instance(await self._metadata(kind.gvk, *key), self.reads(kind.gvk))
+            return await self._pod(NamespacedName(*key))  # type: ignore[return-value]  # of that very kind
+        found = await self.instance(await self._metadata(kind.gvk, *key), self.kinds.reads(kind.gvk))
         found.metadata = found.metadata.deep_copy()
         return found  # type: ignore[return-value]  # of that very kind
 
@@ -170,85 +201,163 @@ class OwnerCache:
             continue_token=continue_token,
         )
 
-    # Remembering.
+    # Reading.
 
     async def _metadata(self, kind: GVK, namespace: str, name: str) -> PartialObjectMetadata:
-        if kind == Pod.gvk:
-            return await self._pod_metadata(namespace, name)
         key = (kind, namespace, name)
-        known = self._known.get(key)
-        if known is not None and self._is_believed(known, kind):
-            self._known.move_to_end(key)
-            if known.refusal is not None:
-                raise known.refusal
-            if known.metadata is not None:
-                return known.metadata
+        if kind == Pod.gvk:
+            try:
+                return await self._pod_metadata(namespace, name)
+            except NotFoundError:
+                pass  # another scheduler's, or one that has ended
+        if (known := self._believed(key)) is not None:
+            return known
+        if namespace in self._alone and not self.kinds.watches(kind):
+            raise self.budget.put_off(namespace)
         async with self._locks.holding(key):
-            known = self._known.get(key)
-            if known is not None and known.metadata is not None and self._is_believed(known, kind):
-                return known.metadata
+            if (known := self._believed(key)) is not None:
+                return known
             if self._is_watched(kind):
-                try:
-                    found = await self._informers.get(metadata_only(kind), (namespace, name))
-                except NotFoundError:
-                    pass  # the watch may be behind, or the kind belongs to no namespace
-                else:
-                    return self._learn(key, found)
+                with self._watching(key) as news:
+                    try:
+                        found = await self._informers.get(metadata_only(kind), (namespace, name))
+                    except NotFoundError:
+                        pass  # the watch may be behind, or the kind belongs to no namespace
+                    else:
+                        return self._learn(key, found, news)
             return await self._read_metadata(key)
 
+    def _believed(self, key: Key) -> PartialObjectMetadata | None:
+        """Return what is remembered, as long as it counts. Raises the refusal that is remembered."""
+        refusal = self._refusals.get(key[:2])
+        if refusal is not None and self._clock() < refusal[0]:
+            raise refusal[1]
+        known = self._memory.find(key)
+        if known is None or known.metadata is None:
+            return None
+        if self._is_watched(key[0]) if known.expires is None else self._clock() < known.expires:
+            return known.metadata
+        return None
+
     async def _pod_metadata(self, namespace: str, name: str) -> PartialObjectMetadata:
-        """Return a pod's metadata out of the pods that are watched anyway, else from the server."""
-        try:
-            pod = await self._informers.get(Pod, (namespace, name))
-        except NotFoundError:
-            return await self._live.get(metadata_only(Pod), (namespace, name))
+        """Return a pod's metadata out of the pods that are watched anyway."""
+        pod = await self._informers.get(Pod, (namespace, name))
         kind = metadata_only(Pod)
         return kind.model_construct(
             api_version=kind.gvk.api_version, kind=kind.gvk.kind, metadata=pod.metadata
         )
 
-    async def _read_metadata(self, key: _Key) -> PartialObjectMetadata:
-        kind, namespace, name = key
+    async def _pod(self, key: NamespacedName) -> Unstructured:
         try:
-            found = await self._live.get(metadata_only(kind), (namespace, name))
-        except ForbiddenError as error:
-            known = self._remember(key)
-            known.refusal, known.expires = error, self._clock() + UNWATCHED_TTL
-            raise
-        await self._watch(kind)
-        return self._learn(key, found)
+            return await self._informers.get(unstructured(Pod.gvk), key)
+        except NotFoundError:
+            async with self._on_account(Pod.gvk, key.namespace):
+                return await self._live.get(unstructured(Pod.gvk), key)
 
-    async def _read(self, key: _Key, known: _Known, reads: Reads) -> Unstructured:
+    async def _read_metadata(self, key: Key) -> PartialObjectMetadata:
         kind, namespace, name = key
-        found = await self._live.get(unstructured(kind), (namespace, name))
-        meta, rest = found.metadata, found.__pydantic_extra__ or {}
-        known.uid, known.generation, known.version = meta.uid, meta.generation, meta.resource_version
-        if reads is Reads.SPEC and meta.generation:
-            # Not kept, and so of no version: who looks at the status reads it.
+        with self._watching(key) as news:
+            try:
+                async with self._on_account(kind, namespace):
+                    found = await self._live.get(metadata_only(kind), (namespace, name))
+            except ForbiddenError as error:
+                self._refuse(key[:2], error)
+                raise
+            await self._watch(kind)
+            found = self._learn(key, found, news)
+        if self._is_watched(kind):
+            try:
+                seen = await self._informers.get(metadata_only(kind), (namespace, name))
+            except NotFoundError:
+                return found
+            if older(found.metadata.resource_version or "", seen.metadata.resource_version or ""):
+                # A server that is behind must not hide what the watch has reported.
+                return self._learn(key, seen, _News())
+        return found
+
+    async def _read(self, key: Key, meta: ObjectMeta, reads: Reads) -> Unstructured:
+        kind, namespace, name = key
+        async with self._on_account(kind, namespace):
+            found = await self._live.get(unstructured(kind), (namespace, name))
+        read, rest = found.metadata, found.__pydantic_extra__ or {}
+        known = self._memory.find(key) or Known()
+        known.uid, known.generation, known.version = read.uid, read.generation, read.resource_version
+        if reads is Reads.SPEC and read.generation:
+            # Not kept, and so of no version: a grouper that reads the status has it read.
             rest, known.version = {key: value for key, value in rest.items() if key != "status"}, None
         known.rest = msgspec.json.encode(rest)
+        self._memory.keep(key, known)
+        if read.uid == meta.uid and older(read.resource_version or "", meta.resource_version or ""):
+            return _assembled(kind, meta, found.__pydantic_extra__ or {})
         return found
 
-    def _learn(self, key: _Key, found: PartialObjectMetadata) -> PartialObjectMetadata:
-        known = self._remember(key)
-        known.metadata, known.refusal = found, None
-        # A namespace the object does not have is one under which no watch tells of it.
-        told = self._is_watched(key[0]) and found.namespace == key[1]
-        known.expires = None if told else self._clock() + UNWATCHED_TTL
+    @asynccontextmanager
+    async def _on_account(self, kind: GVK, namespace: str) -> AsyncIterator[None]:
+        """Read an owner from the server: within a time, and charged where it fails or its kind has no grouper."""
+        self.budget.check(namespace)
+        alone = not self.kinds.watches(kind)
+        if alone and namespace in self._alone:
+            raise self.budget.put_off(namespace)
+        started, failed = self._clock(), True
+        if alone:
+            self._alone.add(namespace)
+        try:
+            with anyio.fail_after(READ_TIMEOUT):
+                if self._served is not None:
+                    await self._served(kind)
+                yield
+            failed = False
+        except TimeoutError as error:
+            raise TransportTimeoutError(f"no answer within {READ_TIMEOUT:g} s", host="API server") from error
+        finally:
+            if alone:
+                self._alone.remove(namespace)
+            if alone or failed:
+                self.budget.spend(namespace, max(REQUEST, self._clock() - started))
+
+    @contextmanager
+    def _large(self, namespace: str, text: bytes) -> Iterator[None]:
+        """Charge the namespace for the time that a large owner takes of the event loop."""
+        if len(text) <= LARGE:
+            yield
+            return
+        self.budget.check(namespace)
+        started = self._clock()
+        yield
+        self.budget.spend(namespace, self._clock() - started)
+
+    # Remembering.
+
+    def _learn(self, key: Key, found: PartialObjectMetadata, news: _News) -> PartialObjectMetadata:
+        """Remember ``found``, unless the watch has reported something newer since it was asked for."""
+        if news.overtakes(found.metadata):
+            return found
+        found.metadata.managed_fields = None  # as large as the rest, and of no use here
+        known = self._memory.find(key) or Known()
+        known.metadata = found
+        # A namespace the object does not have is one under which no watch reports it.
+        reported = self._is_watched(key[0]) and found.namespace == key[1]
+        known.expires = None if reported else self._clock() + UNWATCHED_TTL
+        self._memory.keep(key, known)
         return found
 
-    def _remember(self, key: _Key) -> _Known:
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = _Known()
-            while len(self._known) > CAPACITY:
-                self._known.popitem(last=False)
-        return known
+    def _refuse(self, which: tuple[GVK, str], error: ForbiddenError) -> None:
+        """Remember a refusal for the kind in the namespace: it is one of rights, whatever the name."""
+        if len(self._refusals) >= REFUSALS:
+            self._refusals.pop(next(iter(self._refusals)))
+        self._refusals[which] = self._clock() + UNWATCHED_TTL, error
+        kind = which[0]
+        known = kind == Pod.gvk or self.kinds.watches(kind)
+        metrics.OWNERS_UNREADABLE.labels(str(kind.group_kind) if known else "other").inc()
 
-    def _is_believed(self, known: _Known, kind: GVK) -> bool:
-        if known.expires is not None:
-            return self._clock() < known.expires
-        return self._is_watched(kind)
+    @contextmanager
+    def _watching(self, key: Key) -> Iterator[_News]:
+        """Note what the watch reports of an owner until it is remembered; the caller holds the owner's lock."""
+        news = self._reading[key] = _News()
+        try:
+            yield news
+        finally:
+            del self._reading[key]
 
     def _is_watched(self, kind: GVK) -> bool:
         informer = self._watched.get(kind)
@@ -256,28 +365,33 @@ class OwnerCache:
 
     async def _watch(self, kind: GVK) -> None:
         """Have the kind watched. Only kinds of which an object could be read are: no reference makes one up."""
-        if kind in self._watched:
+        if kind in self._watched or not self.kinds.watches(kind):
             return
         informer = self._watched[kind] = await self._informers.get_informer(changed(kind))
         informer.add_event_handler(
             cache.EventHandlerFuncs(
                 on_add=lambda obj, _initial: self._forget(obj),
                 on_update=lambda _old, obj: self._forget(obj),
-                on_delete=lambda obj, _unknown: self._drop((kind, obj.namespace, obj.name)),
+                on_delete=lambda obj, _unknown: self._deleted((kind, obj.namespace, obj.name)),
             )
         )
 
     def _forget(self, obj: Object) -> None:
-        """Believe what is known no more, unless the watch tells of just that, as its first list mostly does."""
-        known = self._known.get((type(obj).gvk, obj.namespace, obj.name))
+        """Believe what is known no more, unless the watch reports just that, as its first list mostly does."""
+        key = (type(obj).gvk, obj.namespace, obj.name)
+        if (news := self._reading.get(key)) is not None:
+            news.metas.append(obj.metadata)
+        known = self._memory.find(key)
         if known is None:
             return
         if known.metadata is not None and not _is_news(obj.metadata, known.metadata.metadata):
             return
-        known.metadata = known.refusal = None
+        known.metadata = None
 
-    def _drop(self, key: _Key) -> None:
-        self._known.pop(key, None)
+    def _deleted(self, key: Key) -> None:
+        if (news := self._reading.get(key)) is not None:
+            news.deleted = True
+        self._memory.drop(key)
 
 
 def _is_news(told: ObjectMeta, known: ObjectMeta) -> bool:
@@ -285,7 +399,7 @@ def _is_news(told: ObjectMeta, known: ObjectMeta) -> bool:
     return (told.uid, version) != (known.uid, have) and not older(version, have)
 
 
-def _has(known: _Known, meta: ObjectMeta, reads: Reads) -> bool:
+def _has(known: Known, meta: ObjectMeta, reads: Reads) -> bool:
     if not known.rest or known.uid != meta.uid:
         return False
     if reads is Reads.SPEC and meta.generation:

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery import names
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import (
     Object,
@@ -18,7 +19,9 @@ from pkg.apis.machinery.object import (
 )
 from pkg.ctrl import client
 
-from .plugins import Reads
+from .plugins import InvalidOwnerError, Reads
+
+_SHOWN: Final = names.DNS1123_SUBDOMAIN_MAX_LENGTH
 
 
 class Owners(Protocol):
@@ -28,6 +31,7 @@ class Owners(Protocol):
         """Return the metadata of the object that ``owner`` names, whatever its UID.
 
         Raises:
+            InvalidOwnerError: no object can meet the reference.
             StatusError, RestError: it cannot be read.
         """
         ...
@@ -59,11 +63,29 @@ class DirectOwners:
 
 
 def kind_of(owner: OwnerReference) -> GVK:
-    """Return the kind that a reference names; parts of ``apiVersion`` after a second slash are passed over."""
+    """Return the kind that a reference names; parts of ``apiVersion`` after a second slash are ignored.
+
+    The API server takes any text for a reference. Here ends what cannot be a part of a URL.
+
+    Raises:
+        InvalidOwnerError: no object can be called that.
+    """
     group, slash, version = owner.api_version.partition("/")
     if not slash:
         group, version = "", group
-    return GVK(group, version.partition("/")[0], owner.kind)
+    version = version.partition("/")[0]
+    if not names.is_api_group(group) or not names.is_api_version(version):
+        raise InvalidOwnerError(f'"{short(owner.api_version)}" is not a valid apiVersion')
+    if not names.is_kind(owner.kind):
+        raise InvalidOwnerError(f'"{short(owner.kind)}" is not a valid kind')
+    if not names.is_path_segment(owner.name) or len(owner.name) > names.DNS1123_SUBDOMAIN_MAX_LENGTH:
+        raise InvalidOwnerError(f'"{short(owner.name)}" is not a valid name')
+    return GVK(group, version, owner.kind)
+
+
+def short(text: str, limit: int = _SHOWN) -> str:
+    """Return ``text``, cut where it is longer than a name can be: what users write goes into logs and events."""
+    return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def pod_as_owner(pod: Pod) -> PartialObjectMetadata:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -15,11 +16,15 @@ from pkg.apis.core.v1 import Namespace, Pod
 from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, ObjectMeta, Unstructured, metadata_only
+from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.constants import kai
 from pkg.ctrl import client, log
 from pkg.ctrl.cache.codec import older
 
+from .budget import OverBudgetError
 from .changed import PodIdentity
+from .owners import short
+from .plugins import InvalidOwnerError
 from .podgroup import Handler, Metadata
 from .podgrouper import PodGrouper
 
@@ -66,8 +71,12 @@ class PodReconciler:
         grouper: PodGrouper,
         handler: Handler,
         options: Options | None = None,
+        *,
+        notices: EventRecorder | None = None,
     ) -> None:
+        """``notices`` records what is worth knowing of a pod that has its group; upstream records nothing of that."""
         self._client = client
+        self._notices = notices
         self._recorder = recorder
         self._grouper = grouper
         self._handler = handler
@@ -77,7 +86,10 @@ class PodReconciler:
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one pod's group, and the mark on the pod, up to date.
 
+        A pod whose namespace has used its share is looked at again later.
+
         Raises:
+            TerminalError: an owner reference is invalid; only a change of the pod helps.
             Exception: what kept the pod from its group; the pod has an event that says the same.
         """
         if not await self.selects(request.namespace):
@@ -93,9 +105,15 @@ class PodReconciler:
             return ctrl.Result()
         try:
             await self._group(pod)
+        except OverBudgetError as error:
+            log.logger_from().debug("Pod is put off", error=error)
+            metrics.PODS_PUT_OFF.inc()
+            return ctrl.Result(requeue_after=timedelta(seconds=error.delay))
         except Exception as error:
             # Groupers may be other people's code; nothing is lost, the worker gets the error.
             self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, str(error)[:_MESSAGE_LIMIT])
+            if isinstance(error, InvalidOwnerError):
+                raise ctrl.TerminalError(str(error)) from error
             raise
         return ctrl.Result()
 
@@ -130,10 +148,24 @@ class PodReconciler:
             log.logger_from().debug("Pod is being deleted and has no owner", error=error)
             return
         metadata = await self._grouper.get_pg_metadata(pod, top_owner, owners)
+        if top_owner.metadata.owner_references and await self._has_another_group(pod, metadata.name):
+            # The owner could be read when the pod was grouped: what may be read now is no reason to regroup it.
+            log.logger_from().debug("Pod keeps its group: an owner may not be read", podGroup=metadata.name)
+            return
         self._add_node_pool_label(metadata, pod)
         await self._handler.apply_to_cluster(metadata)
         if await self._assign(pod, metadata):
             self._tell(pod, top_owner, metadata)
+
+    async def _has_another_group(self, pod: Pod, name: str) -> bool:
+        current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, name)
+        if current == name:
+            return False
+        try:
+            await self._client.get(PodGroup, (pod.namespace, current))
+        except NotFoundError:
+            return False
+        return True
 
     def _add_node_pool_label(self, metadata: Metadata, pod: Pod) -> None:
         key = self._options.node_pool_label_key
@@ -143,8 +175,12 @@ class PodReconciler:
     def _tell(self, pod: Pod, top_owner: Unstructured, metadata: Metadata) -> None:
         """Say which owner was chosen, and why."""
         kind = type(top_owner).gvk
-        if top_owner.metadata.owner_references:
+        if references := top_owner.metadata.owner_references:
             reason = "denied"
+            if self._notices is not None:
+                denied = f"{short(references[0].kind)} {pod.namespace}/{short(references[0].name)}"
+                message = f"not allowed to read the owner {denied}: the pod is grouped without it"
+                self._notices.event(pod, "Warning", kai.OWNER_NOT_READABLE, message)
         else:
             reason = "top" if pod.metadata.owner_references else "none"
         grouper = self._grouper.grouper_name(kind)

@@ -15,9 +15,15 @@ from pkg.ctrl import log
 from pkg.ctrl.rest import RestError
 
 from .hub import PluginsHub
-from .owners import Owners, pod_as_owner
-from .plugins import GroupingError, fields
+from .owners import Owners, pod_as_owner, short
+from .plugins import GroupingError, InvalidOwnerError, fields
 from .podgroup import Metadata
+
+_MAX_DEPTH: Final = 64
+"""Owners above each other; no workload has a tenth of that."""
+_SHOWN: Final = 4
+"""References of one owner that an error shows."""
+_SHOWN_LENGTH: Final = 1024
 
 _log: Final = log.logger_from("podgrouper")
 
@@ -36,6 +42,7 @@ class PodGrouper:
         ends the walk: the one before it, or the pod, is on top.
 
         Raises:
+            InvalidOwnerError: the pod's reference names what cannot be an object.
             GroupingError: an owner cannot be read, has several owners itself, or is its own ancestor.
             StatusError, RestError, CacheError: the top owner cannot be read.
         """
@@ -62,19 +69,28 @@ class PodGrouper:
             reference = references[0]
             if (which := (reference.kind, reference.name, reference.uid)) in seen:
                 raise GroupingError(
-                    f"found {reference.kind} <{reference.name} in namespace {pod.namespace}> among its own owners"
+                    f"found {short(reference.kind)} <{short(reference.name)} in namespace {pod.namespace}> "
+                    "among its own owners"
+                )
+            if len(owners) == _MAX_DEPTH:
+                raise GroupingError(
+                    f"pod {pod.namespace}/{pod.name} has more than {_MAX_DEPTH} owners above each other"
                 )
             seen.add(which)
             try:
                 owner = await self._owner(reference, pod.namespace)
+            except InvalidOwnerError as error:
+                # Of the pod's own references only a change of the pod can make another.
+                raise (GroupingError if owners else InvalidOwnerError)(
+                    _not_found(reference, pod, error)
+                ) from error
             except ForbiddenError:
-                _log.debug("No permissions to get owner", kind=reference.kind, name=reference.name)
+                _log.debug(
+                    "No permissions to get owner", kind=short(reference.kind), name=short(reference.name)
+                )
                 break
             except (StatusError, RestError) as error:
-                raise GroupingError(
-                    f"failed to find {reference.kind}: <{pod.namespace}/{reference.name}>, "
-                    f"uid: <{reference.uid}>: {error}"
-                ) from error
+                raise GroupingError(_not_found(reference, pod, error)) from error
             owners.append(owner)
             references = owner.metadata.owner_references or []
         return (owners[-1] if owners else pod_as_owner(pod)), owners
@@ -84,13 +100,23 @@ class PodGrouper:
         if (owner.metadata.uid or "") != reference.uid:
             # Deleted, and another of the same name made.
             raise ExpiredError(
-                f"Owner resource with uid {reference.uid} not found", code=410, reason="Expired"
+                f"Owner resource with uid {short(reference.uid)} not found", code=410, reason="Expired"
             )
         return owner
 
 
+def _not_found(reference: OwnerReference, pod: Pod, error: Exception) -> str:
+    return (
+        f"failed to find {short(reference.kind)}: <{pod.namespace}/{short(reference.name)}>, "
+        f"uid: <{short(reference.uid)}>: {error}"
+    )
+
+
 def _several(owner: Object, namespace: str, references: Sequence[OwnerReference]) -> GroupingError:
-    shown = " ".join(map(fields.go_owner_reference, references))
+    shown = [short(fields.go_owner_reference(each), _SHOWN_LENGTH) for each in references[:_SHOWN]]
+    if len(references) > _SHOWN:
+        shown.append("...")
     return GroupingError(
-        f"found {type(owner).gvk.kind} <{owner.name} in namespace {namespace}> with multiple owners: [{shown}]"
+        f"found {type(owner).gvk.kind} <{owner.name} in namespace {namespace}> with multiple owners: "
+        f"[{' '.join(shown)}]"
     )

@@ -37,7 +37,7 @@ _MAX_DELAY: Final = 60.0
 # written; one of a kind that the role does not grant ends the walk below it.
 # +kubebuilder:rbac:groups="",resources=configmaps;namespaces,verbs=list;watch
 # +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
-# +kubebuilder:rbac:groups="",resources=pods,verbs=patch
+# +kubebuilder:rbac:groups="",resources=pods,verbs=get;patch
 # +kubebuilder:rbac:groups=apps,resources=replicasets;statefulsets,verbs=get;list;watch
 # +kubebuilder:rbac:groups=argoproj.io,resources=workflows,verbs=get;list;watch
 # +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;update
@@ -121,19 +121,16 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         GrouperLoadError: groupers of others cannot be had.
     """
     await mgr.cache.get_informer(PodGroup)  # else the first pods would wait for its list
-    owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache)
+    owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache, served=mgr.rest_mapper.resource_for)
     hub = new_plugins_hub(owners, options.hub)
-    owners.reads = hub.reads
+    owners.kinds = hub
     keys = options.hub.grouper
     groups = Handler(
         mgr.client, mgr.api_reader, node_pool_key=keys.node_pool_label_key, queue_key=keys.queue_label_key
     )
+    recorder = mgr.event_recorder_for(kai.EVENT_SOURCE)
     reconciler = PodReconciler(
-        mgr.client,
-        mgr.event_recorder_for(kai.EVENT_SOURCE),
-        PodGrouper(owners, hub),
-        groups,
-        options.controller,
+        mgr.client, recorder, PodGrouper(owners, hub), groups, options.controller, notices=recorder
     )
     builder = (
         ctrl.new_controller_managed_by(mgr)

@@ -1,11 +1,20 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a TrainJob's reference to its runtime means, and how its children refer to it."""
+"""What a TrainJob's reference to its runtime means, how its children refer to it, and whose a live object is."""
 
 from __future__ import annotations
 
+from pkg.apis.machinery.object import Object
 from pkg.apis.meta.v1 import OwnerReference
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RuntimeRef, TrainingRuntime, TrainJob
+
+
+class ChildConflictError(Exception):
+    """The name of a TrainJob's child is taken by an object that the TrainJob does not control."""
+
+
+class PredecessorError(ChildConflictError):
+    """The name is taken by a child of an earlier TrainJob of the same name, which the garbage collector removes."""
 
 
 def runtime_ref_is_training_runtime(ref: RuntimeRef) -> bool:
@@ -28,3 +37,27 @@ def controller_reference(train_job: TrainJob) -> OwnerReference:
         controller=True,
         block_owner_deletion=True,
     )
+
+
+def controller_of(obj: Object) -> OwnerReference | None:
+    """Return the reference to the controller of ``obj``, or None."""
+    return next((each for each in obj.metadata.owner_references or () if each.controller), None)
+
+
+def require_control(live: Object, controller: OwnerReference | None) -> None:
+    """Raise unless ``controller`` controls ``live``; without a controller, unless live has none either.
+
+    Raises:
+        PredecessorError: an earlier object of the controller's name controls it.
+        ChildConflictError: another object controls it, or none.
+    """
+    found = controller_of(live)
+    if (found and found.uid) == (controller and controller.uid):
+        return
+    what = f"{live.gvk.kind.lower()} {live.key}"
+    if found is None:
+        raise ChildConflictError(f"{what}: exists and has no controller")
+    error = ChildConflictError
+    if controller is not None and (found.kind, found.name) == (controller.kind, controller.name):
+        error = PredecessorError
+    raise error(f"{what}: controlled by {found.kind} {found.name}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from pkg import ctrl
+from pkg.apis.machinery import equality
 from pkg.apis.machinery.field import AggregateError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.constants import trainer as constants
@@ -40,9 +41,9 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
         return warnings
 
     async def validate_update(self, old: ClusterTrainingRuntime, new: ClusterTrainingRuntime) -> list[str]:
-        """Raise as :meth:`validate_create` does."""
-        del old
-        check_replicated_jobs(new.spec)
+        """Raise as :meth:`validate_create` does; an unchanged spec is not judged, so that finalizers come and go."""
+        if new.metadata.deletion_timestamp is None and not equality.deep_equal(old.spec, new.spec):
+            check_replicated_jobs(new.spec)
         return []
 
     async def validate_delete(self, obj: ClusterTrainingRuntime) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pkg import ctrl
+from pkg.apis.machinery import equality
 from pkg.apis.machinery.errors import ForbiddenError
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.ctrl.webhook.admission import CustomValidator
@@ -27,7 +28,13 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return await self._validate(None, obj)
 
     async def validate_update(self, old: TrainJob, new: TrainJob) -> list[str]:
-        """As :meth:`validate_create`, with the former object at hand."""
+        """As :meth:`validate_create`, with the former object at hand.
+
+        An update that leaves the spec alone, or an object that is being deleted, is not judged: a finalizer must come off
+        even when the runtime has been deleted before.
+        """
+        if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
+            return []
         return await self._validate(old, new)
 
     async def validate_delete(self, obj: TrainJob) -> list[str]:

@@ -32,7 +32,7 @@ COPIED: Final = (
 ELSEWHERE: Final = {
     "make test": "this is a part of it",
     "make image": "for a machine with podman or docker",
-    "kubectl apply --server-side -k config/overlays/standalone": "fetches JobSet's manifests; a cluster's nodes run the image",
+    "kubectl apply --server-side -k config/overlays/manager": "fetches JobSet's manifests; a cluster's nodes run the image",
     "kubectl apply --server-side -k config/overlays/runtimes": "asks the manager that the line before has started",
     "trainerctl crds --apply": "for a cluster of the reader's",
     "trainerctl run --kubeconfig ~/.kube/config --config=config.yaml": "for a cluster of the reader's",
@@ -154,12 +154,12 @@ def test_what_a_page_tells_to_type_works(page: str, shell: Callable[..., str]) -
             assert re.search(r"TrainJob \S+ is Complete", said)
 
 
-def test_the_overlay_of_the_manager_is_taken_by_the_local_cluster(shell: Callable[..., str]) -> None:
+def test_the_manifests_of_the_manager_are_taken_by_the_local_cluster(shell: Callable[..., str]) -> None:
     said = shell(
         ". .venv/bin/activate",
         'eval "$(trainerctl cluster up --without-manager)"',
         # Its admission would be asked at a Service, and no pod of this cluster serves one.
-        "kubectl apply --server-side --force-conflicts -k config/overlays/manager",
+        "kubectl apply --server-side --force-conflicts -k config/default",
         "kubectl -n kubeflow-system get deployment,service,configmap,secret,serviceaccount -o name",
         "kubectl get clusterrole,clusterrolebinding,crd,validatingwebhookconfiguration -o name",
     )

@@ -91,13 +91,14 @@ class Proxy:
 
     Fault by fault: ``refuse`` answers in the server's place, ``freeze`` leaves connections open and dead,
     ``cut`` breaks them; ``hold`` says which requests never reach the server, ``answered`` hears of those that it
-    has answered before the client does, ``rewrite`` changes the pieces of answers; ``expired`` lists what was
+    has answered before the client does, ``answers`` keeps their statuses, ``rewrite`` changes the pieces of answers; ``expired`` lists what was
     answered by 410, at once or while it was watched; ``route`` says which server a request goes to. A server that
     is away shows as a connection that closes without an answer.
     """
 
     def __init__(self, target: Config) -> None:
         self.seen: list[Seen] = []
+        self.answers: list[tuple[Seen, int]] = []
         self.refuse: Callable[[], web.Response] | None = None
         self.hold: Callable[[Seen], bool] | None = None
         self.answered: Callable[[Seen], None] | None = None
@@ -170,6 +171,7 @@ class Proxy:
                 headers={key: value for key, value in request.headers.items() if key.lower() not in _HOP},
                 ssl=self._tls,
             ) as upstream:
+                self.answers.append((seen, upstream.status))
                 if self.answered is not None:
                     self.answered(seen)
                 response.set_status(upstream.status)

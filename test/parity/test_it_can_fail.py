@@ -159,3 +159,48 @@ async def test_a_wrong_error_or_step_about_pods_is_seen(op: str, change: Answer)
     if change.get("steps"):
         wrong["steps"] = [{**got["steps"][0], **change["steps"][0]}, *got["steps"][1:]]
     assert compare.differences(case, wrong)
+
+
+REFERS_TO_NOTHING: Answer = {
+    "trainJob": {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "job", "namespace": "team-a", "uid": "11111111-2222-3333-4444-555555555555"},
+        "spec": {"runtimeRef": {"name": "rt", "kind": "Foo", "apiGroup": "trainer.kubeflow.org"}},
+    }
+}
+UNSUPPORTED = "unsupported runtime: Foo.trainer.kubeflow.org"
+STORED: Answer = {
+    "conditions": [{"type": "Failed", "status": "True", "reason": "TrainingRuntimeNotSupported"}]
+}
+
+
+@pytest.mark.parametrize(
+    "want", [{"panic": "nil pointer"}, {"error": UNSUPPORTED}], ids=lambda want: next(iter(want))
+)
+@pytest.mark.parametrize("op", ["status", "reconcile"])
+async def test_a_runtime_of_an_unknown_kind_is_an_error_of_its_own_and_no_breakage(
+    op: str, want: Answer
+) -> None:
+    case = cases.Case(op, f"{op}/unknown-kind", want, {"op": op, "want": want, **REFERS_TO_NOTHING})
+    assert compare.differences(case, await ops.answer(case)) == []
+    broken = {"panic": "KeyError: 'Foo'"}
+    assert compare.differences(case, broken) != []
+
+
+@pytest.mark.parametrize(
+    ("op", "got"),
+    [
+        ("status", {"status": None}),
+        ("status", {"status": {"conditions": []}}),
+        ("reconcile", {"error": None, "status": {}, "applied": [], "events": []}),
+        ("reconcile", {"error": UNSUPPORTED, "status": {}, "applied": [], "events": []}),
+        ("reconcile", {"error": None, "status": STORED, "applied": [{"kind": "JobSet"}], "events": []}),
+    ],
+)
+@pytest.mark.parametrize(
+    "want", [{"panic": "nil pointer"}, {"error": UNSUPPORTED}], ids=lambda want: next(iter(want))
+)
+def test_a_runtime_of_an_unknown_kind_that_is_overlooked_is_seen(op: str, got: Answer, want: Answer) -> None:
+    case = cases.Case(op, f"{op}/unknown-kind", want, {"op": op, "want": want, **REFERS_TO_NOTHING})
+    assert compare.differences(case, got) != []

@@ -17,6 +17,9 @@ from pydantic_core import from_json
 
 JSON = Any
 
+_MOST_NULLS: Final = 1000
+"""Errors beyond which fields that are null are not looked for: the work would be done twice for a text without sense."""
+
 
 def camel(name: str) -> str:
     """Return the wire name of an attribute: ``restart_policy`` → ``restartPolicy``; ``from_`` → ``from``.
@@ -54,7 +57,9 @@ class Struct(BaseModel):
         """
         try:
             return cls.model_validate(data, by_alias=True, by_name=False)
-        except ValidationError:
+        except ValidationError as error:
+            if error.error_count() > _MOST_NULLS:
+                raise
             cleaned, nulls = _without_nulls(data)
             if not nulls:
                 raise
@@ -66,7 +71,7 @@ class Struct(BaseModel):
         try:
             return cls.model_validate_json(data, by_alias=True, by_name=False)
         except ValidationError as error:
-            if any(each["type"] == "json_invalid" for each in error.errors(include_url=False)):
+            if error.error_count() > _MOST_NULLS or _is_no_json(error):
                 raise
             cleaned, nulls = _without_nulls(from_json(data))
             if not nulls:
@@ -95,6 +100,10 @@ class Struct(BaseModel):
         object.__setattr__(copied, "__pydantic_extra__", None if extra is None else dict(extra))
         object.__setattr__(copied, "__pydantic_private__", None)
         return copied
+
+
+def _is_no_json(error: ValidationError) -> bool:
+    return error.error_count() == 1 and error.errors(include_url=False)[0]["type"] == "json_invalid"
 
 
 def _without_nulls(data: JSON) -> tuple[JSON, bool]:

@@ -23,6 +23,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
+MAX_RETRY_AFTER: Final = 60.0
+"""Seconds that a server can have its clients wait before the next attempt, at most."""
+
 
 class StatusError(Exception):
     """An API server's refusal; ``str()`` is the server's message."""
@@ -50,8 +53,8 @@ class StatusError(Exception):
     @property
     def causes(self) -> list[dict[str, Any]]:
         """``details.causes``: each a field, a reason and a message."""
-        causes: list[dict[str, Any]] = self.details.get("causes") or []
-        return causes
+        causes = self.details.get("causes")
+        return [each for each in causes if isinstance(each, dict)] if isinstance(causes, list) else []
 
 
 class BadRequestError(StatusError):
@@ -126,15 +129,20 @@ _BY_CODE: Final[dict[int, type[StatusError]]] = {
 def from_status(status: dict[str, Any], *, http_code: int, retry_after: float | None = None) -> StatusError:
     """Return the exception for a metav1.Status, or for a body that is none (then by ``http_code`` alone)."""
     code = status.get("code")
-    code = code if isinstance(code, int) and code else http_code
+    code = code if isinstance(code, int) and 400 <= code < 600 else http_code
     reason = str(status.get("reason") or "")
     details = status.get("details")
     details = details if isinstance(details, dict) else {}
     cls = _BY_REASON.get(reason) or _BY_CODE.get(code) or (ServerError if code >= 500 else StatusError)
     if retry_after is None and isinstance(seconds := details.get("retryAfterSeconds"), int) and seconds:
-        retry_after = float(seconds)
+        retry_after = bounded_wait(seconds)
     message = str(status.get("message") or "") or f"the server answered {code} without a message"
     return cls(message, code=code, reason=reason, details=details, retry_after=retry_after)
+
+
+def bounded_wait(seconds: float) -> float:
+    """Return ``seconds`` between none and :data:`MAX_RETRY_AFTER`."""
+    return float(max(0, min(seconds, MAX_RETRY_AFTER)))
 
 
 def to_status(error: StatusError) -> dict[str, Any]:

@@ -99,6 +99,18 @@ def definition(name: str) -> Schema:
     return schema
 
 
+def bare_definition(name: str) -> Schema:
+    """Return a recorded struct's schema with its references left in place; it is shared and must not be changed.
+
+    Raises:
+        KeyError: it is not recorded.
+    """
+    if name in _FIXED:
+        return _FIXED[name]
+    schema: Schema = _recorded()["definitions"][name]
+    return schema
+
+
 def has_definition(name: str) -> bool:
     """Say whether a struct is recorded."""
     return name in _FIXED or name in _recorded()["definitions"]

@@ -87,6 +87,26 @@ def is_dns1035_label(value: str) -> list[str]:
     return errors
 
 
+def is_api_group(value: str) -> bool:
+    """Return True if ``value`` can be the name of an API group; the core group is the empty string."""
+    return not value or not is_dns1123_subdomain(value[: DNS1123_SUBDOMAIN_MAX_LENGTH + 1])
+
+
+def is_api_version(value: str) -> bool:
+    """Return True if ``value`` can be the name of an API version, such as ``v1beta1``."""
+    return not is_dns1035_label(value[: DNS1035_LABEL_MAX_LENGTH + 1])
+
+
+def is_kind(value: str) -> bool:
+    """Return True if ``value`` can be the name of a kind: a DNS label in any case."""
+    return not is_dns1035_label(value[: DNS1035_LABEL_MAX_LENGTH + 1].lower())
+
+
+def is_path_segment(value: str) -> bool:
+    """Return True if ``value`` can be an object's name in a URL: not empty, no ``.`` or ``..``, no slash or percent sign."""
+    return value not in {"", ".", ".."} and "/" not in value and "%" not in value
+
+
 def is_qualified_name(value: str) -> list[str]:
     """Check a label's key: a name with an optional domain before a slash."""
     text = (

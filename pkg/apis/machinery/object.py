@@ -53,6 +53,8 @@ class Object(Struct):
     :func:`unstructured` and :func:`metadata_only`) has ``resource = None``: the client asks discovery.
     """
 
+    __slots__ = ("_size",)
+
     gvk: ClassVar[GVK]
     resource: ClassVar[Resource | None] = None
 
@@ -89,6 +91,35 @@ class Object(Struct):
         if values["kind"] is None:
             values["kind"] = gvk.kind
             known.add("kind")
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> Self:
+        """Decode JSON text and remember :attr:`decoded_size`. Raises like :meth:`from_dict`."""
+        decoded = super().from_json(data)
+        object.__setattr__(decoded, "_size", len(data))
+        return decoded
+
+    def deep_copy(self) -> Self:
+        """Return a copy that shares nothing with this one."""
+        return self._sized(super().deep_copy())
+
+    def shallow_copy(self) -> Self:
+        """Return a copy whose fields may be set without changing this one; what they hold is shared."""
+        return self._sized(super().shallow_copy())
+
+    def _sized(self, copied: Self) -> Self:
+        if size := self.decoded_size:
+            object.__setattr__(copied, "_size", size)
+        return copied
+
+    @property
+    def decoded_size(self) -> int:
+        """Bytes of the text that it, or what it was copied from, was decoded from; 0 where there was none."""
+        try:
+            size: int = object.__getattribute__(self, "_size")
+        except AttributeError:
+            return 0
+        return size
 
     @property
     def key(self) -> NamespacedName:

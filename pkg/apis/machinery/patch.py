@@ -97,11 +97,17 @@ def _operate(document: JSON, operation: Document) -> JSON:
         case "copy":
             return _add(document, path, copy.deepcopy(_get(document, _pointer(operation, "from"))))
         case "test":
-            if not same(_get(document, path), _value(operation)):
+            if not same(_tested(document, path), _value(operation)):
                 raise PatchError(f"test failed at {operation['path']!r}")
             return document
         case other:
             raise PatchError(f"unknown op {other!r}")
+
+
+def _tested(document: JSON, path: list[str]) -> JSON:
+    """Return what is at ``path``; a key that is missing there equals null, as the API server has it."""
+    parent = _get(document, path[:-1])
+    return parent.get(path[-1]) if path and isinstance(parent, dict) else _get(document, path)
 
 
 def _value(operation: Document) -> JSON:

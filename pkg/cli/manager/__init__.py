@@ -16,14 +16,20 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the manager until it is stopped; return the exit code. Without ``arguments`` this is the whole process."""
+    return start("pkg.cli.manager.program", arguments)
+
+
+def start(program: str, arguments: Sequence[str] | None) -> int:
+    """Import the module ``program``, run its ``main``, and return the exit code."""
     if arguments is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(
-            signal.SIGINT, signal.SIG_DFL
-        )  # until the manager handles it there is nothing to clean up
+        # Until the manager handles it there is nothing to clean up.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    import importlib
+
     from . import lean
 
     lean.loading()
-    from . import program
-
+    module = importlib.import_module(program)
     lean.loaded()
-    return program.main(arguments)
+    code: int = module.main(arguments)
+    return code

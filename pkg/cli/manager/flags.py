@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from pkg.ctrl.log import options as log_options
 
@@ -30,6 +30,7 @@ class Flags:
     kubeconfig: str = ""
     enable_http2: bool = False
     controllers: tuple[str, ...] = ("*",)
+    webhooks: bool = True
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     version: bool = False
     log: log_options.Options = field(
@@ -52,21 +53,19 @@ def parse(arguments: Sequence[str]) -> Flags:
         goflags.HelpRequested: help is asked for.
     """
     values = goflags.parse(FLAGS, arguments)
-    return Flags(
+    parsed = Flags(
         config=values["config"],
         kubeconfig=values["kubeconfig"],
         enable_http2=values["enable-http2"],
         controllers=values["controllers"],
+        webhooks=values["webhooks"],
         feature_gates=values["feature-gates"],
         version=values["version"],
-        log=log_options.Options(
-            development=values["zap-devel"],
-            encoder=values["zap-encoder"],
-            verbosity=values["zap-log-level"],
-            stacktrace_level=values["zap-stacktrace-level"],
-            time_encoding=values["zap-time-encoding"],
-        ),
+        log=zap_options(values),
     )
+    if not parsed.webhooks and not any(map(parsed.enabled, CONTROLLERS)):
+        raise goflags.FlagError("--controllers and --webhooks leave nothing to run")
+    return parsed
 
 
 def usage() -> str:
@@ -95,6 +94,51 @@ def _feature_gates(text: str) -> dict[str, bool]:
     return gates
 
 
+def zap_flags(
+    *, development: bool = False, time_encoding: log_options.TimeEncoding = _TIME_ENCODING
+) -> tuple[Flag, ...]:
+    """Return the flags that every program with a manager has for its log, with a program's own defaults."""
+    return (
+        Flag(
+            "zap-devel",
+            goflags.boolean,
+            "Logging for development: console encoder, debug level.",
+            default=development,
+            boolean=True,
+        ),
+        Flag("zap-encoder", log_options.parse_encoder, "Log encoding: json or console.", default=None),
+        Flag(
+            "zap-log-level",
+            log_options.parse_level,
+            "Log level: debug, info, error, panic, or a number above 0 for more.",
+            default=None,
+        ),
+        Flag(
+            "zap-stacktrace-level",
+            log_options.parse_stacktrace_level,
+            "Level from which on stack traces are logged: info, error, panic.",
+            default=None,
+        ),
+        Flag(
+            "zap-time-encoding",
+            log_options.parse_time_encoding,
+            "Time encoding: epoch, millis, nano, iso8601, rfc3339, rfc3339nano.",
+            default=time_encoding,
+        ),
+    )
+
+
+def zap_options(values: Mapping[str, Any]) -> log_options.Options:
+    """Return the log's options that the values of :func:`zap_flags` say."""
+    return log_options.Options(
+        development=values["zap-devel"],
+        encoder=values["zap-encoder"],
+        verbosity=values["zap-log-level"],
+        stacktrace_level=values["zap-stacktrace-level"],
+        time_encoding=values["zap-time-encoding"],
+    )
+
+
 FLAGS: Final = (
     Flag("config", str, "File with the Configuration. Without it the defaults apply."),
     Flag("kubeconfig", str, "Kubeconfig file. Only needed outside a cluster."),
@@ -108,6 +152,14 @@ FLAGS: Final = (
         merge=lambda earlier, later: earlier + later,
     ),
     Flag(
+        "webhooks",
+        goflags.boolean,
+        "Serve the validating webhooks. With false, their port is not opened, and their Secret and webhook configuration are "
+        "neither read nor written: for a manager that the API server cannot reach.",
+        default=True,
+        boolean=True,
+    ),
+    Flag(
         "feature-gates",
         _feature_gates,
         "Name=bool pairs, comma-separated. No gate has an effect yet.",
@@ -115,30 +167,5 @@ FLAGS: Final = (
         merge=lambda earlier, later: {**earlier, **later},
     ),
     Flag("version", goflags.boolean, "Print the version and end.", default=False, boolean=True),
-    Flag(
-        "zap-devel",
-        goflags.boolean,
-        "Logging for development: console encoder, debug level.",
-        default=False,
-        boolean=True,
-    ),
-    Flag("zap-encoder", log_options.parse_encoder, "Log encoding: json or console.", default=None),
-    Flag(
-        "zap-log-level",
-        log_options.parse_level,
-        "Log level: debug, info, error, panic, or a number above 0 for more.",
-        default=None,
-    ),
-    Flag(
-        "zap-stacktrace-level",
-        log_options.parse_stacktrace_level,
-        "Level from which on stack traces are logged: info, error, panic.",
-        default=None,
-    ),
-    Flag(
-        "zap-time-encoding",
-        log_options.parse_time_encoding,
-        "Time encoding: epoch, millis, nano, iso8601, rfc3339, rfc3339nano.",
-        default=_TIME_ENCODING,
-    ),
+    *zap_flags(),
 )

@@ -103,6 +103,14 @@ def usage(program: str, flags: Sequence[Flag]) -> str:
     lines = [f"Usage of {program}:"]
     for flag in sorted(flags, key=lambda flag: flag.name):
         placeholder = "" if flag.boolean else " value"
-        default = f" (default {flag.default})" if isinstance(flag.default, str) and flag.default else ""
+        default = (
+            f" (default {_shown(flag.default)})"
+            if flag.default and isinstance(flag.default, str | int)
+            else ""
+        )
         lines += [f"  --{flag.name}{placeholder}", f"        {flag.usage}{default}"]
     return "\n".join(lines) + "\n"
+
+
+def _shown(value: str | int) -> str:
+    return "true" if value is True else str(value)

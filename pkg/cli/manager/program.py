@@ -1,83 +1,51 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The manager's program, from a command line to an exit code.
-
-What an operator did wrong is one line on stderr and no traceback: exit code 2 for the command line, 1 for
-everything else.
-"""
+"""The manager's program: flags, Configuration, and what the manager runs."""
 
 from __future__ import annotations
 
 import dataclasses
-import gc
-import importlib.util
 import sys
-from collections.abc import Sequence
-from http import HTTPStatus
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Mapping, Sequence
 from typing import Final
-
-import anyio
 
 from pkg import config, controller, ctrl, metrics, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.machinery.errors import StatusError, UnauthorizedError
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery import shape
+from pkg.apis.machinery.object import Object
 from pkg.apis.scheduling.v1 import PriorityClass
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
-from pkg.ctrl import healthz, log, rest
+from pkg.ctrl import cache, healthz, log, rest
 from pkg.ctrl.client import ReadThrough
-from pkg.ctrl.manager import ManagerError, UnreachableError
-from pkg.runtime import core
+from pkg.runtime import Runtime, core
 
-from . import flags, goflags, lean
+from . import flags, goflags, process
 from .certificates import ManagedWebhooks, certificates_for
 from .flags import Flags
-
-DISTRIBUTION: Final = "trainer-controller-manager"
-
-_BAD_USAGE: Final = 2
-_FAILED: Final = 1
-_REACH: Final = 10.0
-_RETRY: Final = 1.0
 
 _REFERRED_TO: Final = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
 """Kinds that people create together with what refers to them by name."""
 
-_EXPECTED: Final = (
-    config.ConfigurationError,
-    rest.RestError,
-    StatusError,
-    ManagerError,
-    OSError,
-)
-"""What the world can do to us: told in one line, without a traceback."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the manager until it is told to stop; return the exit code."""
+    """Run the manager until it is stopped; return the exit code."""
     try:
         parsed = flags.parse(sys.argv[1:] if arguments is None else arguments)
     except goflags.HelpRequested:
         sys.stdout.write(flags.usage())
         return 0
     except goflags.FlagError as error:
-        return _complain(error, _BAD_USAGE)
+        return process.complain(flags.PROGRAM, error, process.BAD_USAGE)
     if parsed.version:
-        sys.stdout.write(f"{flags.PROGRAM} {_version()}\n")
+        sys.stdout.write(f"{flags.PROGRAM} {process.version()}\n")
         return 0
     log.configure(parsed.log)
-    use_uvloop = importlib.util.find_spec("uvloop") is not None
-    try:
-        cfg = config.load(parsed.config)
-        anyio.run(run, parsed, cfg, backend_options={"use_uvloop": use_uvloop})
-    except (*_EXPECTED, ExceptionGroup) as error:
-        expected = _expected(error)
-        if expected is None:
-            raise
-        return _complain(expected, _FAILED)
-    except KeyboardInterrupt:
-        return _FAILED
-    return 0
+
+    async def work() -> None:
+        await run(parsed, config.load(parsed.config))
+
+    return process.supervise(flags.PROGRAM, work)
 
 
 async def run(parsed: Flags, cfg: Configuration) -> None:
@@ -88,41 +56,11 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
         ManagerError: a part of the manager failed, or leadership was lost.
     """
     connection = config.rest_config(cfg, await rest.load_config(parsed.kubeconfig or None))
-    await reach(connection)
-    log.logger_from("setup").info("Starting", version=_version(), configFile=parsed.config)
-    mgr = ctrl.Manager(connection, options(parsed, cfg))
-    await setup(mgr, parsed, cfg)
-    mgr.add(lean.Collector(mgr.cache.ready))
-    gc.disable()
-    try:
-        async with ctrl.setup_signal_handler() as stop:
-            await mgr.start(stop)
-    finally:
-        gc.enable()
 
+    async def fill(mgr: ctrl.Manager) -> None:
+        await setup(mgr, parsed, cfg)
 
-async def reach(connection: rest.Config, *, timeout: float = _REACH) -> None:
-    """Return once the API server has let us in; before that, nothing is worth a line in the log.
-
-    Raises:
-        UnreachableError: it did not answer within ``timeout`` seconds.
-        UnauthorizedError: it does not know who we are.
-    """
-    async with rest.Transport(connection) as transport:
-        deadline = anyio.current_time() + timeout
-        while True:
-            left = max(_RETRY, deadline - anyio.current_time())
-            try:
-                response = await transport.send(rest.Request("GET", "/version", timeout=left))
-                await response.close()
-            except rest.TransportError as error:
-                if anyio.current_time() + _RETRY >= deadline:
-                    raise UnreachableError(f"the API server cannot be reached: {error}") from error
-                await anyio.sleep(_RETRY)
-                continue
-            if response.status == HTTPStatus.UNAUTHORIZED:
-                raise UnauthorizedError(f"the API server does not accept the credentials: {connection.host}")
-            return
+    await process.serve(flags.PROGRAM, connection, options(parsed, cfg), fill, parsed.config)
 
 
 def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
@@ -132,20 +70,21 @@ def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
 
 
 def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
-    """Return the manager's options, with what the cache shall hold for the pod grouper where that runs."""
+    """Return the manager's options, with what the cache holds for the pod grouper where that runs."""
     made = config.manager_options(cfg)
-    if not groups_pods(parsed, cfg):
-        return made
-    from pkg import podgrouper  # fifty modules, for those only who group pods
+    # A JobSet repeats parts of its TrainJob for each replicated job.
+    held: dict[type[Object], cache.ByObject] = {JobSet: cache.ByObject(limits=shape.WIDE)}
+    if groups_pods(parsed, cfg):
+        from pkg import podgrouper  # fifty modules, for those only who group pods
 
-    held = podgrouper.cache_options(podgrouper.settings(cfg))
+        held |= podgrouper.cache_options(podgrouper.settings(cfg))
     return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))
 
 
 async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     """Register controllers, webhooks and checks with a manager that has not started.
 
-    Where the pod grouper is all that shall run, nothing else is: no webhook, and no kind of Trainer's watched.
+    Where only the pod grouper runs, no webhook is served and no kind of Trainer's is watched.
     """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
@@ -158,40 +97,25 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)
     runtimes = await core.new(reader, mgr.field_indexer)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
-    if cfg.cert_management.enable:
-        certificates = certificates_for(mgr, cfg.cert_management)
+    if parsed.webhooks:
+        _serve_webhooks(mgr, cfg, runtimes)
 
-        def register() -> None:
-            mgr.webhook_server.use(certificates)
-            webhooks.setup(mgr, runtimes)
 
-        def started() -> None:  # asking for the server any earlier would start it
-            mgr.webhook_server.started_checker()()
-
-        managed = ManagedWebhooks(certificates, register, started)
-        mgr.add(managed)
-        mgr.add_readyz_check("readyz", managed.check)
-    else:
+def _serve_webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runtime]) -> None:
+    """Serve the webhooks, with certificates of the manager's own or of a directory; readiness waits for them."""
+    if not cfg.cert_management.enable:
         webhooks.setup(mgr, runtimes)
         mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
+        return
+    certificates = certificates_for(mgr, cfg.cert_management)
 
+    def register() -> None:
+        mgr.webhook_server.use(certificates)
+        webhooks.setup(mgr, runtimes)
 
-def _expected(error: BaseException) -> BaseException | None:
-    """Return the first error an operator can mend; None when something else went wrong as well."""
-    if not isinstance(error, BaseExceptionGroup):
-        return error if isinstance(error, _EXPECTED) else None
-    found = [_expected(each) for each in error.exceptions]
-    return found[0] if all(found) else None
+    def started() -> None:  # asking for the server any earlier would start it
+        mgr.webhook_server.started_checker()()
 
-
-def _complain(error: BaseException, code: int) -> int:
-    text = " ".join(str(error).split()) or type(error).__name__
-    sys.stderr.write(f"{flags.PROGRAM}: {text}\n")
-    return code
-
-
-def _version() -> str:
-    try:
-        return version(DISTRIBUTION)
-    except PackageNotFoundError:
-        return "unknown"
+    managed = ManagedWebhooks(certificates, register, started)
+    mgr.add(managed)
+    mgr.add_readyz_check("readyz", managed.check)

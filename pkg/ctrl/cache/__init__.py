@@ -18,6 +18,7 @@ from .errors import CacheError as CacheError
 from .errors import CacheNotStartedError as CacheNotStartedError
 from .errors import CacheSyncTimeoutError as CacheSyncTimeoutError
 from .errors import IndexMissingError as IndexMissingError
+from .errors import NamespaceNotCachedError as NamespaceNotCachedError
 from .errors import UndecodableObjectError as UndecodableObjectError
 from .informer import Informer as Informer
 from .options import ALL_NAMESPACES as ALL_NAMESPACES

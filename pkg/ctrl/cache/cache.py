@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from pkg.apis.machinery import errors as api
 from pkg.apis.machinery import labels as selectors
-from pkg.apis.machinery.gvk import GVK, NamespacedName
+from pkg.apis.machinery.gvk import GVK, NamespacedName, Resource
 from pkg.apis.machinery.object import Object, PartialObjectMetadata
 from pkg.ctrl import client, rest
 
@@ -24,6 +24,7 @@ from . import errors
 from .codec import Entry
 from .informer import Engine, Informer
 from .options import Options
+from .outage import Outage
 
 T = TypeVar("T", bound=Object)
 DECODE_STEP: Final = 16
@@ -32,6 +33,8 @@ MATCH_STEP: Final = 1024
 """Objects a list looks at in a row."""
 PEEKED: Final = 32
 """Decoded objects kept for those who peek: those of the reconciles under way, and the runtimes most in use."""
+PEEKED_BYTES: Final = 32 << 10
+"""Bytes of the text of such an object: decoded, it may take several hundred times as much."""
 
 
 class Cache:
@@ -53,13 +56,17 @@ class Cache:
         self._mapper = mapper or rest.RESTMapper(transport)
         self._engines: dict[tuple[GVK, bool], Engine] = {}
         self._peeked: dict[tuple[type[Object], NamespacedName], tuple[Entry, Object]] = {}
+        self._outage = Outage()
         self._tasks: TaskGroup | None = None
         self._stopped = False
 
     # Life.
 
     async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the informers running until cancelled; reads work from ``started()`` on."""
+        """Keep the informers running until cancelled; reads work from ``started()`` on.
+
+        A cache that has stopped still answers reads of the kinds that were synced, from what it saw last.
+        """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             try:
@@ -94,16 +101,34 @@ class Cache:
         """Return the kinds that are missing or denied, and why."""
         return {engine.gvk: engine.problem for engine in self._engines.values() if engine.problem is not None}
 
+    def remarks(self) -> list[str]:
+        """Return what may make reads stale or fail, in sentences for readiness; nothing while all is well."""
+        outage = self._outage.problem
+        degraded = sorted(self.degraded().items())
+        return ([outage] if outage else []) + [
+            f"{gvk.group_kind} is degraded: {why}" for gvk, why in degraded
+        ]
+
     # Informers.
 
     async def get_informer(self, kind: type[T]) -> Informer[T]:
         """Return the informer of ``kind``; it starts now if the cache runs, else with it."""
         return Informer(kind, self._engine(kind))
 
+    async def resource_for(self, kind: type[Object]) -> Resource:
+        """Return where ``kind`` is served, as its class or else discovery says.
+
+        Raises:
+            NoKindMatchError: the server does not serve it.
+            StatusError, TransportError: the server could not be asked.
+        """
+        return await self._mapper.resource_for(kind)
+
     def remove_informer(self, kind: type[Object]) -> None:
         """Stop watching ``kind`` and drop what is cached of it, until somebody asks again."""
         engine = self._engines.pop(_identity(kind), None)
         if engine is not None:
+            engine.leave()
             engine.scope.cancel()
 
     async def index_field(self, kind: type[T], field: str, extract: client.IndexerFunc[T]) -> None:
@@ -120,7 +145,7 @@ class Cache:
         identity = _identity(kind)
         engine = self._engines.get(identity)
         if engine is None:
-            engine = self._engines[identity] = Engine(kind, self.options)
+            engine = self._engines[identity] = Engine(kind, self.options, self._outage)
             self._launch(engine)
         return engine
 
@@ -133,7 +158,7 @@ class Cache:
             NotFoundError: there is none.
             CacheError: the kind cannot be read, see ``errors``.
         """
-        engine = await self._readable(kind)
+        engine = await self._readable(kind, key[0])
         return _decode(engine, kind, self._entry(engine, kind, key))
 
     async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
@@ -141,12 +166,14 @@ class Cache:
 
         Raises like :meth:`get`.
         """
-        engine = await self._readable(kind)
+        engine = await self._readable(kind, key[0])
         entry = self._entry(engine, kind, key)
         place = (kind, entry.key)
         held, obj = self._peeked.pop(place, (None, None))
         if held is not entry or obj is None:
             obj = _decode(engine, kind, entry)
+            if len(entry.data) > PEEKED_BYTES:
+                return obj
             if len(self._peeked) >= PEEKED:
                 del self._peeked[next(iter(self._peeked))]
         self._peeked[place] = (entry, obj)
@@ -180,7 +207,7 @@ class Cache:
         """
         if continue_token:
             raise ValueError("a cache has no pages to continue")
-        engine = await self._readable(kind)
+        engine = await self._readable(kind, (fields or {}).get("metadata.namespace", namespace))
         for field in fields or ():
             if field not in _KEY_FIELDS and not engine.store.has_index(field):
                 raise errors.IndexMissingError(kind.gvk, field)
@@ -201,16 +228,20 @@ class Cache:
                 await anyio.lowlevel.checkpoint()
         return listed
 
-    async def _readable(self, kind: type[Object]) -> Engine:
+    async def _readable(self, kind: type[Object], namespace: str) -> Engine:
+        if self._stopped:
+            return self._kept(kind)
         if self._tasks is None:
-            raise errors.CacheNotStartedError(
-                f"{kind.gvk.group_kind}: the cache {'has stopped' if self._stopped else 'is not started'}"
-            )
+            raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache is not started")
         engine = self._engine(kind)
-        if not engine.has_synced and engine.problem is None:
-            await engine.wait_for_sync(self.options.read_timeout, or_problem=True)
-        if engine.problem is not None:
-            raise errors.CacheDegradedError(kind.gvk, engine.problem)
+        await engine.readable(namespace, self.options.read_timeout)
+        return engine
+
+    def _kept(self, kind: type[Object]) -> Engine:
+        """Return the engine of a kind that was synced when the cache stopped: reviews in flight still read it."""
+        engine = self._engines.get(_identity(kind))
+        if engine is None or not engine.has_synced:
+            raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
         return engine
 
     # Own writes.
@@ -239,11 +270,23 @@ class Cache:
                 continue
             engine.remember(stored.text, stored.known, asyncio.get_running_loop().time())
 
-    def remember_delete(self, obj: Object) -> None:
-        """Make reads miss ``obj``, which the server removed at once, before the watch tells of it."""
+    def uid_of(self, obj: Object) -> str:
+        """Return the uid of the object that reads find by the name of ``obj``; the empty string if there is none."""
+        now = asyncio.get_running_loop().time()
+        for metadata in (False, True):
+            engine = self._engines.get((type(obj).gvk, metadata))
+            if engine is not None and (entry := engine.store.get(obj.key, now)) is not None:
+                return entry.uid
+        return ""
+
+    def remember_delete(self, obj: Object, *, uid: str = "") -> None:
+        """Make reads miss ``obj``, which the server removed at once, before the watch tells of it.
+
+        ``uid`` is its uid where ``obj`` has none. An object with another uid that has taken the name stays visible.
+        """
         for metadata in (False, True):
             if (engine := self._engines.get((type(obj).gvk, metadata))) is not None:
-                engine.store.forget(obj.key, obj.metadata.uid or "", anyio.current_time())
+                engine.store.forget(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
 
 
 def _decode(engine: Engine, kind: type[T], entry: Entry) -> T:

@@ -9,13 +9,13 @@ first two, and nobody reads the third. Beside it stand the few fields that indic
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from sys import intern
 from typing import Any, Final, TypeVar
 
 import msgspec
 import pydantic
 
 from pkg.apis.machinery import errors as api
+from pkg.apis.machinery import shape
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, ObjectMeta
 
@@ -41,24 +41,34 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     held: bool
     """Something, a finalizer or a grace period, keeps it after it was marked."""
     data: bytes
+    refused: str = ""
+    """Why nothing but metadata is kept: decoding the rest would hold up the process."""
 
     @property
     def key(self) -> NamespacedName:
         """Namespace and name."""
         return NamespacedName(self.namespace, self.name)
 
+    @property
+    def ended(self) -> bool:
+        """Whether the server has removed it: it is marked for deletion, and nothing keeps it."""
+        return self.deleting and not self.held
+
     def decode(self, kind: type[T]) -> T:
         """Return a fresh object.
 
         Raises:
-            UndecodableObjectError: it has another shape than ``kind``.
+            UndecodableObjectError: it has another shape than ``kind``, or too much of it.
         """
+        if self.refused:
+            raise errors.UndecodableObjectError(kind.gvk, self.key, self.refused, uid=self.uid)
         try:
             return kind.from_json(self.data)
         except pydantic.ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(step) for step in first["loc"])
-            raise errors.UndecodableObjectError(kind.gvk, self.key, f"{where}: {first['msg']}") from error
+            reason = f"{where}: {first['msg']}"
+            raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
 
     def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
         """Return the metadata alone; the error of :meth:`decode` when it has another shape."""
@@ -155,13 +165,27 @@ _encode = _encoder.encode
 _scratch = bytearray()
 _LARGE: Final = 1 << 18
 _no_labels: Final[dict[str, str]] = {}
+MAX_SHARED: Final = 4096
+"""Namespaces, label keys and label values that are held to be shared."""
+_LONG: Final = 256
+_IDENTITY: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+_shared: Final[dict[str, str]] = {}
 
 
 def split_line(line: bytes) -> Line:
     """Return a watch line in its two parts; BadObjectError when it is no such thing."""
     try:
         return _decode_line(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
 
 
@@ -169,7 +193,7 @@ def split_page(body: bytes) -> Page:
     """Return a list in its parts; BadObjectError when it is none."""
     try:
         return _decode_page(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
 
 
@@ -177,7 +201,7 @@ def bookmark_of(raw: msgspec.Raw) -> Bookmark:
     """Return what a BOOKMARK's object says; BadObjectError when it is none."""
     try:
         return _decode_marked(raw).metadata
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise errors.BadObjectError(f"a bookmark is unreadable: {error}") from error
 
 
@@ -185,31 +209,53 @@ def error_of(raw: msgspec.Raw) -> api.StatusError:
     """Return the refusal that an ERROR line carries."""
     try:
         status: Any = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         status = {}
     return api.from_status(status if isinstance(status, dict) else {}, http_code=500)
 
 
-def entry_of(raw: msgspec.Raw | bytes, transform: Transform | None = None) -> Entry:
-    """Return the entry to store for an object's text.
+def entry_of(
+    raw: msgspec.Raw | bytes, transform: Transform | None = None, limits: shape.Limits = shape.DEFAULT
+) -> Entry:
+    """Return the entry to store for an object's text; of one that exceeds ``limits``, its metadata alone.
 
     Raises:
-        BadObjectError: it is no object with a name, or its metadata has the wrong types.
+        BadObjectError: it is no object with a name, its metadata has the wrong types, or ``transform`` fails on it.
     """
     try:
         parts = _decode_parts(raw)
         meta_parts = _decode_parts(parts["metadata"])
+        parts.pop("apiVersion", None)
+        parts.pop("kind", None)
+        if meta_parts.pop("managedFields", None) is not None:
+            parts["metadata"] = msgspec.Raw(_encode(meta_parts))
+        text = _compact(parts)
+        if len(text) > shape.SMALL and (reason := shape.check(text, limits)) is not None:
+            return _outlined(parts["metadata"], meta_parts, reason)
         meta = _decode_meta(parts["metadata"])
-    except (msgspec.DecodeError, KeyError) as error:
+    except (msgspec.DecodeError, KeyError, RecursionError) as error:
         reason = "metadata is missing" if isinstance(error, KeyError) else str(error)
         raise errors.BadObjectError(reason, _key_in(raw)) from error
-    parts.pop("apiVersion", None)
-    parts.pop("kind", None)
-    if meta_parts.pop("managedFields", None) is not None:
-        parts["metadata"] = msgspec.Raw(_encode(meta_parts))
-    if transform is not None:
-        return _entry(meta, _compact(transform(msgspec.json.decode(_encode(parts)))))
-    return _entry(meta, _compact(parts))
+    return _entry(meta, text if transform is None else _transformed(text, transform, meta))
+
+
+def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str) -> Entry:
+    """Return the entry of an object that is not kept: all of its metadata if that is little, else what identifies it."""
+    if len(metadata) > shape.SMALL:
+        metadata = msgspec.Raw(_encode({name: parts[name] for name in _IDENTITY if name in parts}))
+    return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), refused=reason)
+
+
+def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> bytes:
+    try:
+        text = _compact(transform(msgspec.json.decode(untransformed)))
+        _decode_meta(_decode_parts(text)["metadata"])
+    except (
+        Exception
+    ) as error:  # the caller's code: its failure on one object must not end the watch of its kind
+        reason = f"transform: {type(error).__name__}: {error}"
+        raise errors.BadObjectError(reason, NamespacedName(meta.namespace, meta.name)) from error
+    return text
 
 
 def _compact(value: Any) -> bytes:
@@ -225,7 +271,7 @@ def outline(text: bytes) -> bytes:
     """Return the text of an object's metadata alone, in an object; BadObjectError when there is none."""
     try:
         return b'{"metadata":' + bytes(_decode_parts(text)["metadata"]) + b"}"
-    except (msgspec.DecodeError, KeyError) as error:
+    except (msgspec.DecodeError, KeyError, RecursionError) as error:
         raise errors.BadObjectError(str(error), _key_in(text)) from error
 
 
@@ -241,23 +287,38 @@ def older(version: str, than: str) -> bool:
     return False
 
 
-def _entry(meta: _Meta, data: bytes) -> Entry:
+def _entry(meta: _Meta, data: bytes, *, refused: str = "") -> Entry:
     labels = meta.labels
     return Entry(
-        namespace=intern(meta.namespace),
+        namespace=_share(meta.namespace),
         name=meta.name,
         uid=meta.uid,
         resource_version=meta.resource_version,
-        labels={intern(key): intern(value) for key, value in labels.items()} if labels else _no_labels,
+        labels={_share(key): _share(value) for key, value in labels.items()} if labels else _no_labels,
         deleting=bool(meta.deletion_timestamp),
         held=bool(meta.finalizers or meta.deletion_grace_period_seconds),
         data=data,
+        refused=refused,
     )
+
+
+def _share(text: str) -> str:
+    """Return ``text``, or a string of the same value that other entries hold.
+
+    ``sys.intern`` would keep each for the life of the process from Python 3.12 on.
+    """
+    shared = _shared.get(text)
+    if shared is not None or len(text) > _LONG:
+        return shared or text
+    if len(_shared) >= MAX_SHARED:
+        _shared.clear()  # what is in use is soon shared again
+    _shared[text] = text
+    return text
 
 
 def _key_in(raw: msgspec.Raw | bytes) -> NamespacedName | None:
     try:
         named = _decode_name(raw).metadata
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return NamespacedName(named.namespace, named.name)

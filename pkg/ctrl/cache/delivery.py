@@ -62,7 +62,8 @@ class Lazy:
     def outline(self) -> Lazy:
         """Return the same with the metadata alone, for an object of which nothing else can be read."""
         metadata = _decode_parts(self.entry.data)["metadata"]
-        return Lazy(msgspec.structs.replace(self.entry, data=b'{"metadata":' + metadata + b"}"))
+        data = b'{"metadata":' + metadata + b"}"
+        return Lazy(msgspec.structs.replace(self.entry, data=data, refused=""))
 
     def owners(self, kind: type[Object]) -> Sequence[Owner | OwnerReference]:
         """Return the owners alone, which is a tenth of the work; the error of :meth:`metadata` when that is odd."""

@@ -6,6 +6,7 @@ CacheError
 ├── CacheNotStartedError    asked before the cache runs
 ├── CacheSyncTimeoutError   the first list did not arrive in time
 ├── CacheDegradedError      the kind is missing or denied; others are served
+├── NamespaceNotCachedError a read names a namespace that is not cached
 ├── IndexMissingError       a list names a field that has no index
 ├── UndecodableObjectError  a stored object does not fit the class it is asked as
 └── BadObjectError          what the server sent is no object
@@ -41,6 +42,13 @@ class CacheDegradedError(CacheError):
         self.reason = reason
 
 
+class NamespaceNotCachedError(CacheError):
+    """The cache is limited to other namespaces: whether the object exists is not known."""
+
+    def __init__(self, gvk: GVK, namespace: str) -> None:
+        super().__init__(f"{gvk.group_kind}: namespace {namespace!r} is not cached")
+
+
 class IndexMissingError(CacheError):
     """No index of that name is registered for the kind."""
 
@@ -49,12 +57,14 @@ class IndexMissingError(CacheError):
 
 
 class UndecodableObjectError(CacheError):
-    """A stored object has another shape than the class it is asked as."""
+    """A stored object has another shape than the class it is read as, or is too large to be decoded."""
 
-    def __init__(self, gvk: GVK, key: NamespacedName, reason: str) -> None:
+    def __init__(self, gvk: GVK, key: NamespacedName, reason: str, *, uid: str = "") -> None:
         super().__init__(f"{gvk.group_kind} {key}: {reason}")
         self.gvk = gvk
         self.key = key
+        self.uid = uid
+        """Beside the kind and the key, what an event about the object needs."""
 
 
 class BadObjectError(CacheError):

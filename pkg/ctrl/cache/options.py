@@ -9,6 +9,7 @@ import random
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from pkg.apis.machinery import shape
 from pkg.apis.machinery.object import Object
 from pkg.ctrl import client
 
@@ -28,6 +29,7 @@ class ByObject:
     namespaces: Collection[str] | None = None
     """One list and watch each; ``("",)`` is all of them in one."""
     transform: Transform | None = None
+    limits: shape.Limits | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Options:
     stream_lists: bool = True
     """Ask for streaming lists; a server that has none is listed in pages."""
     page_size: int = 500
+    limits: shape.Limits = shape.DEFAULT
+    """Of an object that exceeds them, only metadata is kept: reads raise UndecodableObjectError, lists leave it out."""
     random: RandomFunc = random.random
 
     def for_kind(self, kind: type[Object]) -> ByObject:
@@ -61,4 +65,5 @@ class Options:
             fields=own.fields if own.fields is not None else self.default_fields,
             namespaces=(tuple(dict.fromkeys(namespaces)) or ALL_NAMESPACES) if namespaced else ALL_NAMESPACES,
             transform=own.transform or self.default_transform,
+            limits=own.limits or self.limits,
         )

@@ -30,6 +30,7 @@ import anyio.lowlevel
 import msgspec
 
 from pkg.apis.machinery import errors as api
+from pkg.apis.machinery import shape
 from pkg.apis.machinery.gvk import NamespacedName, Resource
 from pkg.ctrl import rest
 from pkg.ctrl.rest import request as requests
@@ -51,6 +52,8 @@ from .states import (
 
 STEP: Final = 16
 """Objects taken in a row before other tasks get a turn."""
+_STEP_BYTES: Final = 256 << 10
+"""Bytes of them: large objects are fewer."""
 _SPREAD: Final = 0.1
 """The part by which what a server asks to wait is lengthened at most, so that not all come back at once."""
 SHORT_WATCH: Final = 1.0
@@ -59,6 +62,9 @@ SHORT_WATCH: Final = 1.0
 
 class Sink(Protocol):
     """Hears what a reflector learns. Calls return at once, but for the last of many."""
+
+    def connected(self) -> None:
+        """The server has accepted a list or a watch."""
 
     def begin(self) -> None:
         """Everything there is will follow."""
@@ -74,6 +80,9 @@ class Sink(Protocol):
 
     def delete(self, entry: codec.Entry) -> None:
         """An object is gone; this was its last state."""
+
+    def lost(self, key: NamespacedName) -> None:
+        """An object is deleted, and its last state cannot be read."""
 
     def reached(self, resource_version: str) -> None:
         """Every change up to here has been told."""
@@ -94,6 +103,7 @@ class Target:
     fields: Mapping[str, str] | str | None = None
     metadata_only: bool = False
     transform: codec.Transform | None = None
+    limits: shape.Limits = shape.DEFAULT
     page_size: int = 500
     watch_timeout: float = 300.0
     """Seconds a watch lasts at least; up to twice that, so that many do not end together."""
@@ -217,11 +227,15 @@ class Reflector:
         response = await self._transport.send(request)
         await response.raise_for_status()
         page = codec.split_page(await response.read())
+        self._sink.connected()
         if not state.continue_token:
             self._sink.begin()
-        for number, item in enumerate(page.items or (), 1):
+        work = 0
+        for item in page.items or ():
             self._take_object(item)
-            if number % STEP == 0:
+            work += max(len(item), _STEP_BYTES // STEP)
+            if work >= _STEP_BYTES:
+                work = 0
                 await anyio.lowlevel.checkpoint()
         if page.metadata.continue_:
             return dataclasses.replace(state, continue_token=page.metadata.continue_)
@@ -270,6 +284,7 @@ class Reflector:
         )
         response = await self._transport.send(request)
         await response.raise_for_status()
+        self._sink.connected()
         return Lines(response)
 
     def _silence(self) -> float:
@@ -291,7 +306,7 @@ class Reflector:
         """
         limit = silence()
         with anyio.move_on_after(limit) as watchdog:
-            number = 0
+            work = 0
             now = asyncio.get_running_loop().time
             async for line in lines:
                 if line and self._take_line(line, initial=initial):
@@ -300,8 +315,9 @@ class Reflector:
                 deadline = now() + limit
                 if abs(deadline - watchdog.deadline) > 1:
                     watchdog.deadline = deadline
-                number += 1
-                if number % STEP == 0:
+                work += max(len(line), _STEP_BYTES // STEP)
+                if work >= _STEP_BYTES:
+                    work = 0
                     await anyio.lowlevel.checkpoint()
             return False
         raise Silence(f"no line for {limit:.0f} s")
@@ -314,9 +330,7 @@ class Reflector:
                 case "ADDED" | "MODIFIED":
                     version = self._take_object(event.object)
                 case "DELETED":
-                    gone = codec.entry_of(event.object, self._target.transform)
-                    self._sink.delete(gone)
-                    version = gone.resource_version
+                    version = self._take_deletion(event.object)
                 case "BOOKMARK":
                     return self._take_bookmark(codec.bookmark_of(event.object), initial=initial)
                 case "ERROR":
@@ -342,10 +356,22 @@ class Reflector:
             self._sink.reached(self._known)
         return initial
 
+    def _take_deletion(self, raw: msgspec.Raw) -> str:
+        """Pass the end of an object on, even if only its name can be read; return its resourceVersion."""
+        try:
+            gone = codec.entry_of(raw, self._target.transform, self._target.limits)
+        except errors.BadObjectError as error:
+            if error.key is not None:
+                self._sink.lost(error.key)
+            self._sink.skip(error)
+            return ""
+        self._sink.delete(gone)
+        return gone.resource_version
+
     def _take_object(self, raw: msgspec.Raw) -> str:
         """Pass an object on; return its resourceVersion, or nothing when it is illegible."""
         try:
-            entry = codec.entry_of(raw, self._target.transform)
+            entry = codec.entry_of(raw, self._target.transform, self._target.limits)
         except errors.BadObjectError as error:
             if error.key is not None:
                 self._sink.seen(error.key)

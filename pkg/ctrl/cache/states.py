@@ -95,8 +95,9 @@ def after_failure(state: Streaming | Listing | Watching, error: Exception, known
                 return Streaming("")
     if not isinstance(state, Watching):
         return state
-    if is_denied(error) or state.failures >= MAX_RESUMES:
+    if state.failures >= MAX_RESUMES:
         return Streaming(known)
+    # A server that starts refuses for a moment what it grants and serves: that costs no list either.
     return Watching(known, state.failures + 1)
 
 

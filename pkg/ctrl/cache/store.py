@@ -110,8 +110,13 @@ class Store:
             del self._writes[key]
         return before
 
-    def settle(self, version: str, namespace: str = "") -> None:
-        """Forget writes up to ``version``, which the watch has reached: it told all there was to tell of them."""
+    def settle(self, version: str, namespace: str = "") -> list[Entry]:
+        """Forget writes up to ``version``, which the watch has reached; return what they wrote.
+
+        The watch has not delivered these objects, so it will not report their end either.
+        """
+        if not self._writes:
+            return []
         reached = [
             key
             for key, write in self._writes.items()
@@ -119,8 +124,7 @@ class Store:
             and write.entry is not None
             and not older(version, write.version)
         ]
-        for key in reached:
-            del self._writes[key]
+        return [entry for key in reached if (entry := self._writes.pop(key).entry) is not None]
 
     def told(self, key: NamespacedName) -> Entry | None:
         """Return what the watch told last, writes aside."""
@@ -137,7 +141,7 @@ class Store:
     def remember(self, entry: Entry, values: IndexValues, now: float) -> None:
         """Read ``entry``, which the server returned for our write, until the watch has caught up with it."""
         key = entry.key
-        if entry.deleting and not entry.held:
+        if entry.ended:
             # Our write took away what held it: the server has removed it, without another version.
             self.forget(key, entry.uid, now, version=entry.resource_version)
             return
@@ -149,13 +153,15 @@ class Store:
         self._write(key, _Write(entry, entry.uid, entry.resource_version, values, now + WRITE_TTL), now)
 
     def forget(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
-        """Read nothing at ``key``, which we deleted, until the watch says so too or tells of another object."""
-        told, pending = self.told(key), self._writes.get(key)
-        if told is None and pending is None:
-            return
-        uid = uid or (told.uid if told is not None else pending.uid if pending is not None else "")
-        if told is None or told.uid == uid:
+        """Read nothing at ``key`` while it holds the object of that uid, which we deleted, until the watch reports its end."""
+        seen = self.get(key, now)
+        if seen is not None and seen.uid == uid:
             self._write(key, _Write(None, uid, version, _NOTHING, now + WRITE_TTL), now)
+
+    def written(self, key: NamespacedName) -> Entry | None:
+        """Return what our last write made at ``key``, while the watch has not caught up with it."""
+        write = self._writes.get(key)
+        return write.entry if write is not None else None
 
     def wrote(self, entry: Entry) -> IndexValues | None:
         """Return the index values of our last write, if ``entry`` is what it made and the watch has not told of it yet."""

@@ -32,8 +32,12 @@ class CacheReader(interfaces.Reader, Protocol):
         """Take over what the server returned for a write, undecoded where it is."""
         ...
 
-    def remember_delete(self, obj: Object) -> None:
-        """Forget ``obj``, which the server has removed."""
+    def uid_of(self, obj: Object) -> str:
+        """Return the uid that reads find by the name of ``obj``, or the empty string."""
+        ...
+
+    def remember_delete(self, obj: Object, *, uid: str = "") -> None:
+        """Forget ``obj``, which the server has removed, by its own uid or the one given."""
         ...
 
 
@@ -160,6 +164,7 @@ class CachedClient:
         dry_run: bool = False,
     ) -> None:
         """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
+        uid = (preconditions or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
         left = await self._live.remove(
             obj,
             propagation=propagation,
@@ -170,7 +175,8 @@ class CachedClient:
         if dry_run:
             return
         if left is None:
-            self._cache.remember_delete(obj)
+            # By the uid known before: meanwhile another object may have taken the name.
+            self._cache.remember_delete(obj, uid=uid)
         else:
             self._cache.remember_write(left)
 

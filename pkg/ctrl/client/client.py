@@ -12,13 +12,14 @@ import msgspec
 
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object, PartialObjectMetadata
-from pkg.ctrl import rest
+from pkg.ctrl import log, rest
 from pkg.ctrl.rest import request as requests
 
 from . import interfaces
-from .stored import Stored
+from .stored import Stored, bounded
 
 T = TypeVar("T", bound=Object)
+_log = log.logger_from("client")
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -36,6 +37,8 @@ class _List(msgspec.Struct):
 
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 _list_decoder = msgspec.json.Decoder(_List)
+_decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_answer: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class LiveClient:
@@ -71,7 +74,7 @@ class LiveClient:
         namespace, name = key
         resource = await self.mapper.resource_for(kind)
         request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
-        return decode(kind, await self._send(request))
+        return Stored(kind, await self._send(request), name=name).object
 
     async def list(
         self,
@@ -106,7 +109,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return decode(kind, await self._send(request))
+        return Stored(kind, await self._send(request), name=obj.name).object
 
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
@@ -169,8 +172,8 @@ class LiveClient:
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         body = await self._send(requests.delete(resource, obj.namespace, obj.name, options))
-        left: Any = msgspec.json.decode(body)
-        return kind.from_dict(left) if _still_exists(left) else None
+        left: Any = rest.decoded(_decode_answer, body) if body else {}
+        return rest.decoded(kind.from_json, body) if _still_exists(left) else None
 
     async def delete_all_of(
         self,
@@ -189,7 +192,8 @@ class LiveClient:
             fields=fields,
             options=delete_options(propagation, None, None, dry_run=False),
         )
-        await self._send(request)
+        if body := await self._send(request):
+            rest.decoded(_decode_parts, body)
 
     async def _update(self, obj: T, subresource: str, *, field_owner: str, dry_run: bool) -> T:
         kind = type(obj)
@@ -202,7 +206,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return decode(kind, await self._send(_below(request, subresource)))
+        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name).object
 
     async def _patch(
         self,
@@ -226,7 +230,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return Stored(kind, await self._send(_below(request, subresource)))
+        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _apply(
         self, obj: T, subresource: str, *, field_owner: str, force: bool, dry_run: bool = False
@@ -242,7 +246,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return Stored(kind, await self._send(_below(request, subresource)))
+        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _send(self, request: rest.Request) -> bytes:
         if self._field_validation is not None and request.method in _WRITES:
@@ -264,7 +268,7 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return decode(into, await self._client._send(request))
+        return Stored(into, await self._client._send(request), name=obj.name).object
 
     async def create(self, obj: Object, body: T) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
@@ -272,7 +276,9 @@ class SubResource:
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         headers = {**target.headers, "Content-Type": requests.JSON}
         request = rest.Request("POST", target.path, headers=headers, body=body.to_json())
-        return decode(type(body), await self._client._send(request))
+        answer = await self._client._send(request)
+        # An eviction, a binding: there is nothing to show for it but a Status.
+        return body if _is_success(rest.decoded(_decode_answer, answer)) else decode(type(body), answer)
 
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Replace the subresource."""
@@ -316,13 +322,30 @@ def decode(kind: type[T], body: bytes) -> T:
 
 
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
-    """Return the objects of a list in ``body``; the items are given their kind's own names."""
-    listed = _list_decoder.decode(body)
-    objects = interfaces.ObjectList([decode(kind, bytes(item)) for item in listed.items or ()])
+    """Return the objects of a list in ``body``; the items are given their kind's own names.
+
+    An object that exceeds the bounds on the shape of a text is left out: its author must not make lists fail.
+    """
+    listed = rest.decoded(_list_decoder.decode, body)
+    objects = interfaces.ObjectList(
+        [
+            decode(kind, text)
+            for item in listed.items or ()
+            if (text := _listed(kind, bytes(item))) is not None
+        ]
+    )
     objects.resource_version = listed.metadata.resource_version
     objects.continue_token = listed.metadata.continue_
     objects.remaining = listed.metadata.remaining_item_count
     return objects
+
+
+def _listed(kind: type[Object], text: bytes) -> bytes | None:
+    try:
+        return bounded(text)
+    except rest.AnswerError as error:
+        _log.warning("Object skipped", kind=str(kind.gvk.group_kind), reason=str(error))
+        return None
 
 
 def apply_configuration(obj: Object) -> bytes:
@@ -358,9 +381,15 @@ def _still_exists(answer: Any) -> bool:
     """Whether a DELETE left an object: the answer is a Status, the object's last state, or the one marked."""
     if answer.get("kind") == "Status":
         return False
-    metadata = answer.get("metadata") or {}
+    metadata = answer.get("metadata")
+    if not isinstance(metadata, dict):
+        return False
     waiting = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     return bool(metadata.get("deletionTimestamp") and waiting)
+
+
+def _is_success(answer: Any) -> bool:
+    return bool(answer.get("kind") == "Status" and answer.get("status") == "Success")
 
 
 def _below(request: rest.Request, subresource: str) -> rest.Request:

@@ -16,36 +16,22 @@ from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
-from pkg.apis.machinery import errors, labels, strategicpatch
-from pkg.apis.machinery import patch as patches
+from pkg.apis.machinery import errors
 from pkg.apis.machinery.base import JSON
-from pkg.apis.machinery.gvk import GVK, NamespacedName, Resource
+from pkg.apis.machinery.gvk import GVK, NamespacedName
 from pkg.apis.machinery.object import Object
 
-from . import interfaces
+from . import deletion, garbage, interfaces, kinds, patching, selection
 from .client import decode, is_metadata
-from .memory import Change, Document, Follower, Memory, Table
-from .patch import APPLY, MERGE, STRATEGIC
-from .patch import JSON as JSON_PATCH
+from .memory import Memory
+from .patch import APPLY
+from .tables import Change, Document, Follower, Table, key_of
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 
 DEFAULT_OWNER: Final = "fake-client"
 Indexes = Mapping[tuple[type[Object], str], Callable[[Any], Iterable[str]]]
-
-_SELECTABLE: Final[Mapping[str, frozenset[str]]] = {
-    "Pod": frozenset(
-        {"spec.nodeName", "spec.schedulerName", "spec.restartPolicy", "status.phase", "status.podIP"}
-    ),
-    "Event": frozenset(
-        {"involvedObject.kind", "involvedObject.name", "involvedObject.namespace", "reason", "type"}
-    ),
-    "Secret": frozenset({"type"}),
-    "Job": frozenset({"status.successful"}),
-    "Node": frozenset({"spec.unschedulable"}),
-}
-"""Fields that servers can select by, beside ``metadata.name`` and ``metadata.namespace``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +64,16 @@ class FakeClient:
 
     ``objects`` are stored as they are, status included; what is created later gets what a server gives it.
     ``indexes`` maps (kind, field) to the function that extracts the values, as a cache has them.
-    ``with_status`` names the kinds whose status is a subresource; None means every kind.
+    ``crds`` are CustomResourceDefinitions: they decide on a kind's scope, its status subresource and which of its lists
+    merge. ``with_status`` names the other custom kinds whose status is a subresource; None means those whose model has a
+    status, and those without a model.
     """
 
     def __init__(
         self,
         *objects: Object,
         indexes: Indexes | None = None,
+        crds: Iterable[Object | Mapping[str, JSON]] = (),
         with_status: Collection[type[Object]] | None = None,
         now: Callable[[], datetime] | None = None,
         new_uid: Callable[[], str] | None = None,
@@ -95,6 +84,9 @@ class FakeClient:
         self._tables: dict[GVK, Table] = {}
         self._with_status = None if with_status is None else {kind.gvk for kind in with_status}
         self._indexes: dict[tuple[GVK, str], tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
+        for crd in crds:
+            body = crd.to_dict() if isinstance(crd, Object) else crd
+            self._tables.update({facts.gvk: Table(facts) for facts in kinds.facts_of_crd(body)})
         for (kind, name), extract in (indexes or {}).items():
             self._indexes[kind.gvk, name] = (kind, extract)
         for obj in objects:
@@ -135,7 +127,8 @@ class FakeClient:
         """Return the object at (namespace, name); NotFoundError when there is none."""
         key = NamespacedName(*key)
         self._log("get", kind, key)
-        return _object(kind, self._table(kind).find(key).document)
+        table = self._table(kind)
+        return _object(kind, table.find(table.key(*key)).document)
 
     async def list(
         self,
@@ -154,7 +147,7 @@ class FakeClient:
         options = {"namespace": namespace, "labels": labels, "fields": fields, "limit": limit}
         self._log("list", kind, NamespacedName(namespace, ""), options=options)
         picked = self._pick(kind, namespace, labels, fields)
-        start = int(continue_token) if continue_token else 0
+        start = selection.start_of(continue_token)
         end = start + limit if limit else len(picked)
         page = interfaces.ObjectList([_object(kind, document) for document in picked[start:end]])
         page.resource_version = self.memory.version
@@ -167,7 +160,7 @@ class FakeClient:
         document = _document(obj)
         self._log("create", type(obj), obj.key, document, options=_given(field_owner, dry_run=dry_run))
         table = self._table(type(obj))
-        _check_namespace(table, obj)
+        table.check_namespace(obj.namespace)
         stored = self.memory.create(table, document, field_owner or DEFAULT_OWNER, dry_run=dry_run)
         return _object(type(obj), stored)
 
@@ -200,7 +193,7 @@ class FakeClient:
         preconditions: Mapping[str, str] | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete the object, or mark it while it has finalizers; dependents stay."""
+        """Delete the object, or mark it while something keeps it; dependents stay until :meth:`collect_garbage`."""
         await self.remove(
             obj,
             propagation=propagation,
@@ -213,9 +206,8 @@ class FakeClient:
         """Delete as :meth:`delete` does; return the object while it still exists, None once it is gone."""
         self._log("delete", type(obj), obj.key, options={k: v for k, v in options.items() if v})
         table = self._table(type(obj))
-        left = self.memory.delete(
-            table, obj.key, options.get("preconditions") or {}, dry_run=bool(options.get("dry_run"))
-        )
+        given = {k: v for k, v in options.items() if v is not None}
+        left = self.memory.delete(table, table.key(*obj.key), deletion.Options(**given))
         return None if left is None else _object(type(obj), left)
 
     async def delete_all_of(
@@ -230,17 +222,24 @@ class FakeClient:
         """Delete what the selectors pick, each as :meth:`delete` does."""
         options = {"labels": labels, "fields": fields, "propagation": propagation}
         self._log("delete_all_of", kind, NamespacedName(namespace, ""), options=options)
+        table = self._table(kind)
+        table.check_namespace(namespace)
         for document in self._pick(kind, namespace, labels, fields):
-            metadata = document["metadata"]
-            key = NamespacedName(metadata.get("namespace") or "", metadata["name"])
-            self.memory.delete(self._table(kind), key, {}, dry_run=False)
+            self.memory.delete(table, key_of(document), deletion.Options(propagation))
+
+    def collect_garbage(self) -> None:
+        """Do what the garbage collector of a cluster does, until nothing is left to do.
+
+        Dependents whose owners no longer exist are deleted; Foreground and Orphan deletions are completed.
+        """
+        garbage.collect(self.memory, self._tables.values())
 
     def _update(self, obj: T, subresource: str, *, field_owner: str, dry_run: bool) -> T:
         document = _document(obj)
         options = _given(field_owner, dry_run=dry_run)
         self._log("update", type(obj), obj.key, document, subresource, options)
         stored = self.memory.update(
-            self._writable(type(obj), subresource),
+            self._writable(obj, subresource),
             document,
             field_owner or DEFAULT_OWNER,
             subresource=subresource,
@@ -254,13 +253,8 @@ class FakeClient:
         options = _given(field_owner, force=force, dry_run=dry_run)
         self._log("apply", type(obj), obj.key, config, subresource, options)
         if not field_owner:
-            raise errors.InvalidError(
-                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
-                code=422,
-                reason="Invalid",
-            )
-        table = self._writable(type(obj), subresource)
-        _check_namespace(table, obj)
+            raise _no_field_owner()
+        table = self._writable(obj, subresource)
         stored = self.memory.apply(
             table, config, field_owner, subresource=subresource, force=force, dry_run=dry_run
         )
@@ -276,18 +270,16 @@ class FakeClient:
         force: bool,
         dry_run: bool,
     ) -> T:
-        body: Any = msgspec.json.decode(patch.data(obj))
+        body = _decoded(patch.data(obj))
         if patch.content_type == APPLY:
             return self._apply(obj, body, subresource, field_owner=field_owner, force=force, dry_run=dry_run)
         options = _given(field_owner, force=force, dry_run=dry_run) | {"type": patch.content_type}
         self._log("patch", type(obj), obj.key, body, subresource, options)
-        table = self._writable(type(obj), subresource)
-        before = table.find(obj.key).document
-        after = _patched(table, copy.deepcopy(before), copy.deepcopy(body), patch.content_type)
-        if table.status and not subresource:
-            after.pop("status", None)
-        stored = self.memory.update(
-            table, after, field_owner or DEFAULT_OWNER, subresource=subresource, dry_run=dry_run
+        table = self._writable(obj, subresource)
+        row = table.find(table.key(*obj.key))
+        after = patching.patched(table, row.document, body, patch.content_type)
+        stored = self.memory.patched(
+            table, row, after, field_owner or DEFAULT_OWNER, subresource=subresource, dry_run=dry_run
         )
         return _object(type(obj), stored)
 
@@ -298,46 +290,36 @@ class FakeClient:
         selector: interfaces.LabelSelectorLike | None,
         fields: Mapping[str, str] | None,
     ) -> Sequence[Document]:
-        matcher = labels.selector(selector)
         table = self._table(kind)
-        documents = [
-            row.document
-            for key, row in sorted(table.rows.items())
-            if (not namespace or key.namespace == namespace)
-            and matcher.matches(row.document["metadata"].get("labels"))
-        ]
+        documents = selection.by_labels(table, namespace, selector)
         for path, value in (fields or {}).items():
             documents = [document for document in documents if self._has(table, kind, document, path, value)]
         return documents
 
     def _has(self, table: Table, kind: type[Object], document: Document, path: str, value: str) -> bool:
         index = self._indexes.get((kind.gvk, path))
-        if index is not None:
-            indexed_kind, extract = index
-            return value in extract(_object(indexed_kind, document))
-        if path not in ("metadata.name", "metadata.namespace") and path not in _SELECTABLE.get(
-            table.kind, ()
-        ):
-            raise errors.BadRequestError(f"field label not supported: {path}", code=400, reason="BadRequest")
-        found: JSON = document
-        for step in path.split("."):
-            found = found.get(step) if isinstance(found, dict) else None
-        return _field_text(found) == value
+        if index is None:
+            return selection.has_field(table, document, path, value)
+        indexed_kind, extract = index
+        return value in extract(_object(indexed_kind, document))
 
     def _table(self, kind: type[Object]) -> Table:
         table = self._tables.get(kind.gvk)
         if table is None:
-            status = self._with_status is None or kind.gvk in self._with_status
-            resource = kind.resource or _guess(kind.gvk)
-            table = self._tables[kind.gvk] = Table(resource, kind.gvk.kind, status=status)
-        elif kind.resource is not None:
-            table.resource = kind.resource
+            table = self._tables[kind.gvk] = Table(self._facts(kind))
+        elif kinds.knows_more(kind, table.facts):
+            table.learn(self._facts(kind))
         return table
 
-    def _writable(self, kind: type[Object], subresource: str) -> Table:
-        table = self._table(kind)
-        if subresource and (subresource != "status" or not table.status):
-            raise _no_such_resource()
+    def _facts(self, kind: type[Object]) -> kinds.Facts:
+        status = None if self._with_status is None else kind.gvk in self._with_status
+        return kinds.facts_for(kind, status=status)
+
+    def _writable(self, obj: Object, subresource: str) -> Table:
+        table = self._table(type(obj))
+        key = table.key(*obj.key)
+        if subresource and (subresource != "status" or not table.facts.status):
+            raise table.no_subresource(key.name)
         return table
 
     def _log(
@@ -352,12 +334,6 @@ class FakeClient:
         self.calls.append(Call(verb, kind.gvk, key, copy.deepcopy(body), subresource, options or {}))
 
 
-def _no_such_resource() -> errors.NotFoundError:
-    return errors.NotFoundError(
-        "the server could not find the requested resource", code=404, reason="NotFound"
-    )
-
-
 class FakeSubResource:
     """Writes one subresource of a FakeClient's objects."""
 
@@ -368,16 +344,26 @@ class FakeSubResource:
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj``: of ``status``, the whole object."""
         self._client._log("get", type(obj), obj.key, subresource=self._name)
-        return _object(into, self._client._writable(type(obj), self._name).find(obj.key).document)
+        table = self._client._writable(obj, self._name)
+        return _object(into, table.find(table.key(*obj.key)).document)
 
     async def create(self, obj: Object, body: T) -> T:
         """Post ``body`` to the subresource of ``obj``."""
         document = body.to_dict()
         self._client._log("create", type(obj), obj.key, document, self._name)
+        table = self._client._table(type(obj))
         if (type(obj).gvk.kind, self._name) != ("Pod", "eviction"):
-            raise _no_such_resource()
-        preconditions = (document.get("deleteOptions") or {}).get("preconditions") or {}
-        self._client.memory.delete(self._client._table(type(obj)), obj.key, preconditions, dry_run=False)
+            raise table.no_subresource(obj.name)
+        options: dict[str, Any] = document.get("deleteOptions") or {}
+        self._client.memory.delete(
+            table,
+            obj.key,
+            deletion.Options(
+                options.get("propagationPolicy"),
+                options.get("gracePeriodSeconds"),
+                options.get("preconditions") or {},
+            ),
+        )
         return body
 
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
@@ -436,57 +422,27 @@ def _object(kind: type[T], document: Document) -> T:
     return decode(kind, msgspec.json.encode(document))
 
 
-def _patched(table: Table, document: Document, body: Any, content_type: str) -> Document:
-    name = document["metadata"]["name"]
+def _decoded(body: bytes) -> Any:
     try:
-        if content_type == MERGE:
-            result = patches.apply_merge_patch(document, body)
-        elif content_type == JSON_PATCH:
-            result = patches.apply_json_patch(document, body)
-        elif content_type == STRATEGIC and (schema := strategicpatch.SCHEMAS.get(table.kind)):
-            result = strategicpatch.strategic_merge_patch(document, body, schema)
-        else:
-            raise errors.StatusError(
-                "the body of the request was in an unknown format - accepted media types include: "
-                f"{JSON_PATCH}, {MERGE}, {APPLY}",
-                code=415,
-                reason="UnsupportedMediaType",
-            )
-    except (patches.PatchError, strategicpatch.StrategicMergeError) as error:
-        raise errors.InvalidError(str(error), code=422, reason="Invalid") from error
-    changed = result.get("metadata", {}).get("name")
-    if changed != name:
-        raise errors.BadRequestError(
-            f"the name of the object ({changed}) does not match the name on the URL ({name})",
-            code=400,
-            reason="BadRequest",
-        )
-    return cast("Document", result)
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
 
 
-def _check_namespace(table: Table, obj: Object) -> None:
-    if type(obj).resource is not None and table.resource.namespaced and not obj.namespace:
-        raise ValueError(f"{table.resource.group_resource}: the namespace may not be empty")
-
-
-def _guess(gvk: GVK) -> Resource:
-    name = gvk.kind.lower()
-    if name.endswith("y"):
-        plural = f"{name[:-1]}ies"
-    else:
-        plural = f"{name}es" if name.endswith(("s", "x", "ch")) else f"{name}s"
-    return Resource(gvk.group, gvk.version, plural, True)
+def _no_field_owner() -> errors.InvalidError:
+    text = "Required value: is required for apply patch"
+    cause = {"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}
+    return errors.InvalidError(
+        f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
+        code=422,
+        reason="Invalid",
+        details={"causes": [cause]},
+    )
 
 
 def _given(field_owner: str, **flags: bool) -> dict[str, Any]:
     given: dict[str, Any] = {"field_owner": field_owner} if field_owner else {}
     return given | {name: True for name, value in flags.items() if value}
-
-
-def _field_text(value: JSON) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return "" if value is None else str(value)
 
 
 def _namespace_of(change: Change) -> str:

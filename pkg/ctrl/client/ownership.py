@@ -3,8 +3,8 @@
 """Field ownership as server-side apply knows it, on plain JSON, for the in-memory API server.
 
 A field set is a set of paths. A step of a path is a map's key, an :class:`Item` of a list whose items are
-told apart by keys, or a :class:`Member` of a list that is a set. Which lists and maps are which is a
-property of a kind's schema; here the names that Kubernetes' own types use decide.
+identified by key fields, or a :class:`Member` of a list that is a set. A kind's :class:`~.shapes.Shape` decides which
+lists and maps are which.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ import msgspec
 from pkg.apis.machinery.base import JSON
 from pkg.apis.machinery.patch import same
 
+from .shapes import Shape
+
 
 class Item(NamedTuple):
     """The item of a list whose key fields hold these values."""
 
     keys: tuple[tuple[str, Any], ...]
+    defaults: tuple[tuple[str, Any], ...] = ()
+    """Of the key fields, for items that leave one out."""
 
 
 class Member(NamedTuple):
@@ -34,43 +38,7 @@ Step = str | Item | Member
 Path = tuple[Step, ...]
 FieldSet = frozenset[Path]
 
-_KEYS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
-    "conditions": (("type",),),
-    "containers": (("name",),),
-    "initContainers": (("name",),),
-    "ephemeralContainers": (("name",),),
-    "env": (("name",),),
-    "volumes": (("name",),),
-    "volumeMounts": (("mountPath",),),
-    "volumeDevices": (("devicePath",),),
-    "imagePullSecrets": (("name",),),
-    "secrets": (("name",),),
-    "schedulingGates": (("name",),),
-    "resourceClaims": (("name",),),
-    "claims": (("name",),),
-    "hostAliases": (("ip",),),
-    "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
-    "ports": (("containerPort", "protocol"), ("port", "protocol")),
-    "ownerReferences": (("uid",),),
-    "replicatedJobs": (("name",),),
-    "replicatedJobsStatus": (("name",),),
-    "jobsStatus": (("name",),),
-    "webhooks": (("name",),),
-}
-_DEFAULTS: Final[Mapping[str, str]] = {"protocol": "TCP"}
-_SETS: Final = frozenset({"finalizers"})
-_ATOMIC: Final = frozenset(
-    {
-        "selector",
-        "labelSelector",
-        "nodeSelector",
-        "secretKeyRef",
-        "configMapKeyRef",
-        "fieldRef",
-        "resourceFieldRef",
-    }
-)
-_NOBODYS: Final[frozenset[Path]] = frozenset(
+_UNOWNED: Final[frozenset[Path]] = frozenset(
     {("apiVersion",), ("kind",)}
     | {
         ("metadata", name)
@@ -91,61 +59,67 @@ _NOBODYS: Final[frozenset[Path]] = frozenset(
 _MISSING: Final = object()
 
 
-def fields_of(obj: Mapping[str, JSON]) -> FieldSet:
-    """Return the paths of everything that ``obj`` sets and somebody can own."""
+def fields_of(obj: Mapping[str, JSON], shape: Shape) -> FieldSet:
+    """Return the paths of everything that ``obj`` sets and a manager can own."""
     return frozenset(
-        path for path in _walk(obj, ()) if path and path not in _NOBODYS and path[:2] not in _NOBODYS
+        path for path in _walk(obj, (), shape) if path and path not in _UNOWNED and path[:2] not in _UNOWNED
     )
 
 
-def changed(old: Mapping[str, JSON], new: Mapping[str, JSON]) -> FieldSet:
-    """Return the paths that ``new`` sets and ``old`` has not, or has with another value."""
-    return frozenset(path for path in fields_of(new) if not same(value_at(old, path), value_at(new, path)))
+def changed(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -> FieldSet:
+    """Return the paths that ``new`` sets and ``old`` lacks, or holds with another value."""
+    return frozenset(
+        path for path in fields_of(new, shape) if not same(value_at(old, path), value_at(new, path))
+    )
 
 
 def value_at(obj: JSON, path: Path) -> JSON:
-    """Return what stands at ``path``; a marker equal to nothing else where nothing does."""
-    for position, step in enumerate(path):
+    """Return the value at ``path``, or a marker that equals nothing else where there is none."""
+    for step in path:
         if isinstance(step, str):
             if not isinstance(obj, dict) or step not in obj:
                 return _MISSING
             obj = obj[step]
-        elif (index := _index(obj, path[position - 1], step)) is not None:
+        elif (index := _index(obj, step)) is not None:
             obj = obj[index]
         else:
             return _MISSING
-    # That an item is there is one thing, what it holds another, owned by the paths below it.
+    # The presence of an item is one thing; its content is owned by the paths below it.
     return True if path and isinstance(path[-1], Item) else obj
 
 
-def merge(live: JSON, config: JSON, name: Step = "") -> JSON:
+def merge(live: JSON, config: JSON, shape: Shape) -> JSON:
     """Return ``live`` with ``config`` applied over it; lists with keys merge, new items come last."""
-    if isinstance(live, dict) and isinstance(config, dict) and name not in _ATOMIC:
+    if isinstance(live, dict) and isinstance(config, dict) and not shape.atomic:
         merged = dict(live)
         for key, value in config.items():
-            merged[key] = merge(live[key], value, key) if key in live else value
+            merged[key] = merge(live[key], value, shape.field(key)) if key in live else value
         return merged
     if isinstance(live, list) and isinstance(config, list):
-        if name in _SETS:
+        if shape.is_set:
             return live + [value for value in config if value not in live]
-        if not config and _keys(live, name):
+        if not config and shape.keys(live):
             return live
-        if _keys(config, name) and (not live or _keys(live, name)):
-            items = list(live)
-            for item, step in zip(config, _steps(config, name), strict=True):
-                index = _index(items, name, step)
-                if index is None:
-                    items.append(item)
-                else:
-                    items[index] = merge(items[index], item)
-            return items
+        if shape.keys(config) and (not live or shape.keys(live)):
+            return _merge_items(live, config, shape)
     return config
 
 
-def remove(obj: JSON, paths: Iterable[Path], *, kept: FieldSet = frozenset()) -> JSON:
-    """Return ``obj`` without what stands at ``paths``, and without the maps and lists that this empties.
+def _merge_items(live: list[JSON], config: list[JSON], shape: Shape) -> list[JSON]:
+    items = list(live)
+    for item, step in zip(config, _steps(config, shape), strict=True):
+        index = _index(items, step)
+        if index is None:
+            items.append(item)
+        else:
+            items[index] = merge(items[index], item, shape.item)
+    return items
 
-    An item of a list goes whole, with what the server filled in, unless a path in ``kept`` is below it.
+
+def remove(obj: JSON, paths: Iterable[Path], *, kept: FieldSet = frozenset()) -> JSON:
+    """Return ``obj`` without the values at ``paths``, and without the maps and lists that this empties.
+
+    An item of a list is removed as a whole, with what the server filled in, unless a path in ``kept`` is below it.
     """
     needed = {path[:length] for path in kept for length in range(1, len(path) + 1)}
     for path in sorted(paths, key=len):
@@ -167,63 +141,58 @@ def text(path: Path) -> str:
     return "".join(parts)
 
 
-def _walk(value: JSON, path: Path) -> Iterable[Path]:
-    name = path[-1] if path else ""
-    if isinstance(value, dict) and value and name not in _ATOMIC:
+def _walk(value: JSON, path: Path, shape: Shape) -> Iterable[Path]:
+    if isinstance(value, dict) and value and not shape.atomic:
         for key, child in value.items():
-            yield from _walk(child, (*path, key))
-    elif isinstance(value, list) and value and name in _SETS:
+            yield from _walk(child, (*path, key), shape.field(key))
+    elif isinstance(value, list) and value and shape.is_set:
         for member in value:
             yield (*path, Member(member))
-    elif isinstance(value, list) and _keys(value, name):
-        for item, step in zip(value, _steps(value, name), strict=True):
+    elif isinstance(value, list) and shape.keys(value):
+        for item, step in zip(value, _steps(value, shape), strict=True):
             yield (*path, step)
-            yield from _walk(item, (*path, step))
+            yield from _walk(item, (*path, step), shape.item)
     else:
         yield path
 
 
-def _keys(items: list[JSON], name: Step) -> tuple[str, ...]:
-    """The key fields of a list of that name, or nothing for a list that goes whole."""
-    alternatives = _KEYS.get(name, ()) if isinstance(name, str) else ()
-    for keys in alternatives:
-        if items and all(isinstance(item, dict) and keys[0] in item for item in items):
-            # Without schemas a key may hold anything; only a plain value tells items apart.
-            plain = all(not isinstance(item.get(key), dict | list) for item in items for key in keys)
-            return keys if plain else ()
-    return ()
+def _steps(items: list[JSON], shape: Shape) -> list[Item]:
+    keys = shape.keys(items)
+    defaults = {key: shape.default(key) for key in keys}
+    return [
+        Item(tuple((key, item.get(key, defaults[key])) for key in keys), tuple(defaults.items()))
+        for item in items
+    ]
 
 
-def _steps(items: list[JSON], name: Step) -> list[Step]:
-    keys = _keys(items, name)
-    return [Item(tuple((key, item.get(key, _DEFAULTS.get(key))) for key in keys)) for item in items]
-
-
-def _index(items: JSON, name: Step, step: Step) -> int | None:
+def _index(items: JSON, step: Item | Member) -> int | None:
     if not isinstance(items, list):
         return None
     if isinstance(step, Member):
         return items.index(step.value) if step.value in items else None
-    if not isinstance(step, Item) or not _keys(items, name):
-        return None
-    steps = _steps(items, name)
-    return steps.index(step) if step in steps else None
+    defaults = dict(step.defaults)
+    for index, item in enumerate(items):
+        if isinstance(item, dict) and all(
+            same(item.get(key, defaults.get(key)), value) for key, value in step.keys
+        ):
+            return index
+    return None
 
 
-def _without(obj: JSON, path: Path, name: Step = "") -> JSON:
+def _without(obj: JSON, path: Path) -> JSON:
     step, *rest = path
     place: str | int | None
     if isinstance(step, str):
         place = step if isinstance(obj, dict) and step in obj else None
     else:
-        place = _index(obj, name, step)
+        place = _index(obj, step)
         if isinstance(step, Item) and rest and rest[0] in dict(step.keys):
             place = None
     if place is None:
         return obj
     smaller: Any = obj.copy()
     before = smaller[place]
-    after = _without(before, tuple(rest), step) if rest else None
+    after = _without(before, tuple(rest)) if rest else None
     if after or (rest and not before):
         smaller[place] = after
     else:

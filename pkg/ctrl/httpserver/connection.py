@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
-from collections.abc import Callable
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 
+from pkg.ctrl import cancellation
+
 from . import wire
-from .message import Handler, HTTPRequest, HTTPResponse
+from .message import HTTPRequest, HTTPResponse
 from .reader import Reader, State
+
+if TYPE_CHECKING:
+    from .hall import Hall
 
 KEEP_ALIVE: Final = 120.0
 """Seconds an idle connection is kept: longer than the 90 s of an API server, which then never meets a closed one.
@@ -29,9 +32,6 @@ HEAD_TIMEOUT: Final = 30.0
 """Seconds that a request's head may take from its first byte on."""
 _LINGER: Final = 10.0
 """Seconds for which what a client still sends is thrown away, so that it comes to read why it was refused."""
-_GOODBYE: Final = 1.0
-"""Seconds that closing a connection may take once the server stops."""
-_BUFFER: Final = 64 * 1024
 _SLICE: Final = 16 * 1024
 """Bytes that are parsed before looking whether a request is in work: so much can be asked ahead."""
 
@@ -39,53 +39,6 @@ _NOT_FOUND: Final = HTTPResponse.text("404 page not found\n", status=404)
 _BROKEN: Final = HTTPResponse.text("500 internal server error\n", status=500)
 
 _log = logging.getLogger("controller-runtime.http")
-
-
-class Hall:
-    """What the connections of one server share: where requests go, and whether it is closing."""
-
-    def __init__(
-        self, route: Callable[[str], Handler | None], max_body: int, now: Callable[[], float] = time.time
-    ) -> None:
-        self.route = route
-        self.max_body = max_body
-        self.now = now
-        self.closing = False
-        # One for all: it is read to and parsed at one go. Without it, TLS allocates 256 KiB for each record,
-        # which the kernel has to map and take back.
-        self.buffer = memoryview(bytearray(_BUFFER))
-        self._connections: set[Connection] = set()
-        self._change = anyio.Event()
-
-    def enter(self, connection: Connection) -> None:
-        """Take a connection in."""
-        self._connections.add(connection)
-
-    def leave(self, connection: Connection) -> None:
-        """Forget a connection that is closed and has no request in work."""
-        self._connections.discard(connection)
-        self.changed()
-
-    def changed(self) -> None:
-        """Wake who waits for the connections' end."""
-        self._change.set()
-
-    async def drain(self, seconds: float) -> None:
-        """Close every connection: idle ones now, others with their answer, all after ``seconds`` and a moment."""
-        self.closing = True
-        for connection in tuple(self._connections):
-            connection.stop()
-        await self._wait(lambda: any(each.busy for each in self._connections), seconds)
-        await self._wait(lambda: bool(self._connections), _GOODBYE)
-        for connection in tuple(self._connections):
-            connection.abort()
-        await self._wait(lambda: bool(self._connections), _GOODBYE)
-
-    async def _wait(self, unfinished: Callable[[], bool], seconds: float) -> None:
-        with anyio.move_on_after(seconds):
-            while unfinished():
-                self._change = anyio.Event()
-                await self._change.wait()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -97,12 +50,17 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
         self._deadline = 0.0
-        self._reader = Reader(self._enqueue, hall.max_body)
+        self._reader = Reader(self._enqueue, hall.max_body, hall.hold, hall.inspection)
+        self.active = self._loop.time()
+        """When something last came from the client."""
+        self.since = self.active
+        """When it began to send the body."""
         # What is waiting: requests and ready answers, bytes not parsed, room to write.
         self._queue: deque[tuple[HTTPRequest | HTTPResponse, bytes]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._rest = b""
         self._paused = False
+        self._held_up = False  # until there is room for more of the body
         self._room: anyio.Event | None = None
         self._ended = False  # the last answer is written
         self._eof = False
@@ -114,6 +72,37 @@ class Connection(asyncio.BufferedProtocol):
         if self._task is not None:
             return True
         return not self._ended and self._reader.state in {State.HEAD, State.BODY}
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is in work or on its way."""
+        return not self.busy
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for its client: to ask, to send the rest, or to read."""
+        return self._task is None or self._room is not None
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the body that it is reading."""
+        return self._reader.kept
+
+    def hold_up(self) -> None:
+        """Read no more of the body until :meth:`go_on`."""
+        self._held_up = True
+        self._pause()
+
+    def go_on(self) -> None:
+        """Read on."""
+        self._held_up = False
+        if self._task is None and not self._transport.is_closing():
+            self._go_on_reading()
+
+    def drop(self) -> None:
+        """Close now and free what it keeps; what is in work goes on for itself."""
+        self._reader.close()
+        self._transport.abort()
 
     def stop(self) -> None:
         """Close if idle; else the next answer will be the last."""
@@ -143,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         self._lost, self._rest = True, b""
         self._reader.close()
         self._timer.cancel()
-        self._queue.clear()
+        self._clear_queue()
         if self._room is not None:
             self._room.set()
         if self._task is None:
@@ -157,6 +146,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Parse, or keep for when the request in work is answered."""
         data = self._hall.buffer[:nbytes]
+        self.active = self._loop.time()
         if self._task is not None and not self._reader.discarding:
             self._rest += data
             self._pause()
@@ -165,6 +155,8 @@ class Connection(asyncio.BufferedProtocol):
         self._feed(data)
         if self._task is None and not self._ended:
             self._wait_for_more(before)
+            if self._hall.crowded and self.kept:
+                self._hall.hold_up(self)
 
     def eof_received(self) -> bool:
         """Answer what is in work nevertheless, where the transport can be half open: TLS cannot."""
@@ -216,6 +208,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._reader.expecting:
             self._reader.expecting = False
             self._transport.write(wire.CONTINUE)
+        if state is State.BODY and before is not State.BODY:
+            self.since = self.active
         if state is not State.HEAD:
             self._deadline = self._loop.time() + KEEP_ALIVE
         elif before is not State.HEAD:
@@ -227,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _go_on_reading(self) -> None:
-        if self._paused:
+        if self._paused and not self._held_up:
             self._paused = False
             self._transport.resume_reading()
 
@@ -244,12 +238,20 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while self._queue:
                 what, connection = self._queue.popleft()
-                answer = await self._answer(what) if isinstance(what, HTTPRequest) else what
+                if isinstance(what, HTTPRequest):
+                    try:
+                        answer = await self._answer(what)
+                    finally:
+                        self._hall.hold(-len(what.body))
+                else:
+                    answer = what
                 if self._lost:
                     break
                 if self._hall.closing and not self._queue:
                     connection = wire.CLOSE
-                self._write(what, answer, connection)
+                headless = isinstance(what, HTTPRequest) and what.method == "HEAD"
+                del what  # its body is not needed while the client reads
+                self._write(answer, connection, headless=headless)
                 if connection is wire.CLOSE:
                     self._end()
                     break
@@ -271,12 +273,15 @@ class Connection(asyncio.BufferedProtocol):
             return _NOT_FOUND
         try:
             return await handler(request)
+        except asyncio.CancelledError as error:
+            # The handler's own affair, unless the connection is aborted.
+            _log.error("Error handling request", exc_info=cancellation.as_error_of_plain_task(error))
+            return _BROKEN
         except Exception:
             _log.exception("Error handling request")
             return _BROKEN
 
-    def _write(self, what: HTTPRequest | HTTPResponse, answer: HTTPResponse, connection: bytes) -> None:
-        headless = isinstance(what, HTTPRequest) and what.method == "HEAD"
+    def _write(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> None:
         second = int(self._hall.now())
         try:
             data = wire.render(answer, connection, second, headless=headless)
@@ -288,7 +293,7 @@ class Connection(asyncio.BufferedProtocol):
     def _end(self) -> None:
         """Close after the last answer, once the client had the time to read it."""
         self._ended, self._rest = True, b""
-        self._queue.clear()
+        self._clear_queue()
         self._hall.changed()
         if not self._reader.unread or self._eof:
             self._deadline = self._loop.time() + KEEP_ALIVE
@@ -301,6 +306,12 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on_reading()
         if self._transport.can_write_eof():
             self._transport.write_eof()
+
+    def _clear_queue(self) -> None:
+        for what, _ in self._queue:
+            if isinstance(what, HTTPRequest):
+                self._hall.hold(-len(what.body))
+        self._queue.clear()
 
     def _resume(self) -> None:
         """Take up what came in meanwhile, and wait for more."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -38,7 +39,9 @@ class HTTPRequest(msgspec.Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     body: bytes = b""
     too_large: bool = False
-    """The body was longer than the server's limit; ``body`` is empty then."""
+    """The body was longer than the server's limit, or was refused by its inspection; ``body`` is empty then."""
+    refusal: str = ""
+    """Why the inspection refused the body."""
 
 
 class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +56,23 @@ class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
     def text(cls, text: str, *, status: int = 200) -> HTTPResponse:
         """Return a plain text answer that browsers do not guess about."""
         return cls(status=status, body=text.encode(), headers={"X-Content-Type-Options": "nosniff"})
+
+
+class Inspection(Protocol):
+    """Looks at bodies while they arrive, so that one that will be refused is neither kept nor read."""
+
+    size: int
+    """Bytes of a body from which on it may be judged: a smaller one is left to its handler."""
+    threshold: int
+    """The weight of a body from which on it is judged; and again each time the weight has doubled."""
+
+    def weigh(self, piece: bytes) -> int:
+        """Return the weight of a piece; called for each, so it must be cheap."""
+        ...
+
+    def judge(self, begun: bytes) -> str | None:
+        """Return why a body that begins so is refused, or None when it is not."""
+        ...
 
 
 Handler = Callable[[HTTPRequest], Awaitable[HTTPResponse]]

@@ -20,7 +20,7 @@ from typing import Final
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from . import wire
-from .message import Headers, HTTPRequest, HTTPResponse
+from .message import Headers, HTTPRequest, HTTPResponse, Inspection
 
 MAX_HEAD: Final = 64 * 1024
 """Bytes of a head; one that has not ended by then is refused."""
@@ -47,7 +47,17 @@ class State(enum.Enum):
 class Reader:
     """Reads requests; its ``on_…`` methods are called by the parser."""
 
-    def __init__(self, deliver: Deliver, max_body: int) -> None:
+    def __init__(
+        self,
+        deliver: Deliver,
+        max_body: int,
+        hold: Callable[[int], None],
+        inspection: Inspection | None = None,
+    ) -> None:
+        """``hold`` is called with the bytes of bodies that are kept, and with less than zero for those let go.
+
+        Who takes a delivered request takes its body over.
+        """
         self.state = State.IDLE
         self.discarding = False
         """The body is too long: its request is delivered without it."""
@@ -55,8 +65,13 @@ class Reader:
         """The last request was refused before its end."""
         self.expecting = False
         """The client waits for our word before it sends the body."""
+        self.kept = 0
+        """Bytes of an unfinished body."""
         self._deliver = deliver
+        self._hold = hold
         self._max_body = max_body
+        self._inspection = inspection
+        self._weight = self._judged_at = 0
         self._headers: dict[bytes, bytes] = {}
         self._fields: dict[bytes, bytes] = {}
         self._url = b""
@@ -67,9 +82,18 @@ class Reader:
         self._parser = HttpRequestParser(self)
 
     def close(self) -> None:
-        """Read nothing more; once."""
+        """Read nothing more, and let go what is kept: not later, when a collector comes to the reference cycles."""
         self.state = State.OVER
-        del self._parser, self.on_header  # they refer to each other
+        self._let_go()
+        self._deliver = _drop
+        if hasattr(self, "_parser"):
+            del self._parser, self.on_header  # they refer to each other
+
+    def _let_go(self) -> None:
+        self._parts.clear()
+        kept, self.kept = self.kept, 0
+        if kept:
+            self._hold(-kept)
 
     def feed(self, piece: bytes | memoryview) -> None:
         """Parse a piece; not when it is :attr:`State.OVER`."""
@@ -111,6 +135,8 @@ class Reader:
         self._headers = headers = {name.lower(): value for name, value in self._fields.items()}
         self._fields.clear()
         self.state, self._size, self._wire = State.BODY, 0, 0
+        if self._inspection is not None:
+            self._weight, self._judged_at = 0, self._inspection.threshold
         length = int(headers.get(b"content-length", 0))
         if length > self._max_body:
             self._discard()
@@ -127,9 +153,22 @@ class Reader:
         if self.discarding:
             return
         self._parts.append(piece)
+        self.kept += len(piece)
+        self._hold(len(piece))
         if self._size > self._max_body:
-            self._parts.clear()
+            self._let_go()
             self._discard()
+        elif self._inspection is not None:
+            self._inspect(self._inspection, piece)
+
+    def _inspect(self, inspection: Inspection, piece: bytes) -> None:
+        self._weight += inspection.weigh(piece)
+        if self._weight <= self._judged_at or self._size < inspection.size:
+            return
+        self._judged_at = 2 * self._weight
+        if (refusal := inspection.judge(b"".join(self._parts))) is not None:
+            self._let_go()
+            self._discard(refusal)
 
     def on_message_complete(self) -> None:
         """Deliver the request."""
@@ -148,17 +187,18 @@ class Reader:
             keep = False
         body = b"".join(self._parts)
         self._parts.clear()
+        self.kept = 0
         self.state = State.IDLE if keep else State.OVER
         # Whoever talks about it, as clients of HTTP/1.0 must, is told.
         self._deliver(
             self._request(body), wire.CLOSE if not keep else wire.KEEP if b"connection" in headers else b""
         )
 
-    def _discard(self) -> None:
+    def _discard(self, refusal: str = "") -> None:
         self.discarding = self.unread = True
-        self._deliver(self._request(b"", too_large=True), wire.CLOSE)
+        self._deliver(self._request(b"", too_large=True, refusal=refusal), wire.CLOSE)
 
-    def _request(self, body: bytes, *, too_large: bool = False) -> HTTPRequest:
+    def _request(self, body: bytes, *, too_large: bool = False, refusal: str = "") -> HTTPRequest:
         path, query = wire.target(self._url)
         return HTTPRequest(
             method=self._parser.get_method().decode(),
@@ -167,4 +207,9 @@ class Reader:
             headers=Headers(self._headers),
             body=body,
             too_large=too_large,
+            refusal=refusal,
         )
+
+
+def _drop(_what: HTTPRequest | HTTPResponse, _connection: bytes) -> None:
+    """Deliver to nowhere."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -14,8 +15,9 @@ from typing import Final, Protocol
 
 import anyio
 
-from .connection import Connection, Hall
-from .message import Handler
+from .connection import Connection
+from .hall import Hall
+from .message import Handler, Inspection
 
 _DRAIN: Final = 10.0
 """Seconds that requests in work may take once the server is stopped."""
@@ -23,6 +25,10 @@ _HANDSHAKE: Final = 10.0
 """Seconds that a client may take to agree on TLS."""
 _GOODBYE: Final = 1.0
 """Seconds that a client may take to agree on the end of TLS."""
+_NO_ACCEPT: Final = 0.5
+"""Seconds without accepting after that failed: file descriptors are used up."""
+
+_log = logging.getLogger("controller-runtime.http")
 
 
 class ServerError(Exception):
@@ -71,14 +77,19 @@ class Server:
         *,
         tls: TLSProvider | None = None,
         max_body: int = 1 << 20,
+        max_connections: int | None = None,
+        inspection: Inspection | None = None,
         drain: float = _DRAIN,
         name: str = "server",
     ) -> None:
+        """Without ``max_connections``, the limit of the process's file descriptors decides."""
         self.name = name
         self._address = address
         self._routes = routes
         self._tls = tls
         self._max_body = max_body
+        self._max_connections = max_connections
+        self._inspection = inspection
         self._drain = drain
         self._socket: socket.socket | None = None
         self._serving = anyio.Event()
@@ -131,29 +142,67 @@ class Server:
         """Serve until cancelled; requests in work are then finished, new connections refused."""
         listening = self.listen()
         context = self._tls.context() if self._tls is not None else None
-        hall = Hall(self._route, self._max_body)
-        listener = await asyncio.get_running_loop().create_server(
-            lambda: Connection(hall),
-            sock=listening,
-            ssl=context,
-            backlog=1024,
-            # Without TLS they may not even be named.
-            ssl_handshake_timeout=_HANDSHAKE if context is not None else None,
-            ssl_shutdown_timeout=_GOODBYE if context is not None else None,
+        hall = Hall(
+            self._route,
+            self._max_body,
+            max_connections=self._max_connections,
+            inspection=self._inspection,
         )
         try:
-            self._serving.set()
-            await anyio.sleep_forever()
+            async with anyio.create_task_group() as handshakes:
+                self._serving.set()
+                while True:
+                    accepted = await _accept(listening, hall)
+                    handshakes.start_soon(_welcome, accepted, hall, context)
+                    await hall.room()
         finally:
-            with anyio.CancelScope(shield=True):
-                listener.close()
-                await hall.drain(self._drain)
-                with anyio.move_on_after(_GOODBYE):  # handshakes may still be going on
-                    await listener.wait_closed()
+            listening.close()
             self._socket = None
+            with anyio.CancelScope(shield=True):
+                await hall.drain(self._drain)
 
     def _route(self, path: str) -> Handler | None:
         if (handler := self._routes.get(path)) is not None:
             return handler
         below = [prefix for prefix in self._routes if prefix.endswith("/") and path.startswith(prefix)]
         return self._routes[max(below, key=len)] if below else None
+
+
+async def _accept(listening: socket.socket, hall: Hall) -> socket.socket:
+    """Return the next connection; where no file descriptor is left for it, an idle one has to go."""
+    complained = False
+    while True:
+        try:
+            accepted, _ = await asyncio.get_running_loop().sock_accept(listening)
+        except OSError as error:
+            if not complained:
+                _log.error("Connections cannot be accepted: %s", error)  # the stack tells nothing
+            complained = True
+            hall.evict()
+            await anyio.sleep(_NO_ACCEPT)
+        else:
+            return accepted
+
+
+async def _welcome(accepted: socket.socket, hall: Hall, context: ssl.SSLContext | None) -> None:
+    """Make a connection of what was accepted. A client that does not agree on TLS is nobody's trouble."""
+    with anyio.CancelScope() as scope:
+        hall.begin_handshake(scope)
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: Connection(hall),
+                accepted,
+                ssl=context,
+                # Without TLS they may not even be named.
+                ssl_handshake_timeout=_HANDSHAKE if context is not None else None,
+                ssl_shutdown_timeout=_GOODBYE if context is not None else None,
+            )
+        except OSError as error:
+            _log.debug("Connection was not made: %s", error)
+            accepted.close()
+        except BaseException:
+            accepted.close()
+            raise
+        finally:
+            hall.end_handshake(scope)

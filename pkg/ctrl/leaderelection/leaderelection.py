@@ -14,11 +14,12 @@ LeaderElectionError
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
@@ -29,13 +30,15 @@ from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import ObjectMeta
 from pkg.ctrl import log, metrics
 from pkg.ctrl.client import Client
-from pkg.ctrl.rest import TransportError
+from pkg.ctrl.rest import RestError
 
 JITTER: Final = 1.2
 _MARGIN: Final = 0.9
 """The part of the lease's duration after which a holder has given up, whatever the other durations say."""
 _HASTE: Final = 0.98
 """The part of the renew deadline after which a holder gives up."""
+_LONGEST_LEASE: Final = 2**31 - 1
+"""Seconds: the API's int32."""
 
 _log = log.logger_from("leader-election")
 
@@ -80,6 +83,31 @@ class Timing:
         return min(_HASTE * self.renew_deadline, _MARGIN * self.lease_duration)
 
 
+class Elector(Protocol):
+    """What a manager needs of one: :meth:`acquire`, then :meth:`renew` until it raises or is cancelled, then :meth:`release`."""
+
+    @property
+    def identity(self) -> str:
+        """Who we are on the lease."""
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as last seen, or one that names it only."""
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the program may write: it never led, or its tenure has not run out."""
+
+    async def acquire(self) -> None:
+        """Return once the lease is ours."""
+
+    async def renew(self) -> None:
+        """Keep the lease until cancelled; LeaderElectionLostError when it could not be kept."""
+
+    async def release(self) -> None:
+        """Give the lease up, if it is ours; failing is logged only."""
+
+
 class LeaderElector:
     """Acquires, renews and releases the lease ``key`` for ``identity``.
 
@@ -107,6 +135,7 @@ class LeaderElector:
         self._observed: Lease | None = None
         self._observed_at = float("-inf")
         self._renewed_at = float("-inf")
+        self._led = False
         metrics.LEADER_STATUS.labels(key.name).set(0)
 
     @property
@@ -127,7 +156,12 @@ class LeaderElector:
     @property
     def is_leader(self) -> bool:
         """Whether we may act: the lease is ours and our tenure has not run out."""
-        return self.leader == self._identity and anyio.current_time() < self._deadline
+        return self.leader == self._identity and anyio.current_time() < self.tenure_ends
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the program may write: it never led, or its tenure has not run out."""
+        return not self._led or self.is_leader
 
     async def acquire(self) -> None:
         """Return once the lease is ours; the server's errors are logged and tried again."""
@@ -138,6 +172,7 @@ class LeaderElector:
                 reported = self.leader
                 _log.info("New leader elected", lease=self._key, leader=reported)
             await anyio.sleep(self._until_next_look())
+        self._led = True
         metrics.LEADER_STATUS.labels(self._key.name).set(1)
         _log.info("Successfully acquired lease", lease=self._key, identity=self._identity)
 
@@ -178,16 +213,17 @@ class LeaderElector:
             with anyio.fail_after(self._timing.renew_deadline / 2):
                 self._observe(await self._client.update(self._with(self._observed, free)))
             _log.info("Released lease", lease=self._key)
-        except (StatusError, TransportError, TimeoutError) as error:
+        except (StatusError, RestError, TimeoutError) as error:
             _log.error("Failed to release lease", lease=self._key, error=error)
 
     @property
-    def _deadline(self) -> float:
+    def tenure_ends(self) -> float:
+        """When, on the monotonic clock, a holder that has not renewed the lease by then has given up."""
         return self._renewed_at + self._timing.tenure
 
     async def _renew_in_time(self) -> None:
         while True:
-            left = self._deadline - anyio.current_time()
+            left = self.tenure_ends - anyio.current_time()
             if left <= 0:
                 raise LeaderElectionLostError(
                     f"leader election lost: lease {self._key} was not renewed in time"
@@ -198,7 +234,7 @@ class LeaderElector:
                 raise LeaderElectionLostError(
                     f"leader election lost: lease {self._key} is held by {self.leader or 'nobody'}"
                 )
-            left = self._deadline - anyio.current_time()
+            left = self.tenure_ends - anyio.current_time()
             await anyio.sleep(max(0.0, min(left, self._timing.retry_period)))
 
     async def _try_once(self, deadline: float) -> bool:
@@ -210,7 +246,7 @@ class LeaderElector:
         except TimeoutError:
             _log.error("Failed to update lease", lease=self._key, error=f"no answer within {deadline:g} s")
             return False
-        except (StatusError, TransportError) as error:
+        except (StatusError, RestError) as error:
             _log.error("Failed to update lease", lease=self._key, error=error)
             return False
         if held:
@@ -221,21 +257,22 @@ class LeaderElector:
         if self._observed is not None and self.is_leader:
             # The holder's own copy is the newest one, as a rule: one request instead of two.
             try:
-                self._observe(await self._client.update(self._ours(self._observed)))
+                return self._is_ours(await self._client.update(self._ours(self._observed)))
             except (ConflictError, NotFoundError) as error:
                 _log.info("Lease changed, reading it again", lease=self._key, error=error)
-            else:
-                return True
         try:
             current = await self._client.get(Lease, self._key)
         except NotFoundError:
-            self._observe(await self._client.create(self._ours(None)))
-            return True
+            return self._is_ours(await self._client.create(self._ours(None)))
         self._observe(current)
         if self.leader not in {"", self._identity} and not self._has_lapsed(current):
             return False
-        self._observe(await self._client.update(self._ours(current)))
-        return True
+        return self._is_ours(await self._client.update(self._ours(current)))
+
+    def _is_ours(self, answer: Lease) -> bool:
+        """Observe the answer to a write, and return True if it names us: only then the server stored the write."""
+        self._observe(answer)
+        return self.leader == self._identity
 
     def _observe(self, lease: Lease) -> None:
         # A holder that renews changes the record; what matters is when we saw that, not what it says.
@@ -247,7 +284,7 @@ class LeaderElector:
         return anyio.current_time() >= self._observed_at + self._duration(lease)
 
     def _duration(self, lease: Lease) -> float:
-        return lease.spec.lease_duration_seconds or self._timing.lease_duration
+        return min(lease.spec.lease_duration_seconds or self._timing.lease_duration, _LONGEST_LEASE)
 
     def _ours(self, current: Lease | None) -> Lease:
         """Return the lease as we hold it after ``current``."""
@@ -262,7 +299,8 @@ class LeaderElector:
                 transitions += 1
         spec = LeaseSpec(
             holder_identity=self._identity,
-            lease_duration_seconds=int(self._timing.lease_duration),
+            # Whole seconds on the wire, and never fewer than we act on.
+            lease_duration_seconds=math.ceil(self._timing.lease_duration),
             acquire_time=acquired,
             renew_time=now,
             lease_transitions=transitions,
@@ -274,6 +312,7 @@ class LeaderElector:
             return Lease(metadata=self._metadata(), spec=spec)
         changed = current.deep_copy()
         changed.spec = spec
+        changed.metadata.namespace, changed.metadata.name = self._key
         return changed
 
     def _metadata(self) -> ObjectMeta:

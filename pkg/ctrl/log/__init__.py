@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Structured logging in zap's format; the logger comes from the context."""
 
+from .encode import CUT as CUT
+from .encode import cut as cut
 from .encode import describe as describe
 from .logger import Logger as Logger
 from .logger import bound as bound
@@ -18,3 +20,4 @@ from .options import TRACE as TRACE
 from .options import Encoder as Encoder
 from .options import Options as Options
 from .options import TimeEncoding as TimeEncoding
+from .sparing import Sparing as Sparing

@@ -24,6 +24,17 @@ Renderer = Callable[[Any, str, EventDict], str]
 LOGGER_NAME: Final = "logger_name"
 """The bound key that carries a logger's name; written as ``logger``."""
 
+CUT: Final = 256
+"""Characters of a text of unknown origin that are worth repeating."""
+LONGEST: Final = 16 * 1024
+"""Characters of the longest value in a line."""
+_ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+"""What a terminal acts on, as JSON writes it."""
+
 VERBOSITY: Final[Mapping[str, int]] = {
     "critical": PANIC,
     "error": ERROR,
@@ -34,7 +45,6 @@ VERBOSITY: Final[Mapping[str, int]] = {
     "debug": DEBUG,
     "trace": TRACE,
 }
-_LONGEST_STACK: Final = 16_384
 _NAMES: Final[Mapping[str, str]] = {
     "critical": "panic",
     "exception": "error",
@@ -57,8 +67,13 @@ def renderer(options: Options, now_ns: Callable[[], int]) -> Renderer:
         fields = {key: _plain(value) for key, value in event.items()}
         stack = _stack(error) if VERBOSITY.get(method, INFO) <= stacks_from else ""
         if isinstance(error, BaseException):
-            fields["error"] = describe(error)
-        return write(level, _time(now_ns(), options.time_encoding), name, str(message), fields, stack)
+            fields["error"] = cut(describe(error), LONGEST)
+        ts = _time(now_ns(), options.time_encoding)
+        try:
+            return write(level, ts, name, cut(str(message), LONGEST), fields, stack)
+        except UnicodeEncodeError:  # half of a surrogate pair, as in a header that is not UTF-8
+            fields = {key: _encodable(value) for key, value in fields.items()}
+            return write(level, ts, name, _encodable(str(message)), fields, _encodable(stack))
 
     return render
 
@@ -73,7 +88,13 @@ def _json_line(
     line.update(fields)
     if stack:
         line["stacktrace"] = stack
-    return msgspec.json.encode(line, enc_hook=str).decode()
+    return _json(line)
+
+
+def _json(value: object) -> str:
+    text = msgspec.json.encode(value, enc_hook=str).decode()
+    # Those below the space are escaped already.
+    return text if text.isascii() and "\x7f" not in text else text.translate(_ESCAPES)
 
 
 def _console_line(
@@ -81,11 +102,28 @@ def _console_line(
 ) -> str:
     parts = [str(ts), level if level.startswith("Level") else level.upper()]
     if name:
-        parts.append(str(name))
-    parts.append(message)
+        parts.append(str(name).translate(_ESCAPES))
+    parts.append(message.translate(_ESCAPES))
     if fields:
-        parts.append(msgspec.json.format(msgspec.json.encode(fields, enc_hook=str), indent=0).decode())
-    return "\t".join(parts) + (f"\n{stack}" if stack else "")
+        parts.append(msgspec.json.format(_json(fields), indent=0))
+    return "\t".join(parts) + (f"\n{_console_stack(stack)}" if stack else "")
+
+
+def _console_stack(stack: str) -> str:
+    """Return the stack without control characters; no line of it looks like a line of the log."""
+    lines = stack.split("\n")
+    return "\n".join(
+        ("\t" if number and not line.startswith(" ") else "") + line.translate(_ESCAPES)
+        for number, line in enumerate(lines)
+    )
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
 
 
 def _time(ns: int, encoding: TimeEncoding) -> float | str:
@@ -107,6 +145,11 @@ def _time(ns: int, encoding: TimeEncoding) -> float | str:
     return f"{text}Z"
 
 
+def cut(text: str, longest: int = CUT) -> str:
+    """Return ``text``, or its beginning and how long it is."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
+
+
 def describe(error: BaseException) -> str:
     """Return an error's text; of a group each distinct text of its parts, of an empty text the type's name."""
     if isinstance(error, BaseExceptionGroup):
@@ -117,11 +160,7 @@ def describe(error: BaseException) -> str:
 def _stack(error: Any) -> str:
     if not isinstance(error, BaseException) or error.__traceback__ is None or _needs_no_stack(error):
         return ""
-    text = "".join(traceback.format_exception(error)).rstrip()
-    if len(text) <= _LONGEST_STACK:
-        return text
-    half = _LONGEST_STACK // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+    return cut("".join(traceback.format_exception(error)).rstrip(), 2 * LONGEST)
 
 
 def _needs_no_stack(error: BaseException) -> bool:
@@ -133,7 +172,9 @@ def _needs_no_stack(error: BaseException) -> bool:
 
 def _plain(value: Any) -> Any:
     """Return what JSON shows of a value: an object is its reference, never its content."""
-    if value is None or isinstance(value, str | int | float | bool):
+    if isinstance(value, str):
+        return cut(value, LONGEST)
+    if value is None or isinstance(value, int | float | bool):
         return value
     if isinstance(value, Object):
         gvk = getattr(type(value), "gvk", None)
@@ -142,7 +183,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, NamespacedName):
         return _reference(value)
     if isinstance(value, BaseException):
-        return describe(value)
+        return cut(describe(value), LONGEST)
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, GVK | GroupKind | Enum | PurePath | type):

@@ -4,15 +4,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
 
-from pkg.ctrl import leaderelection, log
+from pkg.ctrl import cancellation, leaderelection, log
 
 from .errors import GracePeriodExceededError, LostLeadershipError, ManagerError
 from .runnable_group import Runnable, RunnableGroup, describe
+
+_LAST_MOMENTS: Final = 2.0
+"""Seconds that cancelled runnables have to end; what sits in a thread cannot be ended and is left behind."""
 
 _log = log.logger_from("controller-runtime.manager")
 
@@ -29,21 +34,22 @@ class Lifecycle:
         *,
         grace: float,
         connect: Callable[[], Awaitable[None]],
-        elector: leaderelection.LeaderElector | None,
+        elector: leaderelection.Elector | None,
         release: bool,
-        on_elected: Callable[[leaderelection.LeaderElector], None],
+        on_elected: Callable[[leaderelection.Elector], None],
     ) -> None:
-        self.events = RunnableGroup("events", self._member_failed)
-        self.servers = RunnableGroup("servers", self._member_failed)
-        self.webhooks = RunnableGroup("webhooks", self._member_failed)
-        self.caches = RunnableGroup("caches", self._member_failed)
+        self.events = RunnableGroup("events", self._member_failed, lasting=True)
+        self.servers = RunnableGroup("servers", self._member_failed, lasting=True)
+        self.webhooks = RunnableGroup("webhooks", self._member_failed, lasting=True)
+        self.caches = RunnableGroup("caches", self._member_failed, lasting=True)
         self.others = RunnableGroup("others", self._member_failed)
         self.warm_up = RunnableGroup("warm-up", self._member_failed)
         self.leader_elected = RunnableGroup("leader-elected", self._member_failed)
-        self._election = RunnableGroup("leader-election", self._member_failed)
+        self._election = RunnableGroup("leader-election", self._member_failed, lasting=True)
         self.stop = anyio.Event()
         self.elected = anyio.Event()
         self.synced = False
+        self.abandoned: list[str] = []
         self._grace = grace
         self._connect = connect
         self._elector = elector
@@ -66,7 +72,10 @@ class Lifecycle:
             async with anyio.create_task_group() as self._tasks:
                 async with anyio.create_task_group() as until_stop:
                     until_stop.start_soon(self._cancel_at_stop, until_stop.cancel_scope)
-                    await self._start(self._tasks)
+                    try:
+                        await self._start(self._tasks)
+                    except asyncio.CancelledError as error:
+                        self._fail(ManagerError(f"start: {cancellation.as_error(error)}"))
                 await self._stop_in_order()
         if self._failure is not None:
             raise self._failure
@@ -99,7 +108,7 @@ class Lifecycle:
         if not self.stop.is_set():
             self.elected.set()
 
-    def _won(self, elector: leaderelection.LeaderElector) -> None:
+    def _won(self, elector: leaderelection.Elector) -> None:
         self._on_elected(elector)
         if self._tasks is not None:
             # Beside the renewals, which must not wait until everything is ready.
@@ -108,9 +117,10 @@ class Lifecycle:
     async def _stop_in_order(self) -> None:
         grace = self._grace
         if isinstance(self._failure, LostLeadershipError):
-            # Somebody else acts now: not one more request.
+            # Another replica acts now: not one more request.
             self.leader_elected.kill()
             grace = 0
+        # Webhooks after the caches that they read, which keep answering: reviews in flight get their verdict.
         order = [self.others, self.leader_elected, self.warm_up, self.caches, self.webhooks, self.servers]
         with anyio.move_on_after(None if grace < 0 else grace) as within:
             for group in order:
@@ -121,17 +131,26 @@ class Lifecycle:
             if late and grace > 0:
                 text = f"failed waiting for all runnables to end within grace period of {grace:g} s: "
                 self._fail(GracePeriodExceededError(text + ", ".join(late)))
+            await self._leave(order)
         await self._step_down()
         await self.events.stop()
         _log.info("Manager stopped")
 
+    async def _leave(self, groups: list[RunnableGroup]) -> None:
+        """Give what was cancelled a last moment, then go on without it."""
+        with anyio.move_on_after(_LAST_MOMENTS):
+            for group in groups:
+                await group.ended()
+        self.abandoned = [name for group in groups for name in group.abandon()]
+        if self.abandoned:
+            _log.error("Runnables do not end although cancelled", runnables=self.abandoned)
+
     async def _step_down(self) -> None:
-        """Keep the lease until nothing acts on it, then release it; a lost one is nobody's to release."""
+        """Release the lease once nothing acts on it; a lost lease, or one that something may act on, expires."""
         if self._elector is None:
             return
-        await self.leader_elected.stop()
         await self._election.stop()
-        if self._release and not isinstance(self._failure, LostLeadershipError):
+        if self._release and not self.abandoned and not isinstance(self._failure, LostLeadershipError):
             await self._elector.release()
 
     def _member_failed(self, member: Runnable, error: Exception) -> None:
@@ -160,8 +179,8 @@ class _Candidate:
 
     def __init__(
         self,
-        elector: leaderelection.LeaderElector,
-        won: Callable[[leaderelection.LeaderElector], None],
+        elector: leaderelection.Elector,
+        won: Callable[[leaderelection.Elector], None],
     ) -> None:
         self._elector = elector
         self._won = won

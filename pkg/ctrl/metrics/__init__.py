@@ -9,6 +9,7 @@ from .filters import with_authentication_and_authorization as with_authenticatio
 from .registry import ACTIVE_WORKERS as ACTIVE_WORKERS
 from .registry import CACHE_DEGRADED as CACHE_DEGRADED
 from .registry import CACHE_SKIPPED_OBJECTS as CACHE_SKIPPED_OBJECTS
+from .registry import CACHE_UNAVAILABLE as CACHE_UNAVAILABLE
 from .registry import CERTWATCHER_READ_ERRORS as CERTWATCHER_READ_ERRORS
 from .registry import CERTWATCHER_READS as CERTWATCHER_READS
 from .registry import CONTENT_TYPE as CONTENT_TYPE
@@ -20,8 +21,6 @@ from .registry import RECONCILE_TIME as RECONCILE_TIME
 from .registry import RECONCILE_TIMEOUTS as RECONCILE_TIMEOUTS
 from .registry import RECONCILE_TOTAL as RECONCILE_TOTAL
 from .registry import REGISTRY as REGISTRY
-from .registry import REST_RATE_LIMITER_DURATION as REST_RATE_LIMITER_DURATION
-from .registry import REST_REQUEST_DURATION as REST_REQUEST_DURATION
 from .registry import REST_REQUESTS as REST_REQUESTS
 from .registry import TERMINAL_RECONCILE_ERRORS as TERMINAL_RECONCILE_ERRORS
 from .registry import WEBHOOK_IN_FLIGHT as WEBHOOK_IN_FLIGHT
@@ -37,7 +36,6 @@ from .registry import WORKQUEUE_UNFINISHED_WORK as WORKQUEUE_UNFINISHED_WORK
 from .registry import WORKQUEUE_WORK_DURATION as WORKQUEUE_WORK_DURATION
 from .registry import Registry as Registry
 from .registry import exponential_buckets as exponential_buckets
-from .registry import register_rest_client_metrics as register_rest_client_metrics
 from .registry import render as render
 from .server import Filter as Filter
 from .server import MetricsServer as MetricsServer

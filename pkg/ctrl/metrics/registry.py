@@ -76,9 +76,8 @@ def _histogram(
     text: str,
     labels: Iterable[str],
     buckets: tuple[float, ...],
-    registry: CollectorRegistry | None = REGISTRY,
 ) -> Histogram:
-    return Histogram(name, text, tuple(labels), buckets=buckets, registry=registry)
+    return Histogram(name, text, tuple(labels), buckets=buckets, registry=REGISTRY)
 
 
 _FINE: Final = exponential_buckets(10e-9, 10, 12)
@@ -87,7 +86,6 @@ _RECONCILE: Final = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0,
     1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60,
 )
-_REQUEST: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 # fmt: on
 
 # Controllers, by name.
@@ -126,7 +124,9 @@ ACTIVE_WORKERS: Final = _gauge(
 
 # Work queues; ``name`` and ``controller`` carry the same value.
 WORKQUEUE_DEPTH: Final = _gauge(
-    "workqueue_depth", "Items waiting in the queue, by priority", ["name", "controller", "priority"]
+    "workqueue_depth",
+    "Items waiting in the queue, by priority; the label is empty for priority 0",
+    ["name", "controller", "priority"],
 )
 WORKQUEUE_ADDS: Final = _counter("workqueue_adds_total", "Items added to the queue", ["name", "controller"])
 WORKQUEUE_QUEUE_DURATION: Final = _histogram(
@@ -187,29 +187,16 @@ CACHE_DEGRADED: Final = _gauge(
     "1 while a watched kind is missing or denied, else 0",
     ["group", "version", "kind"],
 )
+CACHE_UNAVAILABLE: Final = _gauge(
+    "controller_runtime_cache_api_server_unavailable",
+    "1 while the API server does not answer the cache's lists and watches, else 0",
+    [],
+)
 CACHE_SKIPPED_OBJECTS: Final = _counter(
     "controller_runtime_cache_skipped_objects_total",
     "Objects that the cache skipped because they could not be decoded",
     ["group", "version", "kind"],
 )
-
-# Series that controller-runtime exports only when asked; see register_rest_client_metrics.
-REST_REQUEST_DURATION: Final = _histogram(
-    "rest_client_request_duration_seconds", "Duration of a request", ["verb", "host"], _REQUEST, None
-)
-REST_RATE_LIMITER_DURATION: Final = _histogram(
-    "rest_client_rate_limiter_duration_seconds",
-    "Seconds a request waited for the client-side rate limiter",
-    ["verb", "host"],
-    _REQUEST,
-    None,
-)
-
-
-def register_rest_client_metrics(*metrics: Histogram) -> None:
-    """Export opt-in series, e.g. :data:`REST_REQUEST_DURATION`; once each."""
-    for metric in metrics:
-        REGISTRY.register(metric)
 
 
 class TaskCollector(Collector):

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Final
 
+import anyio
 from prometheus_client import CollectorRegistry
 
 from pkg.ctrl import log
@@ -15,6 +17,8 @@ from pkg.ctrl.httpserver import Address, Handler, HTTPRequest, HTTPResponse, Ser
 from .registry import CONTENT_TYPE, REGISTRY, render
 
 PATH: Final = "/metrics"
+MAX_AGE: Final = 1.0
+"""Seconds for which one text answers all scrapes: rendering takes the event loop from those who wait for more."""
 
 Filter = Callable[[Handler], Handler]
 """Wraps every handler of the server, e.g. to ask who is calling."""
@@ -40,6 +44,7 @@ class MetricsServer:
         routes: dict[str, Handler] = {**(extra or {}), PATH: self._serve}
         if filter_ is not None:
             routes = {path: filter_(handler) for path, handler in routes.items()}
+        self._rendered: tuple[float, bytes] = (-math.inf, b"")
         self._address = address
         self._secure = tls is not None
         self._server = Server(address, routes, tls=tls)
@@ -72,4 +77,7 @@ class MetricsServer:
         await self._server.start()
 
     async def _serve(self, _request: HTTPRequest) -> HTTPResponse:
-        return HTTPResponse(body=render(self._registry), content_type=CONTENT_TYPE)
+        now = anyio.current_time()
+        if now - self._rendered[0] >= MAX_AGE:
+            self._rendered = (now, render(self._registry))
+        return HTTPResponse(body=self._rendered[1], content_type=CONTENT_TYPE)

@@ -23,7 +23,7 @@ from pkg.apis.machinery.errors import AlreadyExistsError, ForbiddenError, NotFou
 from pkg.apis.machinery.object import Object, ObjectMeta
 from pkg.ctrl import log
 from pkg.ctrl.client import MERGE, Writer, raw_patch
-from pkg.ctrl.rest import TransportError
+from pkg.ctrl.rest import RestError, TransportError
 
 from .correlator import Correlator, Verdict
 
@@ -169,6 +169,11 @@ class Broadcaster:
                 return
             except (TransportError, TimeoutError) as error:
                 _log.debug("Event was not sent and will be", about=_summary(verdict.event), error=error)
+            except (RestError, ValueError) as error:
+                # It cannot be written as JSON, or its object's name does not fit into a URL: no retry changes that.
+                self._correlator.forget(verdict.key)
+                _log.error("Event cannot be sent", about=_summary(verdict.event), error=error)
+                return
             else:
                 return
             # Many processes that lost the same server must not come back together.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,24 +19,35 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from . import kubeconfig, kubeconfig_import
+from . import http1, kubeconfig, kubeconfig_import, login
 from .credentials import Anonymous, Credentials, TokenFile
 from .errors import ConfigError
 from .tls import TLSConfig
 
 _HEADER_NAME: Final = "!#$&'*+-.^_`|~"
 """What RFC 9110 allows in a header's name, letters and digits aside; of these, ``%`` escapes the others here."""
+_UNFIT_FOR_HEADER: Final = re.compile(r"[^\x20-\x7e]")
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
+def user_agent(program: str, release: str) -> str:
+    """Return ``program/release (os/arch)``; what stands before the slash is the field manager of plain writes, too."""
+    named = f"{program}/{release} ({platform.system().lower()}/{platform.machine().lower()})"
+    return _UNFIT_FOR_HEADER.sub("_", named)
+
+
 def default_user_agent() -> str:
-    """Return ``program/version (os/arch)``."""
-    program = Path(sys.argv[0] or "python").name
+    """Return :func:`user_agent` of what was started: a script by its name, a module by its package's.
+
+    A program that can be started in several ways says who it is by :attr:`Config.user_agent`.
+    """
+    started = Path(sys.argv[0] or "python")
+    program = started.parent.name if started.name == "__main__.py" else started.name.removesuffix(".py")
     try:
-        ours = version("trainer-controller-manager")
+        release = version("trainer-controller-manager")
     except PackageNotFoundError:
-        ours = "unknown"
-    return f"{program}/{ours} ({platform.system().lower()}/{platform.machine().lower()})"
+        release = "unknown"
+    return user_agent(program.replace("/", "_") or "python", release)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +89,19 @@ class Config:
     """URL of a proxy; none is taken from the environment."""
     impersonate: Impersonation | None = None
     """On whose behalf, beside :attr:`credentials`, which say who we are."""
+
+    @property
+    def address(self) -> str:
+        """:attr:`host` as logs and errors show it: without the user name and password that it may hold."""
+        return http1.shown(self.host)
+
+    def __repr__(self) -> str:
+        """Return what identifies the connection; no key, token or password."""
+        return (
+            f"{type(self).__name__}(host={self.address!r}, tls={self.tls!r}, credentials={type(self.credentials).__name__}, "
+            f"user_agent={self.user_agent!r}, qps={self.qps!r}, burst={self.burst!r}, namespace={self.namespace!r}, "
+            f"proxy={http1.shown(self.proxy)!r}, impersonate={self.impersonate!r})"
+        )
 
     @classmethod
     async def from_kubeconfig_dict(cls, data: Mapping[str, Any], *, context: str | None = None) -> Config:
@@ -123,7 +148,7 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     try:
         loader.load_and_set(settings)
     except (library.config_exception.ConfigException, OSError) as error:
-        raise ConfigError(f"in-cluster configuration: {kubeconfig.one_line(error)}") from error
+        raise ConfigError(f"in-cluster configuration: {login.one_line(error)}") from error
     namespace = folder / "namespace"
     return Config(
         host=settings.host,

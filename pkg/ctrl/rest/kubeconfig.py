@@ -11,25 +11,29 @@ from __future__ import annotations
 
 import base64
 import binascii
-import contextlib
 import dataclasses
-import logging
 import os
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import yaml
 
-from . import kubeconfig_import
+from pkg.ctrl import log
+
+from . import http1, kubeconfig_import
 from .credentials import Anonymous, Basic, Credentials, StaticToken, TokenFile
 from .errors import ConfigError
+from .login import PluginCredentials, one_line
 from .tls import IssuedPair, TLSConfig
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_EXPIRY_MARGIN: Final = timedelta(seconds=10)
+
+
+_SECRETS: Final = frozenset({"exec", "auth-provider", "tokenFile", "token", "username", "password"})
+
+_log: Final = log.logger_from("rest")
 
 
 class Settings:
@@ -54,19 +58,38 @@ class Access:
 
     @property
     def host(self) -> str:
-        """The server's address."""
+        """The server's address; without a scheme, settings of TLS make it https, as in client-go."""
         host = self._cluster.text("server").rstrip("/")
         if not host:
             raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server is missing")
-        host = host if "://" in host else f"http://{host}"
+        if "://" not in host:
+            host = f"{'https' if self._mentions_tls() else 'http'}://{host}"
         if problem := _bad_address(host):
-            raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server {host!r} {problem}")
-        return host
+            raise self._cluster.error("server", f"{http1.shown(host)!r} {problem}")
+        # What a URL holds for logging in goes to nobody in the clear, as the credentials do not.
+        return host if host.startswith("https:") else http1.shown(host)
 
     @property
     def proxy(self) -> str:
         """The proxy's address, or nothing."""
-        return self._cluster.text("proxy-url")
+        proxy = self._cluster.text("proxy-url")
+        if proxy and (problem := _bad_address(proxy)):
+            raise self._cluster.error("proxy-url", f"{http1.shown(proxy)!r} {problem}")
+        return proxy
+
+    def _mentions_tls(self) -> bool:
+        """Whether there is anything that only a server with TLS has a use for."""
+        parts = ("certificate-authority", "certificate-authority-data")
+        shown = ("client-certificate", "client-certificate-data")
+        return self._skips_verifying() or any(
+            [*map(self._cluster.values.get, parts), *map(self._user.values.get, shown)]
+        )
+
+    def _skips_verifying(self) -> bool:
+        skips = self._cluster.values.get("insecure-skip-tls-verify")
+        if skips is not None and not isinstance(skips, bool):
+            raise self._cluster.error("insecure-skip-tls-verify", "must be true or false")
+        return bool(skips)
 
     def tls(self) -> TLSConfig | None:
         """Return the TLS settings, tried once, or None for a plain server."""
@@ -77,7 +100,7 @@ class Access:
             cert=self._user.pem("client-certificate"),
             key=self._user.pem("client-key"),
             server_name=self._cluster.text("tls-server-name"),
-            verify=not self._cluster.values.get("insecure-skip-tls-verify", False),
+            verify=not self._skips_verifying(),
         )
         if (issued := self._issued) is not None:
             config = dataclasses.replace(config, cert=issued.cert, key=issued.key, issued=issued)
@@ -105,12 +128,18 @@ class Access:
         return {"user": name, "uid": uid, "groups": groups, "extra": extra} if name else {}
 
     async def credentials(self) -> Credentials:
-        """Return what proves the user's identity, trying it once.
+        """Return what proves the user's identity, trying it once; nothing where it would go out in the clear.
 
         Raises:
             ConfigError: a plugin failed, a file is missing.
         """
         user = self._user
+        if not self.host.startswith("https:"):
+            if user.values.keys() & _SECRETS:
+                _log.warning(
+                    "Credentials are not sent over plain HTTP", kubeconfig=self.source, server=self.host
+                )
+            return Anonymous()
         credentials: Credentials
         if "exec" in user.values or "auth-provider" in user.values:
             plugin = PluginCredentials(
@@ -129,72 +158,6 @@ class Access:
             return Anonymous()
         await credentials.headers()
         return credentials
-
-
-class PluginCredentials(Credentials):
-    """A token that the library gets from an exec plugin, an OIDC issuer or gcloud.
-
-    It is asked for again when it runs out, and when the server refuses it.
-    """
-
-    def __init__(self, label: str, loader: Any, command: Any = None) -> None:
-        self._label = label
-        self._loader = loader
-        self._command = command
-        self._headers: dict[str, str] | None = None
-        self.issued: IssuedPair | None = None
-        """The client certificate it issued instead of a token; renewed as one is."""
-        self._runs_out: datetime | None = None
-
-    async def headers(self) -> dict[str, str]:
-        expiry: datetime | None = getattr(self._loader, "exec_plugin_expiry", None)
-        if self.issued is not None:
-            expiry = self._runs_out
-        expired = expiry is not None and expiry - _EXPIRY_MARGIN <= datetime.now(UTC)
-        if self._headers is None or expired or self._loader.provider is not None:
-            await self._load()
-        return self._headers or {}
-
-    async def refresh(self) -> bool:
-        before = self._headers, self.issued and self.issued.cert
-        # The library keeps a plugin's token until five minutes before this moment.
-        self._loader.exec_plugin_expiry = datetime.fromtimestamp(0, UTC)
-        await self._load()
-        return (self._headers, self.issued and self.issued.cert) != before
-
-    async def _load(self) -> None:
-        try:
-            with _without_its_log():
-                # The public load_and_set would write inline certificates to files that outlive us.
-                await self._loader._load_authentication()
-        except OSError as error:
-            raise ConfigError(
-                f"{self._label}: {self._program()}{error.strerror or one_line(error)}"
-            ) from error
-        except Exception as error:
-            # The library lets whatever its plugins and its own JSON reading raise come through.
-            raise ConfigError(f"{self._label}: {one_line(error)}") from error
-        token = getattr(self._loader, "token", "")
-        pair = _issued_certificate(self._loader) if self._command is not None and not token else None
-        if pair is not None:
-            self._take(*pair)
-        elif self._command is not None and not token:
-            raise ConfigError(f"{self._label}: {self._program()}it gave neither a token nor a certificate")
-        self._headers = {"Authorization": token} if token else {}
-
-    def _take(self, cert: bytes, key: bytes) -> None:
-        if self.issued is None:
-            self.issued = IssuedPair(cert, key)
-        else:
-            self.issued.renew(cert, key)
-        try:
-            self._runs_out = self.issued.expiry()
-        except ValueError as error:
-            raise ConfigError(f"{self._label}: {self._program()}its certificate is none: {error}") from error
-
-    def _program(self) -> str:
-        command = self._command.get("command") if isinstance(self._command, Mapping) else None
-        return f"exec {command}: " if command else ""
 
 
 class _Entry:
@@ -266,11 +229,6 @@ def from_dict(data: Mapping[str, Any], *, context: str | None = None) -> Access:
     return _access("given", library.ConfigNode("kubeconfig", dict(data)), context, base_path="")
 
 
-def one_line(error: BaseException) -> str:
-    """Return an error's text on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
 def _check(name: str) -> None:
     try:
         data = yaml.load(Path(name).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # a safe one
@@ -336,36 +294,16 @@ def _persister(save: Any) -> Any:
     return persist
 
 
-@contextlib.contextmanager
-def _without_its_log() -> Iterator[None]:
-    """Keep the library from logging what it raises as well: it is told once, by us."""
-
-    def nothing(_record: logging.LogRecord) -> bool:
-        return False
-
-    logger = logging.getLogger("kubernetes_asyncio.config.kube_config")
-    logger.addFilter(nothing)
-    try:
-        yield
-    finally:
-        logger.removeFilter(nothing)
-
-
 def _bad_address(host: str) -> str:
     """Return what is wrong with a server's address, or nothing."""
     try:
         address = urlsplit(host)
         port = address.port
     except ValueError as error:
-        return f"is no address: {error}"
+        # The reason may quote what stands before an "@", which is a password.
+        return "is no address" if "@" in host else f"is no address: {error}"
     if address.scheme not in ("http", "https"):
         return "begins with neither https:// nor http://"
     if not address.hostname or port == 0:
         return "lacks a host or a port"
     return ""
-
-
-def _issued_certificate(loader: Any) -> tuple[bytes, bytes] | None:
-    """Return the client certificate and key that an exec plugin issued, or None."""
-    cert, key = getattr(loader, "cert_file", None), getattr(loader, "key_file", None)
-    return (Path(cert).read_bytes(), Path(key).read_bytes()) if cert and key else None

@@ -47,7 +47,13 @@ class _Later(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if sys.modules.get(self.__name__) is self:
             return _Unused
-        return getattr(importlib.import_module(self.__name__), name)
+        try:
+            module = importlib.import_module(self.__name__)
+        except ImportError as error:
+            raise ImportError(
+                f"an OIDC login needs the package {self.__name__}, which is not installed"
+            ) from error
+        return getattr(module, name)
 
 
 @lru_cache(maxsize=1)

@@ -3,7 +3,8 @@
 """Requests as values: built here by pure functions, sent by a transport.
 
 A path is percent-encoded already; a query is a tuple of pairs in a fixed order, so that equal calls give
-equal requests.
+equal requests. Groups, versions, namespaces and names may come from users: what would leave its segment of the path
+is refused (``InvalidRequestError``), not escaped, as client-go does.
 """
 
 from __future__ import annotations
@@ -14,19 +15,30 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import quote, urlencode
 
+from pkg.apis.machinery import names
 from pkg.apis.machinery.gvk import Resource
 from pkg.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
 from pkg.apis.machinery.labels import selector_string as selector_string
 
+from .errors import InvalidRequestError
+from .http1 import ORDINARY, Bounds
+
 DEFAULT_TIMEOUT: Final = 30.0
+COLLECTION: Final = Bounds(1 << 30, 600.0)
+"""For lists: all pods of a large cluster, through a slow network."""
 JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
+_NO_SEGMENTS: Final = frozenset(("", ".", ".."))
+_LONGEST_SHOWN: Final = 64
+
 Query = tuple[tuple[str, str], ...]
 _encoded: Final = lru_cache(maxsize=64)(urlencode)
 """A program asks in few ways, again and again."""
+_SHORT: Final = 512
+"""Characters of the values of a query that is remembered: names in selectors may be any text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,14 +51,20 @@ class Request:
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     body: bytes | None = None
     timeout: float | None = DEFAULT_TIMEOUT
-    """Seconds without a byte of the answer; of a stream only its first is waited for. None waits for ever."""
+    """Seconds without a byte of the answer; of a stream only its first is waited for. None waits as long as ``bounds``
+    allow, and for a stream for ever."""
     stream: bool = False
     """The body arrives over time and is read by lines."""
+    bounds: Bounds = ORDINARY
+    """How large the answer may be and how long it may take, however steadily it comes; not of a stream."""
 
     @property
     def target(self) -> str:
         """Path and query as they stand in the request line."""
-        return f"{self.path}?{_encoded(self.query)}" if self.query else self.path
+        if not self.query:
+            return self.path
+        short = sum(len(value) for _, value in self.query) <= _SHORT
+        return f"{self.path}?{(_encoded if short else urlencode)(self.query)}"
 
 
 def field_selector_string(fields: Mapping[str, str] | str | None) -> str:
@@ -59,25 +77,63 @@ def field_selector_string(fields: Mapping[str, str] | str | None) -> str:
     return ",".join(f"{path}={value.translate(escape)}" for path, value in sorted(fields.items()))
 
 
+def segment(value: str) -> str:
+    """Return ``value`` as one segment of a path.
+
+    Raises:
+        InvalidRequestError: it is empty, ``.`` or ``..``, or has a ``/`` or ``%`` in it.
+    """
+    if value in _NO_SEGMENTS or "/" in value or "%" in value:
+        raise InvalidRequestError(f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request")
+    try:
+        return quote(value, safe="")
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(
+            f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request"
+        ) from error
+
+
+def group_version_path(group: str, version: str) -> str:
+    """Return the path below which an API's resources are.
+
+    Raises:
+        InvalidRequestError: group or version are none.
+    """
+    if not names.is_api_group(group) or not names.is_api_version(version):
+        shown = f"{group[:_LONGEST_SHOWN]}/{version[:_LONGEST_SHOWN]}"
+        raise InvalidRequestError(f"{shown!r} is not the group and version of an API")
+    return f"/apis/{group}/{version}" if group else f"/api/{version}"
+
+
+@lru_cache(maxsize=256)
+def _roots(resource: Resource) -> tuple[str, str]:
+    """What stands before and after a namespace in the paths of a resource; a program uses few of them."""
+    return group_version_path(resource.group, resource.version), segment(resource.plural)
+
+
 def collection_path(resource: Resource, namespace: str = "") -> str:
-    """Return the path of a kind's objects, in one namespace or (with none) in all."""
-    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    """Return the path of a kind's objects, in one namespace or (with none) in all.
+
+    Raises:
+        InvalidRequestError: the namespace cannot stand in a path, or the resource is not one.
+    """
+    root, plural = _roots(resource)
     if resource.namespaced and namespace:
-        return f"{root}/namespaces/{quote(namespace, safe='')}/{resource.plural}"
-    return f"{root}/{resource.plural}"
+        return f"{root}/namespaces/{segment(namespace)}/{plural}"
+    return f"{root}/{plural}"
 
 
 def object_path(resource: Resource, namespace: str, name: str) -> str:
     """Return the path of one object.
 
     Raises:
-        ValueError: the name is empty, or the namespace of a namespaced kind.
+        InvalidRequestError: the name is empty, or the namespace of a namespaced kind; or they cannot stand in a path.
     """
     if not name:
-        raise ValueError(f"{resource.group_resource}: an object's name may not be empty")
+        raise InvalidRequestError(f"{resource.group_resource}: an object's name may not be empty")
     if resource.namespaced and not namespace:
-        raise ValueError(f"{resource.group_resource} {name}: the namespace may not be empty")
-    return f"{collection_path(resource, namespace)}/{quote(name, safe='')}"
+        raise InvalidRequestError(f"{resource.group_resource} {name}: the namespace may not be empty")
+    return f"{collection_path(resource, namespace)}/{segment(name)}"
 
 
 def get(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
@@ -107,7 +163,7 @@ def list_(
         resourceVersionMatch=resource_version_match,
     )
     headers = {"Accept": _AS_METADATA_LIST if metadata_only else JSON}
-    return Request("GET", collection_path(resource, namespace), query, headers)
+    return Request("GET", collection_path(resource, namespace), query, headers, bounds=COLLECTION)
 
 
 def watch(
@@ -148,10 +204,10 @@ def create(
     """Create an object.
 
     Raises:
-        ValueError: the namespace of a namespaced kind is empty.
+        InvalidRequestError: the namespace of a namespaced kind is empty.
     """
     if resource.namespaced and not namespace:
-        raise ValueError(f"{resource.group_resource}: the namespace may not be empty")
+        raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
     query = _query(fieldManager=field_owner, dryRun="All" if dry_run else "")
     headers = _accept(metadata_only) | {"Content-Type": JSON}
     return Request("POST", collection_path(resource, namespace), query, headers, body)
@@ -233,10 +289,10 @@ def delete_collection(
     """Delete what the selectors pick from a collection.
 
     Raises:
-        ValueError: the namespace of a namespaced kind is empty.
+        InvalidRequestError: the namespace of a namespaced kind is empty.
     """
     if resource.namespaced and not namespace:
-        raise ValueError(f"{resource.group_resource}: the namespace may not be empty")
+        raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
     query = _query(labelSelector=selector_string(labels), fieldSelector=field_selector_string(fields))
     headers = _accept(metadata_only=False) | ({"Content-Type": JSON} if options else {})
     return Request("DELETE", collection_path(resource, namespace), query, headers, options)
@@ -244,7 +300,7 @@ def delete_collection(
 
 def subresource(request: Request, name: str) -> Request:
     """Return ``request``, which names one object, turned to a subresource of it."""
-    return dataclasses.replace(request, path=f"{request.path}/{quote(name, safe='')}")
+    return dataclasses.replace(request, path=f"{request.path}/{segment(name)}")
 
 
 def _accept(metadata_only: bool) -> dict[str, str]:

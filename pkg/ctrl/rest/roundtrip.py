@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from . import errors
 from .request import Request
+
+_LONGEST_SHOWN: Final = 256
 
 
 class Response(ABC):
@@ -43,6 +45,7 @@ class Response(ABC):
 
         Raises:
             StatusError: it answered 400 or more. The answer is closed then.
+            AnswerError: the answer is neither that nor a success in JSON. It is closed then, too.
         """
         if self.status >= 400:
             try:
@@ -50,6 +53,22 @@ class Response(ABC):
             finally:
                 await self.close()
             raise errors.status_error(self.status, self.headers, body)
+        if problem := _problem(self.status, self.headers):
+            await self.close()
+            raise errors.AnswerError(problem)
+
+
+def _problem(status: int, headers: Mapping[str, str]) -> str:
+    """Return why an answer below 400 cannot be an API server's, or nothing."""
+    if not 200 <= status < 300:
+        location = headers.get("Location", "")[:_LONGEST_SHOWN]
+        return f"the answer is {status}, not the Kubernetes API's" + (
+            f"; it points to {location!r}" if location else ""
+        )
+    media_type = headers.get("Content-Type", "")
+    if media_type and "json" not in media_type.lower():
+        return f"the answer is of type {media_type[:_LONGEST_SHOWN]!r}, not JSON"
+    return ""
 
 
 class RoundTripper(Protocol):

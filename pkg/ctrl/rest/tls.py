@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+import os
 import ssl
-import tempfile
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -47,12 +47,26 @@ class TLSConfig:
     issued: IssuedPair | None = None
     """Shown instead of ``cert`` and ``key``."""
 
+    def __repr__(self) -> str:
+        """Return what is set, files by their names and no bytes."""
+        parts = {"ca": self.ca, "cert": self.cert, "key": self.key}
+        shown = [f"{name}={_shown(part)}" for name, part in parts.items() if part is not None]
+        shown += [f"server_name={self.server_name!r}"] if self.server_name else []
+        shown += ["issued=True"] if self.issued is not None else []
+        return f"{type(self).__name__}({', '.join([*shown, f'verify={self.verify}'])})"
+
     def ssl_context(self) -> ssl.SSLContext:
         """Build the context; files are read now.
 
         Raises:
-            ConfigError: a certificate or key cannot be read or used.
+            ConfigError: a certificate or key cannot be read or used, or the settings contradict each other.
         """
+        if not self.verify and self.ca is not None:
+            raise ConfigError("certificate authority: it cannot be given where certificates are not verified")
+        if self.issued is None and (self.cert is None) != (self.key is None):
+            raise ConfigError(
+                f"client certificate: its {'key' if self.key is None else 'certificate'} is missing"
+            )
         part: str = "certificate authority"
         try:
             # Bundles may carry comments in any language. Some Pythons verify by RFC 5280 to the letter; clusters' own authorities often fall short of it.
@@ -64,9 +78,9 @@ class TLSConfig:
                 context.verify_mode = ssl.CERT_NONE
             part = "client certificate"
             if self.issued is not None:
-                _load_chain(context, self.issued.cert, self.issued.key)
+                load_chain(context, self.issued.cert, self.issued.key)
             elif self.cert is not None and self.key is not None:
-                _load_chain(context, _pem(self.cert), _pem(self.key))
+                load_chain(context, _pem(self.cert), _pem(self.key))
         except (ssl.SSLError, OSError, ValueError) as error:
             raise ConfigError(f"{part}: {_reason(error)}") from error
         return context
@@ -79,16 +93,28 @@ class TLSConfig:
 _STRICT: Final = getattr(ssl, "VERIFY_X509_STRICT", ssl.VerifyFlags.VERIFY_DEFAULT)
 
 
+def _shown(part: bytes | Path) -> str:
+    return repr(str(part)) if isinstance(part, Path) else f"<{len(part)} bytes>"
+
+
 def _pem(part: bytes | Path) -> bytes:
     return part if isinstance(part, bytes) else part.read_bytes()
 
 
-def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    # OpenSSL's Python binding takes certificate and key from one file only.
-    with tempfile.NamedTemporaryFile(prefix="client-cert-") as file:
-        file.write(cert + b"\n" + key)
-        file.flush()
-        context.load_cert_chain(file.name)
+def load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+    """Put a PEM certificate chain and its key into ``context``; the key is never written to a disk.
+
+    Raises:
+        ssl.SSLError: they cannot be used together.
+    """
+    # Python's binding takes a file's name only. This file is in memory and has no name outside this process.
+    file = os.memfd_create("certificate", os.MFD_CLOEXEC)
+    try:
+        with open(file, "wb", closefd=False) as out:
+            out.write(cert + b"\n" + key)
+        context.load_cert_chain(f"/proc/self/fd/{file}")
+    finally:
+        os.close(file)
 
 
 def _stat(path: Path) -> tuple[int, int] | None:

@@ -20,6 +20,7 @@ from .config import Config
 from .request import Request
 from .roundtrip import Response, RoundTripper
 
+_LONGEST_LINE: Final = 1 << 26
 TLS_CHECK_PERIOD: Final = 10.0
 """Seconds between looks at certificate files that may have been rewritten."""
 
@@ -27,7 +28,8 @@ TLS_CHECK_PERIOD: Final = 10.0
 class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
-    Requests pass the layers of ``pkg.ctrl.rest.layers``. ``observe`` hears of every answer.
+    Requests pass the layers of ``pkg.ctrl.rest.layers``. ``observe`` hears of every answer; ``may_write`` is asked
+    before each write.
     """
 
     def __init__(
@@ -35,16 +37,20 @@ class Transport:
         config: Config,
         *,
         observe: layers.Observe | None = None,
+        may_write: Callable[[], bool] | None = None,
         tls_check_period: float = TLS_CHECK_PERIOD,
     ) -> None:
         self.config = config
         self._wire = _Wire(config, tls_check_period)
-        inner: RoundTripper = layers.Throttle(self._wire, config.qps, config.burst)
+        inner: RoundTripper = self._wire
+        if may_write is not None:
+            inner = layers.Fence(inner, may_write, config.address)
+        inner = layers.Throttle(inner, config.qps, config.burst)
         inner = layers.Warn(inner)
         if observe is not None:
             inner = layers.Meter(inner, self._wire.host, observe)
         inner = layers.RetryAfter(inner)
-        self._outermost: RoundTripper = layers.Authorize(inner, config.credentials, config.host)
+        self._outermost: RoundTripper = layers.Authorize(inner, config.credentials, config.address)
 
     async def send(self, request: Request) -> Response:
         """Return the server's answer, whatever its status.
@@ -71,7 +77,7 @@ class _Wire:
     def __init__(self, config: Config, tls_check_period: float) -> None:
         self._config = config
         self._tls_check_period = tls_check_period
-        self._base = config.host.rstrip("/")
+        self._base = config.address.rstrip("/")
         self._opened = False
         self._now: Callable[[], float] = anyio.current_time
         self._pool: http1.Pool | None = None
@@ -87,7 +93,7 @@ class _Wire:
         try:
             return http1.Origin.parse(self._config.host).authority
         except http1.Error:
-            return self._config.host
+            return self._config.address
 
     def open(self) -> None:
         self._now = asyncio.get_running_loop().time
@@ -132,22 +138,24 @@ class _Wire:
 
         Whatever else may have taken effect, and whoever watches has a pace of their own.
         """
-        timeout = request.timeout
+        timeout, bounds = request.timeout, None if request.stream else request.bounds
+        if timeout is None and bounds is not None:
+            timeout = bounds.seconds
         deadline = None if timeout is None else self._now() + timeout
         head = pool.heads.render(request.method, request.target, request.headers, request.body)
         context = self._context()
-        connection = pool.idle(context)
+        connection = pool.idle(context, stream=request.stream)
         tried = False
         while True:
             if connection is None:
                 remaining = None if deadline is None else max(0.0, deadline - self._now())
                 with anyio.fail_after(remaining):
-                    connection = await pool.connection(context, fresh=tried)
+                    connection = await pool.connection(context, fresh=tried, stream=request.stream)
             try:
                 answer = await connection.ask(
                     head,
                     request.body,
-                    whole=not request.stream,
+                    bounds=bounds,
                     bodiless=request.method == "HEAD",
                     timeout=timeout,
                     deadline=deadline,
@@ -234,9 +242,13 @@ class _Stream(Response):
 
     async def lines(self) -> AsyncIterator[bytes]:
         pending: list[bytes] = []
+        held = 0
         async for piece in self._pieces():
             first, *others = piece.split(b"\n")
             pending.append(first)
+            held = held + len(first) if not others else len(others[-1])
+            if held > _LONGEST_LINE:
+                raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self._host)
             for following in others:
                 # A line may be large: nothing here holds on to it or its pieces while it is read.
                 pending = [b"".join(pending)]

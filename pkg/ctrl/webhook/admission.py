@@ -21,7 +21,7 @@ from pkg.apis.machinery import field
 from pkg.apis.machinery.errors import StatusError, to_status
 from pkg.apis.machinery.object import Object
 from pkg.apis.meta.v1 import Status
-from pkg.ctrl import cache, log, rest
+from pkg.ctrl import cache, log, offload, rest
 
 T = TypeVar("T", bound=Object)
 
@@ -30,6 +30,8 @@ UPDATE: Final = "UPDATE"
 DELETE: Final = "DELETE"
 CONNECT: Final = "CONNECT"
 
+LONGEST_MESSAGE: Final = 32 * 1024
+"""Characters of the longest reason of a refusal: one error may quote a whole object, and there may be thousands."""
 VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.TransportError, cache.CacheError)
 """What a validator or defaulter raises to refuse."""
 
@@ -48,6 +50,13 @@ class Handler(ABC):
         Raises:
             BadRequestError: the request makes no sense.
         """
+
+    async def handle_json(
+        self, request: AdmissionRequest, obj: bytes | None, old: bytes | None
+    ) -> AdmissionResponse:
+        """Return the answer to a request whose objects are JSON text; by default they are decoded for :meth:`handle`."""
+        request.object, request.old_object = await offload.run(_any, obj), await offload.run(_any, old)
+        return await self.handle(request)
 
 
 class CustomValidator(ABC, Generic[T]):
@@ -83,24 +92,34 @@ class ValidatorHandler(Handler, Generic[T]):
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Return the validator's verdict."""
+        return await self._answer(request.operation, request.object, request.old_object)
+
+    async def handle_json(
+        self, request: AdmissionRequest, obj: bytes | None, old: bytes | None
+    ) -> AdmissionResponse:
+        """Return the validator's verdict on objects that are decoded only once."""
+        return await self._answer(request.operation, obj, old)
+
+    async def _answer(self, operation: str, obj: Any, old: Any) -> AdmissionResponse:
         try:
-            warnings = await self._validate(request)
+            warnings = await self._validate(operation, obj, old)
         except VERDICTS as error:
-            return refused(error)
+            return await offload.run(refused, error)
         return allowed(warnings=warnings)
 
-    async def _validate(self, request: AdmissionRequest) -> list[str]:
-        match request.operation:
+    async def _validate(self, operation: str, obj: Any, old: Any) -> list[str]:
+        kind, validator = self._kind, self._validator
+        match operation:
             case "CREATE":
-                return await self._validator.validate_create(decode(self._kind, request.object))
+                return await validator.validate_create(await offload.run(decode, kind, obj))
             case "UPDATE":
-                new = decode(self._kind, request.object)
-                return await self._validator.validate_update(decode(self._kind, request.old_object), new)
+                new = await offload.run(decode, kind, obj)
+                return await validator.validate_update(await offload.run(decode, kind, old), new)
             case "DELETE":
-                return await self._validator.validate_delete(decode(self._kind, request.old_object))
+                return await validator.validate_delete(await offload.run(decode, kind, old))
             case "CONNECT":
                 return []
-        raise BadRequestError(f'unknown operation "{request.operation}"')
+        raise BadRequestError(f'unknown operation "{log.cut(operation)}"')
 
 
 class DefaulterHandler(Handler, Generic[T]):
@@ -112,36 +131,50 @@ class DefaulterHandler(Handler, Generic[T]):
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Return what the defaulter changed, as a JSON patch."""
+        return await self.handle_json(request, request.object, request.old_object)
+
+    async def handle_json(self, request: AdmissionRequest, obj: Any, old: Any) -> AdmissionResponse:
+        """Return what the defaulter changed in an object that is decoded only once."""
+        del old
         if request.operation not in {CREATE, UPDATE}:
             return allowed()
-        obj = decode(self._kind, request.object)
+        typed = await offload.run(decode, self._kind, obj)
         # Compared with what the model makes of the object: a patch holds the defaulter's changes alone.
-        before = obj.to_dict()
+        before = await offload.run(typed.to_dict)
         try:
-            await self._defaulter.default(obj)
+            await self._defaulter.default(typed)
         except VERDICTS as error:
             return refused(error)
         response = allowed()
-        if patch := json_patch(before, obj.to_dict()):
+        if patch := await offload.run(lambda: json_patch(before, typed.to_dict())):
             response.patch = base64.b64encode(msgspec.json.encode(patch)).decode()
             response.patch_type = "JSONPatch"
         return response
 
 
 def decode(kind: type[T], data: Any) -> T:
-    """Return the object in a request.
+    """Return the object in a request: JSON text, or a dict decoded from it.
 
     Raises:
         BadRequestError: there is none, or it is no ``kind``.
     """
-    if not isinstance(data, dict):
-        raise BadRequestError("there is no content to decode")
     try:
-        return kind.from_dict(data)
+        if isinstance(data, bytes) and data[:1] == b"{":
+            return kind.from_json(data)
+        if isinstance(data, dict):
+            return kind.from_dict(data)
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         path = ".".join(map(str, first["loc"]))
-        raise BadRequestError(f"{kind.gvk.kind}: {path}: {first['msg']}") from error
+        raise BadRequestError(f"{kind.gvk.kind}: {log.cut(path)}: {log.cut(first['msg'])}") from error
+    raise BadRequestError("there is no content to decode")
+
+
+def _any(data: bytes | None) -> Any:
+    try:
+        return None if data is None else msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRequestError(f"the object cannot be decoded: {log.cut(str(error))}") from error
 
 
 def allowed(message: str = "", *, warnings: list[str] | None = None) -> AdmissionResponse:
@@ -166,8 +199,9 @@ def refused(error: Exception) -> AdmissionResponse:
     warnings = list(getattr(error, "__notes__", ()))
     if isinstance(error, StatusError):
         status = Status.from_dict(to_status(error))
+        status.message = log.cut(status.message or "", LONGEST_MESSAGE) or None
         return AdmissionResponse(allowed=False, status=status, warnings=warnings or None)
-    return denied(log.describe(error), warnings=warnings)
+    return denied(log.cut(log.describe(error), LONGEST_MESSAGE), warnings=warnings)
 
 
 def json_patch(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import ssl
-import tempfile
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from pkg.ctrl import log, metrics
+from pkg.ctrl.rest.tls import load_chain
 
 if TYPE_CHECKING:
     from cryptography.x509 import GeneralName
@@ -80,8 +80,8 @@ class CertWatcher:
         metrics.CERTWATCHER_READS.inc()
         try:
             # A pair that does not fit would leave the live context with neither: try it elsewhere first.
-            load_pair(server_context(), *pair)
-            load_pair(self._context, *pair)
+            load_chain(server_context(), *pair)
+            load_chain(self._context, *pair)
         except (ssl.SSLError, ValueError) as error:
             metrics.CERTWATCHER_READ_ERRORS.inc()
             raise CertificateError(f"{self._cert}, {self._key}: {error}") from error
@@ -111,7 +111,7 @@ class SelfSigned:
     def context(self) -> ssl.SSLContext:
         """Return a new context with a new certificate."""
         context = server_context()
-        load_pair(context, *self.pair())
+        load_chain(context, *self.pair())
         return context
 
     def pair(self) -> tuple[bytes, bytes]:
@@ -139,15 +139,6 @@ class SelfSigned:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-
-
-def load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    """Put a PEM certificate chain and its key into ``context``."""
-    # Python's binding reads files only; this one only we can read, and it is gone at once.
-    with tempfile.NamedTemporaryFile(prefix="serving-cert-") as file:
-        file.write(cert + b"\n" + key)
-        file.flush()
-        context.load_cert_chain(file.name)
 
 
 def _alternative(name: str) -> GeneralName:

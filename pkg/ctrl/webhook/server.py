@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
+import os
 import ssl
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ import anyio
 
 from pkg.ctrl import healthz, httpserver, log
 
-from . import admission, review
+from . import admission, bounds, review
 from .certwatcher import PERIOD, CertWatcher
 
 DEFAULT_PORT: Final = 9443
@@ -23,7 +23,8 @@ _log = log.logger_from("controller-runtime.webhook")
 
 def default_cert_dir() -> Path:
     """Return where certificates are looked for when no directory is named."""
-    return Path(tempfile.gettempdir()) / "k8s-webhook-server" / "serving-certs"
+    # As Go's os.TempDir: nothing is written there, so it need not be writable.
+    return Path(os.environ.get("TMPDIR") or "/tmp") / "k8s-webhook-server" / "serving-certs"  # noqa: S108
 
 
 class Server:
@@ -49,7 +50,11 @@ class Server:
         self._tls: httpserver.TLSProvider = self._watcher
         self._routes: dict[str, httpserver.Handler] = {}
         self._server = httpserver.Server(
-            httpserver.Address(host, port), self._routes, tls=self, max_body=review.MAX_BODY
+            httpserver.Address(host, port),
+            self._routes,
+            tls=self,
+            max_body=bounds.MAX_BODY,
+            inspection=bounds.BodyInspection(),
         )
         self._serving = False
 

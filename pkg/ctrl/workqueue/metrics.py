@@ -16,6 +16,8 @@ T = TypeVar("T", bound=Hashable)
 MAX_PRIORITIES: Final = 25
 """As many priorities have a depth series of their own; the rest share one."""
 OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
+NORMAL_PRIORITY: Final = ""
+"""The label of priority 0. A Go manager whose queues have no priorities, controller-runtime's default, writes the same."""
 
 
 class QueueSeries(Protocol):
@@ -72,6 +74,7 @@ class _PrometheusSeries:
         self._unfinished = metrics.WORKQUEUE_UNFINISHED_WORK.labels(name, name)
         self._longest = metrics.WORKQUEUE_LONGEST_RUNNING.labels(name, name)
         self._depths: dict[int, Gauge] = {}
+        self._depth_of(0)
 
     def added(self) -> None:
         self._adds.inc()
@@ -89,7 +92,8 @@ class _PrometheusSeries:
         # A priority keeps its series once it has one, so that what goes in comes out of the same.
         if len(self._depths) >= MAX_PRIORITIES:
             return metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, OTHER_PRIORITIES)
-        depth = self._depths[priority] = metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, str(priority))
+        label = str(priority) if priority else NORMAL_PRIORITY
+        depth = self._depths[priority] = metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, label)
         return depth
 
     def waited(self, seconds: float) -> None:

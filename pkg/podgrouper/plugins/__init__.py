@@ -4,5 +4,6 @@
 
 from .errors import AccessorError as AccessorError
 from .errors import GroupingError as GroupingError
+from .errors import InvalidOwnerError as InvalidOwnerError
 from .grouper import Grouper as Grouper
 from .grouper import Reads as Reads

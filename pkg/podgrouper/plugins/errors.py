@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a pod has no group.
 
-GroupingError        the pod cannot be grouped as its owner stands; the text goes into an event on the pod
-└── AccessorError    a field of the owner has another JSON type than its kind says
+GroupingError           the pod cannot be grouped as its owner stands; the text goes into an event on the pod
+├── AccessorError       a field of the owner has another JSON type than its kind says
+└── InvalidOwnerError   an owner reference that no object can meet; a retry is pointless until the pod changes
 """
 
 from __future__ import annotations
@@ -19,3 +20,7 @@ class AccessorError(GroupingError):
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path} accessor error: {message}")
         self.path = path
+
+
+class InvalidOwnerError(GroupingError):
+    """An owner reference that no object can meet, whatever is created later."""

@@ -16,7 +16,7 @@ from pkg.constants import trainer as constants
 from pkg.ctrl.client import FieldIndexer, Reader, peek
 from pkg.ctrl.rest import RestError
 from pkg.runtime import interface, runtime
-from pkg.util import trainingruntime
+from pkg.util import offload, trainingruntime
 
 from .trainingruntime import TRAINING_RUNTIME_GROUP_KIND, RuntimeNotFoundError, TrainingRuntime
 
@@ -49,7 +49,8 @@ class ClusterTrainingRuntime(interface.Runtime):
             raise RuntimeNotFoundError(
                 f"not found ClusterTrainingRuntime specified in TrainJob: {error}"
             ) from error
-        return await self._namespaced.objects_from(found.spec, train_job)
+        with offload.weighing(found.decoded_size):
+            return await self._namespaced.objects_from(found.spec, train_job)
 
     def runtime_info(
         self,
@@ -92,5 +93,6 @@ class ClusterTrainingRuntime(interface.Runtime):
                 "release of Kubeflow Trainer. See runtime deprecation policy: "
                 f"{constants.RUNTIME_DEPRECATION_POLICY_URL}"
             )
-        more, errors = await self._namespaced.validate_against(found.spec, old, new)
+        with offload.weighing(found.decoded_size):
+            more, errors = await self._namespaced.validate_against(found.spec, old, new)
         return warnings + more, errors

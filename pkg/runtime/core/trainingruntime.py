@@ -73,7 +73,8 @@ class TrainingRuntime(interface.Runtime):
             raise RuntimeNotFoundError(
                 f"TrainingRuntime specified in TrainJob is not found: {error}"
             ) from error
-        return await self.objects_from(found.spec, train_job)
+        with offload.weighing(found.decoded_size):
+            return await self.objects_from(found.spec, train_job)
 
     async def objects_from(
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
@@ -121,7 +122,8 @@ class TrainingRuntime(interface.Runtime):
             detail = f"{error}: specified trainingRuntime must be created before the TrainJob is created"
             path = field.Path("spec", "runtimeRef")
             return [], field.ErrorList([field.invalid(path, new.spec.runtime_ref, detail)])
-        return await self.validate_against(found.spec, old, new)
+        with offload.weighing(found.decoded_size):
+            return await self.validate_against(found.spec, old, new)
 
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob

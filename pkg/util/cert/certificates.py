@@ -30,14 +30,15 @@ from pkg.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoun
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import ObjectMeta
 from pkg.ctrl import healthz, log, metrics, recorder, rest
-from pkg.ctrl.webhook.certwatcher import load_pair, server_context
+from pkg.ctrl.rest.tls import load_chain
+from pkg.ctrl.webhook.certwatcher import server_context
 
 from . import bundle, pki
 from .cluster import Cluster
 from .pki import Material, Verdict
 
 # +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update
-# +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,verbs=get;list;watch;update
+# +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=validator.trainer.kubeflow.org,verbs=get;list;watch;update
 
 EVENT_SOURCE: Final = "trainer-webhook-certificates"
 CREATED: Final = "WebhookCertificatesCreated"
@@ -282,7 +283,7 @@ class Certificates:
         self._problem = ""
         if self._served == material:
             return
-        load_pair(self._context, material.tls_crt, material.tls_key)
+        load_chain(self._context, material.tls_crt, material.tls_key)
         self._served = material
         for label, pem in (("authority", material.ca_crt), ("serving", material.tls_crt)):
             EXPIRY.labels(label).set(pki.certificate(pem).not_valid_after_utc.timestamp())
@@ -295,7 +296,7 @@ class Certificates:
 def _loads(material: Material) -> Verdict:
     """Say whether the TLS library takes the serving certificate; it is stricter than we are."""
     try:
-        load_pair(server_context(), material.tls_crt, material.tls_key)
+        load_chain(server_context(), material.tls_crt, material.tls_key)
     except ssl.SSLError as error:
         return Verdict(serving=f"tls.crt cannot be served with: {error.reason or error}")
     return Verdict()

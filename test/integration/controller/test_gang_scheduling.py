@@ -20,7 +20,7 @@ from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
 from pkg.ctrl import cache, metrics
 from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.envtest import Environment, consistently, eventually
 from pkg.ctrl.rest import Request
 
 pytestmark = pytest.mark.integration
@@ -207,7 +207,7 @@ async def test_a_suspended_jobs_pod_group_follows_its_runtime_when_limits_or_run
 
 
 @pytest.mark.parametrize("suspend", [False, True], ids=["running", "suspended"])
-async def test_a_pod_group_is_back_at_once_when_it_was_edited_or_deleted(
+async def test_a_pod_group_is_back_at_once_when_it_was_deleted_or_edited_while_its_job_is_suspended(
     run_manager: RunManager,
     live_client: LiveClient,
     namespace: str,
@@ -226,8 +226,10 @@ async def test_a_pod_group_is_back_at_once_when_it_was_edited_or_deleted(
     async with run_manager():
         await live_client.create(train_job(namespace, policy, suspend=suspend))
         await eventually(lambda: live_client.get(JobSet, (namespace, policy)), reason="the JobSet is made")
-        group = await live_client.get(kind, (namespace, policy))
-        for edit in (b'{"spec":{"minMember":1}}', b'{"spec":{"minMember":null}}'):
+        group = await eventually(
+            lambda: live_client.get(kind, (namespace, policy)), reason="the PodGroup is made"
+        )
+        for edit in (b'{"spec":{"minMember":1}}', b'{"spec":{"minMember":null}}') if suspend else ():
             await live_client.patch(group, raw_patch(MERGE, edit))
             began = anyio.current_time()
 
@@ -236,13 +238,6 @@ async def test_a_pod_group_is_back_at_once_when_it_was_edited_or_deleted(
 
             await eventually(healed, interval=0.01, reason="the PodGroup is as it was")
             figure(f"{policy} PodGroup as it was after an edit", anyio.current_time() - began, at_most=1)
-        if not suspend:
-            # No change of its runtime reaches a gang that runs.
-            found = await live_client.get(TrainingRuntime, (namespace, policy))
-            await live_client.patch(found, raw_patch(MERGE, b'{"spec":{"mlPolicy":{"numNodes":3}}}'))
-            await live_client.patch(group, raw_patch(MERGE, b'{"spec":{"minMember":1}}'))
-            await eventually(healed, reason="the PodGroup is as it was")
-        group = await live_client.get(kind, (namespace, policy))
         await live_client.delete(group)
         began = anyio.current_time()
 
@@ -251,6 +246,29 @@ async def test_a_pod_group_is_back_at_once_when_it_was_edited_or_deleted(
 
         await eventually(another, interval=0.01, reason="the PodGroup is made again")
         figure(f"{policy} PodGroup back after its deletion", anyio.current_time() - began, at_most=1)
+
+
+async def test_a_running_jobs_pod_group_stays_as_it_is_before_and_after_a_restart(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, policy: str, serve_pod_groups: Any
+) -> None:
+    await serve_pod_groups()
+    kind = POLICIES[policy]
+    await live_client.create(runtime(namespace, policy))
+
+    async def edited() -> bool:
+        group = await live_client.get(kind, (namespace, policy))
+        return bool(group.to_dict()["spec"]["minMember"] == 1)
+
+    async with run_manager():
+        await live_client.create(train_job(namespace, policy))
+        await eventually(lambda: live_client.get(JobSet, (namespace, policy)), reason="the JobSet is made")
+        group = await live_client.get(kind, (namespace, policy))
+        await live_client.patch(group, raw_patch(MERGE, b'{"spec":{"minMember":1}}'))
+        found = await live_client.get(TrainingRuntime, (namespace, policy))
+        await live_client.patch(found, raw_patch(MERGE, b'{"spec":{"mlPolicy":{"numNodes":3}}}'))
+        await consistently(edited, reason="the PodGroup of a running gang is left alone")
+    async with run_manager():
+        await consistently(edited, reason="so it is after a restart")
 
 
 async def test_gangs_at_rest_cost_nothing_however_often_they_are_looked_at(

@@ -58,14 +58,34 @@ async def module_directory(folder: Path, module: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def jobset_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the pinned JobSet's ``config`` folder: where it lies nothing may be written beside it."""
-    source = anyio.run(module_directory, JOBSET_MODULE, "sigs.k8s.io/jobset")
-    copy = tmp_path_factory.mktemp("jobset") / "config"
-    shutil.copytree(source / "config", copy)
-    for path in (copy, *copy.rglob("*")):
+def third_party(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Copies of the ``config`` folders of JobSet and LeaderWorkerSet as pinned, by their names in ``config/third-party``."""
+    made = {}
+    for name, (folder, module) in {
+        "jobset": (JOBSET_MODULE, "sigs.k8s.io/jobset"),
+        "leaderworkerset": (TOOLS / "lws", "sigs.k8s.io/lws"),
+    }.items():
+        source = anyio.run(module_directory, folder, module)
+        made[name] = writable_copy(source / "config", tmp_path_factory.mktemp(name) / "config")
+    return made
+
+
+@pytest.fixture(scope="session")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of Kubeflow Trainer v2.1.0's manifests and Helm chart: the folder that holds both."""
+    source = anyio.run(module_directory, TOOLS / "trainer", "github.com/kubeflow/trainer/v2")
+    home = tmp_path_factory.mktemp("upstream")
+    for name in ("manifests", "charts"):
+        writable_copy(source / name, home / name)
+    return home
+
+
+def writable_copy(source: Path, target: Path) -> Path:
+    """Copy a folder of Go's module cache, beside which nothing may be written."""
+    shutil.copytree(source, target)
+    for path in (target, *target.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    return copy
+    return target
 
 
 @pytest.fixture(scope="session")

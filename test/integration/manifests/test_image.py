@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The image's file tree, made by the Containerfile's own commands, runs the manager and needs to write nothing."""
+"""The image's file tree, made by the Containerfile's own commands, holds what is listed, runs the manager and needs to write nothing."""
 
 import os
 import re
@@ -10,10 +10,14 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from pkg.ctrl.envtest import Environment
 from pkg.ctrl.envtest.pki import Authority
@@ -21,9 +25,50 @@ from pkg.ctrl.envtest.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
 NOBODY = 65532
-# A root that nobody may write to, and one temporary folder, as the Deployment's pod has it.
+DISTRIBUTIONS = {
+    "annotated-types",
+    "anyio",
+    "cffi",
+    "cryptography",
+    "httptools",
+    "idna",
+    "kubernetes-asyncio",
+    "msgspec",
+    "prometheus-client",
+    "pycparser",
+    "pydantic",
+    "pydantic-core",
+    "pyyaml",
+    "structlog",
+    "typing-extensions",
+    "typing-inspection",
+    "uvloop",
+}
+MODULES = {
+    "_cffi_backend",
+    "_yaml",
+    "annotated_types",
+    "anyio",
+    "cffi",
+    "cryptography",
+    "httptools",
+    "idna",
+    "kubernetes_asyncio",
+    "msgspec",
+    "pkg",
+    "prometheus_client",
+    "pycparser",
+    "pydantic",
+    "pydantic_core",
+    "structlog",
+    "typing_extensions",
+    "typing_inspection",
+    "uvloop",
+    "yaml",
+}
+# A root without a writable folder: a stricter one than the Deployment's, which has /tmp.
 READ_ONLY = ["unshare", "--map-root-user", "--mount", "sh", "-c"]
-READ_ONLY += ['mount -o remount,ro,bind / && mount -t tmpfs tmpfs "$TMPDIR" && exec "$@"', "sh"]
+READ_ONLY += ['mount -o remount,ro,bind / && exec "$@"', "sh"]
 
 
 def steps(stage: int) -> dict[str, list[str]]:
@@ -35,11 +80,21 @@ def steps(stage: int) -> dict[str, list[str]]:
     return found
 
 
+@dataclass(frozen=True)
+class Image:
+    """What the build stage leaves for the final stage."""
+
+    app: Path
+    """``/app``."""
+    programs: Path
+    """The programs, which the final stage puts into ``/``."""
+
+
 @pytest.fixture(scope="session")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that the image has at ``/app``."""
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """Run the commands of the build stage in folders of this test's own."""
     home = tmp_path_factory.mktemp("image")
-    source, build, app = (home / name for name in ("src", "build", "app"))
+    source, build, app, programs = (home / name for name in ("src", "build", "app", "programs"))
     source.mkdir()
     for line in steps(1)["COPY"]:
         *names, target = line.split()
@@ -49,25 +104,120 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
             copy(ROOT / name, place)
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     for line in steps(1)["RUN"]:
-        for path, real in (("/build", build), ("/app", app)):
+        for path, real in (("/build", build), ("/app", app), ("/programs", programs)):
             line = re.sub(rf"(?<=[ =]){path}\b", str(real), line)
         line = re.sub(r"\bpython\b(?= -m)", sys.executable, line)
         subprocess.run(line, shell=True, cwd=source, env=environ, check=True)
-    return app
+    assert "--from=build /app /app" in steps(2)["COPY"]
+    assert "--from=build /programs/ /" in steps(2)["COPY"]
+    return Image(app, programs)
+
+
+def environment(image: Image) -> dict[str, str]:
+    """Return the image's variables, with its folder where it is here."""
+    variables = dict(each.split("=", 1) for each in steps(2)["ENV"][0].split())
+    return {key: value.replace("/app", str(image.app)) for key, value in variables.items()}
+
+
+def pins(name: str) -> dict[str, str]:
+    """Return the releases that a lock file pins on this platform, by their distributions' names."""
+    found: dict[str, str] = {}
+    for line in (ROOT / "requirements" / name).read_text().splitlines():
+        if re.match(r"\w", line):
+            requirement = Requirement(line.rstrip("\\ "))
+            if requirement.marker is None or requirement.marker.evaluate():
+                found[canonicalize_name(requirement.name)] = str(requirement.specifier).removeprefix("==")
+    return found
+
+
+def test_the_image_holds_what_is_listed_and_nothing_else(image: Image) -> None:
+    found = distributions(path=[str(image.app)])
+    installed = {str(canonicalize_name(each.name)): each.version for each in found}
+    assert installed.pop("trainer-controller-manager")
+    assert installed == pins("image.lock")
+    assert set(installed) == DISTRIBUTIONS
+    assert {each.name for each in image.programs.iterdir()} == {"manager", "podgrouper"}
+    modules = {
+        each.name.partition(".")[0]
+        for each in image.app.iterdir()
+        if each.suffix in {".py", ".so"} or (each.is_dir() and each.suffix != ".dist-info")
+    } - {"__pycache__"}
+    assert modules == MODULES
+
+
+def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) -> None:
+    """Also what it loads later: certificates, the pod grouper, kubeconfigs."""
+    code = (
+        "import pkg.cli.manager.program, pkg.cli.podgrouper.program, pkg.util.cert, pkg.podgrouper\n"
+        "from pkg.ctrl.rest import kubeconfig_import\n"
+        "kubeconfig_import.modules()"
+    )
+    subprocess.run([sys.executable, "-S", "-c", code], env=environment(image), cwd="/", check=True)
+
+
+def test_the_image_for_kais_operator_differs_by_its_entry_point(image: Image) -> None:
+    assert steps(3) == {"ENTRYPOINT": ['["/podgrouper"]']}
+    # The last stage is what a build without a target makes.
+    assert (ROOT / "Containerfile").read_text().rstrip().endswith("\nFROM manager")
+    for variables in (environment(image), {**environment(image), "HOME": "/missing"}):
+        done = subprocess.run(
+            [sys.executable, "-S", str(image.programs / "podgrouper"), "--version"],
+            env=variables,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.startswith("podgrouper ")
+
+
+def test_a_login_that_the_image_cannot_make_names_the_missing_package(image: Image, tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    token = "e30.eyJleHAiOjF9.c2ln"  # {"exp": 1}: it ran out long ago, so it must be renewed
+    oidc = {
+        "client-id": "c",
+        "client-secret": "s",
+        "idp-certificate-authority-data": "eA==",
+        "idp-issuer-url": "https://127.0.0.1:1",
+        "id-token": token,
+        "refresh-token": "r",
+    }
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+                "users": [{"name": "u", "user": {"auth-provider": {"name": "oidc", "config": oidc}}}],
+            }
+        )
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", str(image.programs / "manager"), f"--kubeconfig={file}"],
+        env=environment(image),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "an OIDC login needs the package aiohttp" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.skipif(
-    subprocess.run([*READ_ONLY, "true"], env=os.environ | {"TMPDIR": "/tmp"}, check=False).returncode != 0,
+    subprocess.run([*READ_ONLY, "true"], check=False).returncode != 0,
     reason="this machine lets nobody make a mount namespace",
 )
 def test_the_manager_runs_on_a_read_only_root(
-    image: Path, control_plane: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    image: Image, control_plane: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    size = sum(path.stat().st_size for path in image.rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for path in image.app.rglob("*") if path.is_file())
     with capsys.disabled():
         sys.stdout.write(f"\nimage tree: {size / 2**20:.0f} MiB\n")
-    health, temporary = free_ports(1)[0], tmp_path / "tmp"
-    temporary.mkdir()
+    (health,) = free_ports(1)
     Authority.create("test").server("webhook", ["127.0.0.1"]).write(tmp_path / "certificates")
     (tmp_path / "kubeconfig").write_text(
         yaml.safe_dump(control_plane.kubeconfig_for("admin", ["system:masters"]))
@@ -78,13 +228,10 @@ def test_the_manager_runs_on_a_read_only_root(
         "leaderElection: {leaderElect: false}\ncertManagement: {enable: false}\n"
         f"webhook: {{host: 127.0.0.1, port: {free_ports(1)[0]}, certDir: {tmp_path / 'certificates'}}}\n"
     )
-    variables = dict(each.split("=", 1) for each in steps(2)["ENV"][0].split())
-    entrypoint = yaml.safe_load(steps(2)["ENTRYPOINT"][0])
     assert steps(2)["USER"] == [f"{NOBODY}:{NOBODY}"]
-    assert entrypoint[0] == "python"
-    environ = {key: value.replace("/app", str(image)) for key, value in variables.items()}
-    environ |= {"TMPDIR": str(temporary)}
-    command = [sys.executable, *entrypoint[1:]]
+    assert yaml.safe_load(steps(2)["ENTRYPOINT"][0]) == ["/manager"]
+    environ = environment(image)
+    command = [str(image.programs / "manager")]
     command += [f"--config={tmp_path / 'config.yaml'}", f"--kubeconfig={tmp_path / 'kubeconfig'}"]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -98,7 +245,7 @@ def test_the_manager_runs_on_a_read_only_root(
     text = (tmp_path / "log").read_text()
     assert "Traceback" not in text
     assert (
-        str(image)
+        str(image.app)
         in subprocess.run(
             [sys.executable, "-c", "import pkg; print(pkg.__file__)"],
             env=environ,
@@ -137,7 +284,64 @@ def test_the_wheel_is_the_same_however_often_it_is_built(tmp_path: Path) -> None
 
 
 def test_the_image_installs_what_the_tests_ran_with() -> None:
-    def pins(name: str) -> set[str]:
-        return set(re.findall(r"^([\w.-]+==\S+)", (ROOT / "requirements" / name).read_text(), re.MULTILINE))
+    runtime, installed = pins("runtime.lock"), pins("image.lock") | pins("build.lock")
+    assert installed.items() <= runtime.items()
+    assert {name for name in runtime if name not in installed} <= left_out()
+    assert not left_out() & set(installed)
 
-    assert pins("image.lock") | pins("build.lock") == pins("runtime.lock")
+
+def left_out() -> set[str]:
+    """Return the distributions that ``make lock`` leaves out of the image."""
+    (named,) = re.findall(r"^NOT_IN_IMAGE := ((?:.*\\\n)*.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return set(named.replace("\\", " ").split())
+
+
+DIGEST = f"python:3.13-slim@sha256:{'a' * 64}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "built"),
+    [
+        ([], True),
+        (["PYTHON_IMAGE=python:3.13-slim"], True),
+        (["RELEASE=1"], True),
+        (["RELEASE=1", f"PYTHON_IMAGE={DIGEST}"], True),
+        (["RELEASE=1", "PYTHON_IMAGE=python:3.13-slim"], False),
+        (["RELEASE=1", "PYTHON_IMAGE=python:3.13-slim@sha256:abc"], False),
+    ],
+)
+def test_a_release_is_built_on_a_pinned_base_alone(arguments: list[str], built: bool, tmp_path: Path) -> None:
+    engine = tmp_path / "podman"
+    engine.write_text('#!/bin/sh\necho "$@"\n')
+    engine.chmod(0o755)
+    environ = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        ["make", "--silent", "image", *arguments],
+        cwd=ROOT,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode == 0) is built
+    if built:
+        base = arguments[-1].partition("=")[2] if "PYTHON_IMAGE" in "".join(arguments) else steps(0)["ARG"][0]
+        assert f"PYTHON_IMAGE={base.removeprefix('PYTHON_IMAGE=')} " in done.stdout
+    else:
+        assert "is not pinned by digest; run make pin-image" in done.stderr
+
+
+def test_pinning_writes_the_digest_that_the_engine_found(tmp_path: Path) -> None:
+    engine = tmp_path / "podman"
+    engine.write_text(
+        f'#!/bin/sh\ntest "$1" = image && echo {DIGEST.replace("python:3.13-slim", "python")} || true\n'
+    )
+    engine.chmod(0o755)
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    shutil.copy(ROOT / "Containerfile", tmp_path)
+    environ = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["make", "--silent", "pin-image"], cwd=tmp_path, env=environ, check=True)
+    changed = (tmp_path / "Containerfile").read_text()
+    assert changed == (ROOT / "Containerfile").read_text().replace(
+        steps(0)["ARG"][0], f"PYTHON_IMAGE={DIGEST}"
+    )

@@ -24,23 +24,49 @@ CONFIG = ROOT / "config"
 OVERLAYS = sorted(path.parent.name for path in (CONFIG / "overlays").glob("*/kustomization.yaml"))
 WEBHOOKS = {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"}
 MANAGER = "kubeflow-trainer-controller-manager"
+# The Go manager makes this one itself, in releases after v2.1.0.
+PUBLIC = {
+    "data-cache": ("ConfigMap", "kubeflow-system", "kubeflow-trainer-public"),
+    "kubeflow-platform": ("ConfigMap", "kubeflow", "kubeflow-trainer-public"),
+    "manager": ("ConfigMap", "kubeflow-system", "kubeflow-trainer-public"),
+}
 
 Manifest = dict[str, Any]
 Build = Callable[[str], list[Manifest]]
 
 
+def with_local_sources(folder: Path, third_party: dict[str, Path]) -> None:
+    """Point the kustomizations in ``third-party`` at sources on this machine, in place of their repositories."""
+    for name, source in third_party.items():
+        target = folder / f"{name}-source"
+        shutil.copytree(source, target)
+        file = folder / "third-party" / name / "kustomization.yaml"
+        text, count = re.subn(r"https://github\.com/\S+", f"../../{target.name}/default", file.read_text())
+        assert count == 1
+        file.write_text(text)
+
+
 @pytest.fixture
-def build(kustomize: Callable[[Path], list[Manifest]], jobset_source: Path, tmp_path: Path) -> Build:
-    """Build an overlay by its name, with JobSet's sources from this machine in place of its repository."""
+def build(kustomize: Callable[[Path], list[Manifest]], third_party: dict[str, Path], tmp_path: Path) -> Build:
+    """Build an overlay by its name, or a folder of ``config`` by its path."""
     copied = tmp_path / "config"
     shutil.copytree(CONFIG, copied)
-    shutil.copytree(jobset_source, copied / "jobset-source")
-    file = copied / "third-party" / "jobset" / "kustomization.yaml"
-    text, count = re.subn(
-        r"https://\S+//config/default\?ref=\S+", "../../jobset-source/default", file.read_text()
-    )
-    assert count == 1
-    file.write_text(text)
+    with_local_sources(copied, third_party)
+
+    def by_name(name: str) -> list[Manifest]:
+        return kustomize(copied / "overlays" / name if name in OVERLAYS else copied / name)
+
+    return by_name
+
+
+@pytest.fixture
+def build_upstream(
+    kustomize: Callable[[Path], list[Manifest]], upstream: Path, third_party: dict[str, Path], tmp_path: Path
+) -> Build:
+    """Build an overlay of Kubeflow Trainer v2.1.0 by its name."""
+    copied = tmp_path / "manifests"
+    shutil.copytree(upstream / "manifests", copied)
+    with_local_sources(copied, third_party)
 
     def by_name(name: str) -> list[Manifest]:
         return kustomize(copied / "overlays" / name)
@@ -112,11 +138,54 @@ def test_every_reference_inside_an_overlay_is_met(name: str, build: Build) -> No
 
 async def test_a_misspelt_field_would_be_refused(build: Build, bare_cluster: Environment) -> None:
     """The check above can fail: strictness is in force."""
-    (service,) = [each for each in build("manager") if each["kind"] == "Service"]
+    (service,) = [each for each in build("default") if each["kind"] == "Service"]
     await ensure_namespace(bare_cluster, service["metadata"]["namespace"])
     service["spec"]["ports"][0]["portt"] = 1
     with pytest.raises(StatusError, match="portt"):
         await install(bare_cluster, [service])
+
+
+def identities(objects: list[Manifest]) -> set[tuple[str, str, str]]:
+    return {
+        (each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in objects
+    }
+
+
+@pytest.mark.parametrize("name", ["data-cache", "kubeflow-platform", "manager", "runtimes"])
+def test_an_overlay_brings_what_the_go_releases_overlay_of_that_name_brings(
+    name: str, build: Build, build_upstream: Build
+) -> None:
+    theirs, ours = identities(build_upstream(name)), identities(build(name))
+    assert theirs
+    assert ours - theirs == ({PUBLIC[name]} if name in PUBLIC else set())
+    # The Go release's CRDs are the same three; a namespace of its own kind is all that could be missing.
+    assert theirs <= ours
+
+
+def test_the_former_name_of_the_managers_overlay_still_builds_it(build: Build) -> None:
+    assert build("standalone") == build("manager")
+
+
+def test_the_manager_comes_without_jobset_too(build: Build) -> None:
+    whole, without = identities(build("manager")), identities(build("default"))
+    assert without < whole
+    assert all("jobset" in name for _, _, name in whole - without)
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_every_service_of_an_overlay_selects_the_pods_of_one_deployment(name: str, build: Build) -> None:
+    objects = build(name)
+    pods = [
+        (each["metadata"]["namespace"], each["spec"]["template"]["metadata"]["labels"])
+        for each in objects
+        if each["kind"] == "Deployment"
+    ]
+    for service in (each for each in objects if each["kind"] == "Service"):
+        namespace, selector = service["metadata"]["namespace"], service["spec"]["selector"]
+        selected = [
+            labels for place, labels in pods if place == namespace and selector.items() <= labels.items()
+        ]
+        assert len(selected) == 1, service["metadata"]["name"]
 
 
 @pytest.mark.parametrize("name", ["manager", "standalone", "kubeflow-platform", "podgrouper"])
@@ -128,13 +197,16 @@ def test_the_overlays_that_install_a_manager_pin_its_image(name: str, build: Bui
     assert re.fullmatch(r"\S+:\d+\.\d+\.\d+", container["image"])
 
 
-def test_jobset_comes_in_the_release_that_the_tests_run() -> None:
-    (release,) = re.findall(
-        r"^\s+sigs\.k8s\.io/jobset (v\S+)",
-        (ROOT / "pkg" / "cli" / "cluster" / "tools" / "jobset" / "go.mod").read_text(),
-        re.MULTILINE,
-    )
-    text = (CONFIG / "third-party" / "jobset" / "kustomization.yaml").read_text()
+@pytest.mark.parametrize(
+    ("name", "module", "pinned"),
+    [
+        ("jobset", "sigs.k8s.io/jobset", "pkg/cli/cluster/tools/jobset"),
+        ("leaderworkerset", "sigs.k8s.io/lws", "test/tools/lws"),
+    ],
+)
+def test_third_parties_come_in_the_release_that_the_tests_build(name: str, module: str, pinned: str) -> None:
+    (release,) = re.findall(rf"\s{re.escape(module)} (v\S+)", (ROOT / pinned / "go.mod").read_text())
+    text = (CONFIG / "third-party" / name / "kustomization.yaml").read_text()
     assert re.findall(r"ref=(\S+)", text) == [release]
     assert re.findall(r"newTag: (\S+)", text) == [release]
 
@@ -143,14 +215,20 @@ def test_the_platform_gets_one_namespace_and_the_mesh_is_kept_off_the_webhook(bu
     objects = build("kubeflow-platform")
     assert not [each for each in objects if each["kind"] == "Namespace"]
     assert {each["metadata"].get("namespace", "kubeflow") for each in objects} == {"kubeflow"}
-    (manager,) = [each for each in objects if each["kind"] == "Deployment"]
-    annotations = manager["spec"]["template"]["metadata"]["annotations"]
-    assert annotations["traffic.sidecar.istio.io/excludeInboundPorts"] == "9443"
+    deployments = [each for each in objects if each["kind"] == "Deployment"]
+    assert {each["metadata"]["name"] for each in deployments} == {MANAGER, "jobset-controller-manager"}
+    for each in deployments:
+        annotations = each["spec"]["template"]["metadata"]["annotations"]
+        assert annotations["traffic.sidecar.istio.io/excludeInboundPorts"] == "9443"
 
 
 def configuration(objects: list[Manifest], tmp_path: Path) -> Configuration:
     """Return what the Deployment's ``--config`` says, read as the manager reads it."""
-    (manager,) = [each for each in objects if each["kind"] == "Deployment"]
+    (manager,) = [
+        each
+        for each in objects
+        if each["kind"] == "Deployment" and each["metadata"]["name"].startswith("kubeflow-trainer-")
+    ]
     (container,) = manager["spec"]["template"]["spec"]["containers"]
     (argument,) = [each for each in container["args"] if each.startswith("--config=/")]
     (config_map,) = [
@@ -169,7 +247,7 @@ def configuration(objects: list[Manifest], tmp_path: Path) -> Configuration:
 def test_the_overlay_with_the_pod_grouper_is_the_managers_with_its_role_and_the_switch(
     build: Build, tmp_path: Path
 ) -> None:
-    plain, both = build("manager"), build("podgrouper")
+    plain, both = build("default"), build("podgrouper")
     names = {(each["kind"], each["metadata"]["name"]) for each in both}
     assert names - {(each["kind"], each["metadata"]["name"]) for each in plain} == {
         ("ClusterRole", "kubeflow-trainer-pod-grouper"),
@@ -181,10 +259,25 @@ def test_the_overlay_with_the_pod_grouper_is_the_managers_with_its_role_and_the_
     assert configuration(both, tmp_path) == usual
 
 
+def test_the_overlay_with_authorized_metrics_is_the_managers_with_its_roles_and_the_switch(
+    build: Build, tmp_path: Path
+) -> None:
+    plain, closed = build("default"), build("metrics-authorization")
+    assert identities(closed) - identities(plain) == {
+        ("ClusterRole", "", "kubeflow-trainer-metrics-authorization"),
+        ("ClusterRole", "", "kubeflow-trainer-metrics-reader"),
+        ("ClusterRoleBinding", "", "kubeflow-trainer-metrics-authorization"),
+    }
+    usual = configuration(plain, tmp_path)
+    assert not usual.metrics.require_authorization
+    usual.metrics.require_authorization = True
+    assert configuration(closed, tmp_path) == usual
+
+
 def test_the_pod_grouper_alone_has_no_right_name_or_lease_of_the_trainers(
     build: Build, tmp_path: Path
 ) -> None:
-    alone, trainers = build("podgrouper-only"), build("manager")
+    alone, trainers = build("podgrouper-only"), build("default")
     shared = {(each["kind"], each["metadata"]["name"]) for each in alone} & {
         (each["kind"], each["metadata"]["name"]) for each in trainers
     }

@@ -2,124 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pod grouper on a real API server under its shipped rights: which requests it sends, and which it does not."""
 
-import collections
-import dataclasses
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import anyio
 import pytest
 
-from pkg import config
 from pkg.apis.core.v1 import Namespace, Pod
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.crd_schema import custom_resource_definition
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import Object, Unstructured
 from pkg.apis.scheduling.v2alpha2 import PodGroup
-from pkg.cli import resources
-from pkg.cli.manager import flags, program
 from pkg.ctrl import Manager
 from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import Environment, apply_manifests, consistently, eventually
-from pkg.ctrl.rest import Config, RESTMapper, Transport
+from pkg.ctrl.envtest import consistently, eventually
 
 pytestmark = pytest.mark.integration
 
-USER = "grouper-under-test"
-BOTH = "grouper-and-trainer-under-test"
 ANNOTATION = "pod-group-name"
-Sent = collections.Counter[tuple[str, str]]
-
-
-@pytest.fixture(scope="module")
-def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
-    async def install() -> None:
-        await trainer_control_plane.install_crds(custom_resource_definition(PodGroup))
-        async with Transport(trainer_control_plane.config) as transport:
-            role, binding = resources.manifests("podgrouper")
-            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User"}
-            binding["metadata"]["name"] = USER
-            binding["subjects"] = [{**subject, "name": USER}, {**subject, "name": BOTH}]
-            (trainers,) = (
-                each for each in resources.manifests("rbac") if each["kind"] == "ClusterRoleBinding"
-            )
-            trainers["metadata"]["name"] = BOTH
-            trainers["subjects"] = [{**subject, "name": BOTH}]
-            client = LiveClient(transport, RESTMapper(transport))
-            await apply_manifests(client, [role, binding, trainers], owner="test")
-
-    anyio.run(install)
-    return trainer_control_plane
-
-
-class Counting:
-    """A transport that counts what reconciles send: lists, watches and discovery aside."""
-
-    def __init__(self, transport: Transport, sent: Sent) -> None:
-        self._transport = transport
-        self._sent = sent
-
-    async def send(self, request: Any) -> Any:
-        parts = request.path.split("/")
-        if "namespaces" in parts[:-2] and dict(request.query).get("watch") is None:
-            self._sent[request.method, parts[parts.index("namespaces") + 2]] += 1
-        return await self._transport.send(request)
-
-
-RunGrouper = Callable[..., AbstractAsyncContextManager[tuple[Manager, Sent]]]
-
-
-@pytest.fixture
-async def configs(grouper_control_plane: Environment) -> dict[str, Config]:
-    return {user: await grouper_control_plane.add_user(user) for user in (USER, BOTH)}
-
-
-@pytest.fixture
-def run_grouper(configs: dict[str, Config]) -> RunGrouper:
-    @asynccontextmanager
-    async def run(*arguments: str, **said: Any) -> AsyncIterator[tuple[Manager, Sent]]:
-        cfg = config.load()
-        for key, value in said.items():
-            setattr(cfg.pod_grouper, key, value)
-        parsed = flags.parse(arguments or ["--controllers=podgrouper"])
-        grouper_config = configs[BOTH if arguments else USER]
-        options = dataclasses.replace(
-            program.options(parsed, cfg), metrics_bind_address="0", health_probe_bind_address="0"
-        )
-        sent: Sent = collections.Counter()
-        async with Transport(dataclasses.replace(grouper_config, qps=0)) as transport:
-            mgr = Manager(grouper_config, options, transport=Counting(transport, sent))
-            await program.setup(mgr, parsed, cfg)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(mgr.start)
-                with anyio.fail_after(30):
-                    await mgr.elected.wait()
-                yield mgr, sent
-                mgr.stop()
-
-    return run
-
-
-@pytest.fixture
-def make(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
-    """Create an object of any kind that the first owner given owns."""
-
-    async def create(
-        kind: GVK, name: str, owner: Object | None, spec: dict[str, Any], **labels: str
-    ) -> Unstructured:
-        metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": labels}
-        if owner is not None:
-            gvk, uid = type(owner).gvk, owner.metadata.uid
-            reference = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": owner.name, "uid": uid}
-            metadata["ownerReferences"] = [reference]
-        data = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
-        return await live_client.create(Unstructured.wrap(data))
-
-    return create
-
-
+RunGrouper = Callable[..., AbstractAsyncContextManager[tuple[Manager, Any]]]
 TRAIN_JOB = GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob")
 JOB_SET = GVK("jobset.x-k8s.io", "v1alpha2", "JobSet")
 JOB = GVK("batch", "v1", "Job")
@@ -135,22 +37,6 @@ async def stateful_set(make: Callable[..., Any]) -> Unstructured:
     spec = {"serviceName": "s", "selector": {"matchLabels": {"app": "a"}}, "template": template}
     made: Unstructured = await make(STATEFUL_SET, "db", None, spec, **{"kai.scheduler/queue": "q"})
     return made
-
-
-@pytest.fixture
-def grouped(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
-    """Wait until so many pods name a group; return the names."""
-
-    async def wait(count: int) -> list[str]:
-        async def named() -> list[str] | None:
-            pods = await live_client.list(Pod, namespace=namespace)
-            names = [pod.annotations[ANNOTATION] for pod in pods if ANNOTATION in pod.annotations]
-            return names if len(names) == count else None
-
-        found: list[str] = await eventually(named, timeout=30, reason=f"{count} pods are grouped")
-        return found
-
-    return wait
 
 
 async def set_status(client: LiveClient, pod: Object, status: bytes) -> None:
@@ -232,6 +118,23 @@ async def test_pods_that_have_ended_are_forgotten_and_those_of_others_never_know
             return not await mgr.cache.list(Pod, namespace=namespace)
 
         await eventually(gone, timeout=30, reason="the cache holds no pod that has ended")
+
+
+async def test_a_pod_of_one_that_has_ended_is_in_its_group_and_stays_there_after_a_restart(
+    live_client: LiveClient, make: Callable[..., Any], grouped: Callable[..., Any], run_grouper: RunGrouper
+) -> None:
+    driver = await make(Pod.gvk, "driver", None, OURS, **{"kai.scheduler/queue": "q"})
+    async with run_grouper() as (_, sent):
+        (name,) = await grouped(1)
+        await make(Pod.gvk, "first", driver, OURS)
+        await grouped(2)
+        await set_status(live_client, driver, b'{"phase":"Succeeded"}')
+        await make(Pod.gvk, "second", driver, OURS)
+        assert set(await grouped(3)) == {name}
+    async with run_grouper() as (_, sent):
+        await make(Pod.gvk, "third", driver, OURS)
+        assert set(await grouped(4)) == {name}
+        assert sent["GET", "pods"] == 1
 
 
 async def test_pods_are_grouped_once_their_namespace_is_selected(

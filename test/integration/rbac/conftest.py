@@ -169,13 +169,16 @@ def read(audit_log: Path, user: str) -> Asked:
 def run_under(
     audited: Environment, audit_log: Path, live_client: LiveClient, namespace: str, tmp_path: Path
 ) -> Iterator[RunUnder]:
-    """Run the program, or the pod grouper alone, under its shipped role less what is ``without``."""
+    """Run the program, or the pod grouper alone, under its shipped roles less what is ``without``."""
     processes: list[subprocess.Popen[bytes]] = []
 
     @asynccontextmanager
     async def run(without: Collection[rbac.Grant] = (), *, grouper: bool = False) -> AsyncIterator[Run]:
         user = f"manager-{secrets.token_hex(4)}"
-        rules = rbac.rules(rbac.collected(grouper=grouper) - set(without))
+        parts = [rbac.Part.POD_GROUPER] if grouper else [rbac.Part.MANAGER, rbac.Part.METRICS]
+        granted = set().union(*map(rbac.collected, parts)) - set(without)
+        named = {grant: names for part in parts for grant, names in rbac.resource_names(part).items()}
+        rules = rbac.rules(granted, named)
         subject = {"apiGroup": API, "kind": "User", "name": user}
         role = {
             "apiVersion": f"{API}/v1",

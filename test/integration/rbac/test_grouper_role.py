@@ -14,7 +14,8 @@ from pkg.apis.scheduling.v2alpha2 import PodGroup
 from pkg.cli import rbac
 from pkg.ctrl.client import MERGE, FakeClient, LiveClient, raw_patch
 from pkg.ctrl.envtest import Environment, eventually
-from pkg.podgrouper import new_plugins_hub
+from pkg.podgrouper import ANY_VERSION, new_plugins_hub
+from pkg.podgrouper.hub import BETWEEN
 
 pytestmark = pytest.mark.integration
 
@@ -24,30 +25,23 @@ NO_OWNERS: Final = {"", "scheduling.k8s.io"}
 
 
 def owners() -> dict[tuple[str, str], GVK]:
-    """Return the kinds of owners that the role lets be read, by group and resource; any version will do."""
-    known = {
-        (gvk.group, f"{gvk.kind.lower()}s"): gvk.kind
-        for gvk in new_plugins_hub(FakeClient(), found=[]).kinds()
-    }
+    """Return the kinds of owners that the role lets be read, by group and resource; where any version has a row, v1."""
+    rows = [gvk for gvk in new_plugins_hub(FakeClient(), found=[]).kinds() if gvk.version != ANY_VERSION]
+    any_version = [
+        gvk for gvk in new_plugins_hub(FakeClient(), found=[]).kinds() if gvk.version == ANY_VERSION
+    ]
+    beside = [GVK(each.group, "v1", each.kind) for each in BETWEEN]
+    others = [*beside, *(gvk._replace(version="v1") for gvk in any_version)]
+    known = {(gvk.group, f"{gvk.kind.lower()}s"): gvk for gvk in (*others, *rows)}
     verbs: dict[tuple[str, str], set[str]] = {}
-    for group, resource, verb in rbac.collected(grouper=True):
+    for group, resource, verb in rbac.collected(rbac.Part.POD_GROUPER):
         verbs.setdefault((group, resource), set()).add(verb)
     named = sorted(key for key, allowed in verbs.items() if allowed == READ and key[0] not in NO_OWNERS)
-    return {
-        key: CORE.get(key) or GVK(key[0], "v1", known.get(key, key[1].removesuffix("s").capitalize()))
-        for key in named
-    }
+    return {key: known[key] for key in named}
 
 
-CORE: Final = {
-    ("apps", "replicasets"): GVK("apps", "v1", "ReplicaSet"),
-    ("apps", "statefulsets"): GVK("apps", "v1", "StatefulSet"),
-    ("apps", "deployments"): GVK("apps", "v1", "Deployment"),
-    ("batch", "jobs"): GVK("batch", "v1", "Job"),
-    ("batch", "cronjobs"): GVK("batch", "v1", "CronJob"),
-    ("jobset.x-k8s.io", "jobsets"): GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"),
-    ("trainer.kubeflow.org", "trainjobs"): GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
-}
+SERVED: Final = {"apps", "batch", "jobset.x-k8s.io", "trainer.kubeflow.org"}
+"""Groups that the API server of these tests serves."""
 POD: Final[dict[str, Any]] = {"containers": [{"name": "main", "image": "busybox"}], "restartPolicy": "Never"}
 TEMPLATE: Final[dict[str, Any]] = {"metadata": {"labels": {"a": "b"}}, "spec": POD}
 ALWAYS: Final[dict[str, Any]] = {
@@ -55,6 +49,7 @@ ALWAYS: Final[dict[str, Any]] = {
     "template": {"metadata": {"labels": {"a": "b"}}, "spec": {**POD, "restartPolicy": "Always"}},
 }
 SPECS: Final[dict[str, dict[str, Any]]] = {
+    "Pod": POD,
     "ReplicaSet": ALWAYS,
     "Deployment": ALWAYS,
     "StatefulSet": {**ALWAYS, "serviceName": "s"},
@@ -70,13 +65,16 @@ LIVE: Final = {("scheduling.run.ai", "podgroups", "get")}
 
 
 async def grouped(client: LiveClient, namespace: str, key: tuple[str, str], gvk: GVK) -> Pod:
-    """Make an owner of that kind and a pod of its, for the scheduler whose pods are grouped."""
+    """Make an owner of that kind and a pod of its, for the scheduler whose pods are grouped.
+
+    A pod as owner is another scheduler's: no watch shows it.
+    """
     group, resource = key
-    metadata = {"name": f"{resource}-{group.partition('.')[0]}", "namespace": namespace}
+    metadata = {"name": f"{resource}-{group.partition('.')[0]}".rstrip("-"), "namespace": namespace}
     manifest = {
         "apiVersion": gvk.api_version,
         "kind": gvk.kind,
-        "metadata": metadata,
+        "metadata": {**metadata, "name": f"{metadata['name']}-owner"},
         "spec": SPECS.get(gvk.kind, {}),
     }
     owner = await client.create(Unstructured.wrap(manifest))
@@ -95,7 +93,9 @@ async def test_every_grant_is_asked_for_and_nothing_else(
     run_under: Any, crd: Any, audited: Environment, live_client: LiveClient, namespace: str
 ) -> None:
     kinds = owners()
-    made = [crd(gvk.group, gvk.version, gvk.kind, key[1]) for key, gvk in kinds.items() if key not in CORE]
+    made = [
+        crd(gvk.group, gvk.version, gvk.kind, key[1]) for key, gvk in kinds.items() if gvk.group not in SERVED
+    ]
     await audited.install_crds(custom_resource_definition(PodGroup), *made)
     name = f"p-{namespace}"[:60].strip("-")
     await live_client.create(PRIORITY.from_dict({"metadata": {"name": name}, "value": 1}))
@@ -103,6 +103,7 @@ async def test_every_grant_is_asked_for_and_nothing_else(
     await live_client.create(ConfigMap.from_dict(defaults))
     async with run_under(grouper=True) as run:
         pods = [await grouped(live_client, namespace, key, gvk) for key, gvk in kinds.items()]
+        await grouped(live_client, namespace, ("", "pods"), Pod.gvk)
 
         async def marked() -> Pod | None:
             (pod,) = [each for each in pods if each.name == "jobs-batch"]
@@ -116,7 +117,7 @@ async def test_every_grant_is_asked_for_and_nothing_else(
         await live_client.patch(pod, raw_patch(MERGE, b'{"metadata":{"labels":{"touched":"yes"}}}'))
 
         def all_asked() -> bool:
-            missing = rbac.collected(grouper=True) - LIVE - run.asked().granted
+            missing = rbac.collected(rbac.Part.POD_GROUPER) - LIVE - run.asked().granted
             assert not missing
             return True
 

@@ -16,7 +16,8 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources, structural, validate
 from pkg.ctrl import log, webhook
 from pkg.ctrl.client import FakeClient
-from pkg.ctrl.webhook.certwatcher import load_pair, server_context
+from pkg.ctrl.rest.tls import load_chain
+from pkg.ctrl.webhook.certwatcher import server_context
 from pkg.runtime import core
 
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
@@ -27,7 +28,7 @@ class Fixed:
 
     def __init__(self, certificate: bytes, key: bytes) -> None:
         self._context = server_context()
-        load_pair(self._context, certificate, key)
+        load_chain(self._context, certificate, key)
 
     def context(self) -> ssl.SSLContext:
         return self._context

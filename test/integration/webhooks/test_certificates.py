@@ -15,10 +15,12 @@ from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
 from pkg.apis.core.v1 import Event, Secret
 from pkg.apis.machinery.errors import StatusError
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime
+from pkg.cli import rbac
 from pkg.cli.cluster import contents
+from pkg.cli.cluster.access import role_binding
 from pkg.ctrl import webhook
 from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.envtest import Environment, apply_manifests, eventually
 from pkg.ctrl.recorder import Broadcaster
 from pkg.ctrl.rest import Config
 from pkg.util import cert
@@ -26,6 +28,7 @@ from pkg.util.cert import pki
 from pkg.webhooks import trainingruntime_webhook
 
 pytestmark = pytest.mark.integration
+USER = "trainer-under-test"
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainingruntime"
 
 
@@ -45,11 +48,30 @@ def runtime(namespace: str, replicas: int) -> TrainingRuntime:
 
 
 @pytest.fixture
+async def granted(live_client: LiveClient, namespace: str) -> None:
+    """The shipped right to the webhook configuration, for one that has this test's name."""
+    grants = {grant for grant in rbac.resource_names() if grant[1] == "validatingwebhookconfigurations"}
+    assert grants
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": namespace},
+        "rules": rbac.rules(grants, dict.fromkeys(grants, (namespace,))),
+    }
+    user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
+    await apply_manifests(live_client, [role, role_binding(namespace, user)], owner="test")
+
+
+@pytest.fixture
 def replicas(
-    trainer_control_plane: Environment, trainer_config: Config, live_client: LiveClient, namespace: str
+    trainer_control_plane: Environment,
+    trainer_config: Config,
+    live_client: LiveClient,
+    namespace: str,
+    granted: None,
 ) -> Callable[..., Any]:
     """Run replicas whose webhooks the API server asks, each by a hook of its own, about this namespace."""
-    del trainer_control_plane
+    del trainer_control_plane, granted
     options = cert.Options(
         namespace=namespace, secret="certs", service="manager", configuration=namespace, settle=0.5
     )

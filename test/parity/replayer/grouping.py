@@ -64,7 +64,7 @@ def _product(cluster: GroupCluster, config: Answer, *, remembering: bool = False
         ),
         found=(),
     )
-    remembered.reads = hub.reads
+    remembered.kinds = hub
     return _Product(
         hub,
         PodGrouper(remembered if remembering else DirectOwners(direct, cached), hub),

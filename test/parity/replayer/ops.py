@@ -64,10 +64,10 @@ async def _new_objects(case: Answer) -> Answer:
 
 async def _status(case: Answer) -> Answer:
     train_job = TrainJob.from_dict(case["trainJob"])
-    runtime = runtime_for(await runtimes(Cluster(case)), train_job.spec.runtime_ref)
     try:
+        runtime = runtime_for(await runtimes(Cluster(case)), train_job.spec.runtime_ref)
         status = await runtime.train_job_status(train_job)
-    except (StatusError, RestError) as error:
+    except (StatusError, RestError, UnsupportedRuntimeError) as error:
         return {"error": str(error)}
     return {"status": status.to_dict() if status is not None else None}
 
@@ -89,7 +89,7 @@ async def _reconcile(case: Answer) -> Answer:
             "namespace": call.key.namespace,
         }
         for call in cluster.calls
-        if call.verb == "apply"
+        if call.verb == "apply" and not call.options.get("dry_run")
     ]
     return {
         "error": error,

@@ -12,14 +12,17 @@ from pkg.apis import scheme
 from pkg.apis.machinery.errors import StatusError
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import Object
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.ctrl import client
 from pkg.runtime import Runtime, core
+from pkg.util import trainjob
 
 T = TypeVar("T", bound=Object)
 
 NOW: Final = datetime(2222, 2, 2, 2, 2, 2, tzinfo=UTC)
 """What the clock says; no input holds this time, so what shows it was stamped."""
 
+_CHILDREN: Final = frozenset({"JobSet", "PodGroup", "ConfigMap", "Secret"})
 _SCHEME: Final = scheme.default_scheme()
 
 
@@ -27,7 +30,7 @@ class Cluster(client.FakeClient):
     """The in-memory client, with the calls failing that the case wants to fail."""
 
     def __init__(self, case: dict[str, Any]) -> None:
-        super().__init__(*map(decode, case.get("objects") or ()), now=lambda: NOW)
+        super().__init__(*objects(case), now=lambda: NOW)
         self._failures = {
             (failure["verb"], failure["kind"]): failure["message"]
             for failure in case.get("clientErrors") or ()
@@ -60,6 +63,26 @@ class Cluster(client.FakeClient):
     def _fail(self, verb: str, kind: type[Object]) -> None:
         if (message := self._failures.get((verb, kind.gvk.kind))) is not None:
             raise StatusError(message, code=500, reason="InternalError")
+
+
+def objects(case: dict[str, Any]) -> list[Object]:
+    """Return the case's objects, with the controller that recorded inputs leave out and every cluster's children have."""
+    found = [decode(data) for data in case.get("objects") or ()]
+    if "trainJob" in case:
+        train_job = TrainJob.from_dict(copy.deepcopy(case["trainJob"]))
+        for obj in found:
+            if (
+                obj.gvk.kind in _CHILDREN
+                and obj.key in _names(train_job)
+                and not obj.metadata.owner_references
+            ):
+                obj.metadata.owner_references = [trainjob.controller_reference(train_job)]
+    return found
+
+
+def _names(train_job: TrainJob) -> list[NamespacedName]:
+    suffixes = ("", "-mpi-ssh-auth", "-mpi-hostfile")
+    return [NamespacedName(train_job.namespace, train_job.name + suffix) for suffix in suffixes]
 
 
 class Recorder:

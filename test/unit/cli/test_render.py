@@ -13,6 +13,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from replayer.world import objects
 
 from pkg.apis.scheme import default_scheme
 from pkg.cli import commandline, documents, explain, offline, render, trainerctl
@@ -72,12 +73,12 @@ async def assert_account_is_true(given: offline.Offline, subject: offline.Subjec
     explanation = await explain.explain(given, subject)
     recorder = explanation.recorder
     changes = [change for step in recorder.steps for change in step.changes]
-    objects = await offline.objects(given, subject.train_job)
+    wanted = await offline.objects(given, subject.train_job)
 
     assert explanation.refusal is None
     assert_it_can_be_printed(explanation)
     assert replay(recorder.template_state, changes) == recorder.state
-    assert result(recorder.state) == result({str(n): render.document(obj) for n, obj in enumerate(objects)})
+    assert result(recorder.state) == result({str(n): render.document(obj) for n, obj in enumerate(wanted)})
     for step in recorder.steps:
         assert not (step.aside and step.changes), f"{step.author} says it stood aside, and changed something"
 
@@ -95,7 +96,7 @@ def assert_it_can_be_printed(explanation: explain.Explanation) -> None:
 @pytest.mark.parametrize("case", recorded_cases())
 async def test_the_changes_lead_from_the_template_to_what_the_manager_applies(case: dict[str, Any]) -> None:
     scheme = default_scheme()
-    client = FakeClient(*map(scheme.decode, case.get("objects") or ()))
+    client = FakeClient(*objects(case))
     train_job = scheme.decode(case["trainJob"])
     given = offline.Offline(client, await core.new(client, client), [])
     subject = offline.Subject(train_job, Document(case["trainJob"], "case", 1), "")  # type: ignore[arg-type] # a TrainJob

@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from pkg import config
+from pkg.apis.config.v1alpha1 import Configuration
 
+ROOT = Path(__file__).parents[3]
 HEAD = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Configuration\n"
-SHIPPED = Path(__file__).parents[3] / "config" / "manager" / "controller_manager_config.yaml"
+SHIPPED = ROOT / "config" / "manager" / "controller_manager_config.yaml"
 
 
 def write(tmp_path: Path, text: str) -> str:
@@ -178,3 +181,52 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 )
 def test_seconds_reads_go_durations(text: str, expected: float) -> None:
     assert config.seconds(text) == pytest.approx(expected)
+
+
+GO_KEYS = {
+    "webhook": {"port", "host"},
+    "leaderElection": {
+        "leaderElect",
+        "leaseDuration",
+        "renewDeadline",
+        "retryPeriod",
+        "resourceLock",
+        "resourceName",
+        "resourceNamespace",
+    },
+    "metrics": {"bindAddress", "secureServing"},
+    "health": {"healthProbeBindAddress", "readinessEndpointName", "livenessEndpointName"},
+    "controller": {"groupKindConcurrency"},
+    "certManagement": {"enable", "webhookServiceName", "webhookSecretName"},
+    "clientConnection": {"qps", "burst"},
+}
+"""What the Go manager of Kubeflow Trainer v2.1.0 decodes; every other key ends it."""
+
+
+def ours_alone() -> set[str]:
+    found = set()
+    for name, info in Configuration.model_fields.items():
+        key = info.alias or name
+        if key in {"apiVersion", "kind"}:
+            continue
+        if key not in GO_KEYS:
+            found.add(key)
+            continue
+        part = getattr(Configuration(), name)
+        below = {each.alias or field for field, each in type(part).model_fields.items()}
+        found |= {f"{key}.{each}" for each in below - GO_KEYS[key]}
+    return found
+
+
+def test_the_way_back_to_the_go_manager_names_every_key_that_it_does_not_know() -> None:
+    assert {"podGrouper", "webhook.certDir"} <= ours_alone()
+    page = (ROOT / "docs" / "migration.md").read_text()
+    assert {key for key in ours_alone() if f"`{key}`" not in page} == set()
+
+
+def test_the_shipped_configuration_has_no_key_that_the_go_manager_does_not_know() -> None:
+    shipped = yaml.safe_load(SHIPPED.read_text())
+    parts = {key: part for key, part in shipped.items() if key not in {"apiVersion", "kind"}}
+    assert {key: set(part) for key, part in parts.items()} == GO_KEYS | {
+        "leaderElection": GO_KEYS["leaderElection"] - {"resourceLock"}
+    }

@@ -1,16 +1,19 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-import tempfile
+import pytest
 
 from pkg import config
 from pkg.ctrl import metrics, rest
 
 
-def test_the_defaults_become_a_managers_options() -> None:
+def test_the_defaults_become_a_managers_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", "/nowhere")
     options = config.manager_options(config.load())
     assert options.controller.group_kind_concurrency == {"TrainJob.trainer.kubeflow.org": 5}
     assert (options.webhook_host, options.webhook_port) == ("", 9443)
-    assert options.webhook_cert_dir == f"{tempfile.gettempdir()}/k8s-webhook-server/serving-certs"
+    assert options.webhook_cert_dir == "/nowhere/k8s-webhook-server/serving-certs"
+    monkeypatch.delenv("TMPDIR")
+    assert config.cert_dir(config.load()) == "/tmp/k8s-webhook-server/serving-certs"
     assert (options.metrics_bind_address, options.metrics_secure) == (":8443", True)
     assert options.metrics_filter is None
     assert options.health_probe_bind_address == ":8081"
@@ -33,13 +36,13 @@ def test_what_is_configured_counts() -> None:
     cfg.controller.group_kind_concurrency = {"TrainJob.trainer.kubeflow.org": 2}
     cfg.webhook.cert_dir = "/certs"
     cfg.metrics.require_authorization = True
-    cfg.health.health_probe_bind_address = ""
+    cfg.health.health_probe_bind_address = "0"
     cfg.health.readiness_endpoint_name, cfg.health.liveness_endpoint_name = "ready", "live"
     options = config.manager_options(cfg)
     assert options.controller.group_kind_concurrency == {"TrainJob.trainer.kubeflow.org": 2}
     assert options.webhook_cert_dir == "/certs"
     assert options.metrics_filter is metrics.with_authentication_and_authorization
-    assert options.health_probe_bind_address == ""
+    assert options.health_probe_bind_address == "0"
     assert (options.readiness_endpoint_name, options.liveness_endpoint_name) == ("ready", "live")
 
 

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from pkg.apis.core.v1 import ConfigMap, Secret
-from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.machinery.object import metadata_only
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.controller.applier import Applier, Outcome
 from pkg.ctrl.client.fake import FakeClient
+from pkg.util.trainjob import ChildConflictError
 
 OWNER = NamespacedName("ns", "job")
 
@@ -112,49 +112,46 @@ async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> No
     assert sent[0]["metadata"]["uid"] == uid
 
 
-async def test_what_is_built_once_is_mended_and_not_changed_by_what_is_built_elsewhere() -> None:
+async def test_what_the_server_dropped_is_sent_once_more_and_then_left() -> None:
     client = FakeClient()
-    applier = Applier(client)
-    await applier.apply(OWNER, pod_group(minMember=3))
-    await applier.apply(OWNER, config_map(hostfile="a"))
-    live = await client.get(PodGroup, OWNER)
-    live.spec.min_member = 1
-    await client.update(live, field_owner="somebody")
-    assert await applier.mend(OWNER, {(PodGroup.gvk, OWNER)}) == []
-    assert await applier.mend(OWNER, ()) == [PodGroup.gvk]
-    assert (await client.get(PodGroup, OWNER)).spec.min_member == 3
-    before = len(client.calls)
-    assert await applier.mend(OWNER, ()) == []
-    assert not [call for call in client.calls[before:] if call.is_write]
+    stored = client.apply
+
+    async def pruning(obj: Any, **options: Any) -> Any:
+        kept = obj.to_dict()
+        kept["spec"].pop("unknown", None)
+        return await stored(PodGroup.from_dict(kept), **options)
+
+    client.apply = pruning  # type: ignore[method-assign] # a server that prunes
+    await Applier(client).apply(OWNER, pod_group(minMember=3, unknown=1))
+    assert [call.verb for call in client.writes] == ["apply", "apply"]
 
 
-async def test_what_is_gone_is_made_by_those_who_build_it_alone() -> None:
-    client = FakeClient()
-    applier = Applier(client)
-    await applier.apply(OWNER, pod_group(minMember=3))
-    await client.delete(await client.get(PodGroup, OWNER))
-    before = len(client.calls)
-    await applier.mend(OWNER, ())
-    assert not [call for call in client.calls[before:] if call.is_write]
-    await applier.apply(OWNER, pod_group(minMember=3))
-    assert (await client.get(PodGroup, OWNER)).spec.min_member == 3
+async def test_without_memory_the_same_comes_about() -> None:
+    outcomes = []
+    for forgetful in (False, True):
+        client = FakeClient()
+        applier = Applier(client)
+        states = []
+        for desired in (3, 3, 4, 4):
+            await applier.apply(OWNER, pod_group(minMember=desired))
+            live = await client.get(PodGroup, OWNER)
+            live.metadata.labels = {"theirs": str(desired)}
+            live.spec.min_member = 9
+            await client.update(live, field_owner="somebody")
+            if forgetful:
+                applier = Applier(client)
+            await applier.apply(OWNER, pod_group(minMember=desired))
+            states.append((await client.get(PodGroup, OWNER)).to_dict()["spec"])
+        outcomes.append(states)
+    assert (
+        outcomes[0] == outcomes[1] == [{"minMember": 3}, {"minMember": 3}, {"minMember": 4}, {"minMember": 4}]
+    )
 
 
-async def test_a_running_job_set_is_mended_in_what_may_change_and_keeps_its_pods() -> None:
-    client = FakeClient()
-    applier = Applier(client)
-    metadata = {"name": "job", "namespace": "ns", "labels": {"team": "ours"}}
-    spec = {"suspend": False, "replicatedJobs": [{"name": "node", "replicas": 1}]}
-    await applier.apply(OWNER, JobSet.from_dict({"metadata": metadata, "spec": spec}))
-    live = await client.get(JobSet, OWNER)
-    live.metadata.labels = {"team": "theirs", "mine": "1"}
-    await client.update(live, field_owner="somebody")
-    await applier.mend(OWNER, ())
-    now = await client.get(JobSet, OWNER)
-    assert now.labels == {"team": "ours", "mine": "1"}
-    assert [job.name for job in now.spec.replicated_jobs or ()] == ["node"]
-    before = len(client.calls)
-    now.metadata.labels = {"team": "ours", "mine": "2"}
-    await client.update(now, field_owner="somebody")
-    await applier.mend(OWNER, ())
-    assert len([call for call in client.calls[before:] if call.is_write]) == 1
+async def test_nothing_is_sent_to_an_object_of_another_controller() -> None:
+    owners = [{"apiVersion": "v1", "kind": "Boss", "name": "b", "uid": "u", "controller": True}]
+    foreign = PodGroup.from_dict({"metadata": {"name": "job", "namespace": "ns", "ownerReferences": owners}})
+    client = FakeClient(foreign)
+    with pytest.raises(ChildConflictError, match="podgroup ns/job: controlled by Boss b"):
+        await Applier(client).apply(OWNER, pod_group(minMember=3))
+    assert client.writes == []

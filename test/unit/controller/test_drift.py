@@ -5,11 +5,8 @@ from typing import Any
 
 import pytest
 
-from pkg.apis.core.v1 import ConfigMap
-from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.controller import drift
-
-JOBSET = drift.rule_for(JobSet.gvk)
+from pkg.controller.jobsetrule import JobSetRule
 
 
 @pytest.mark.parametrize(
@@ -31,7 +28,9 @@ JOBSET = drift.rule_for(JobSet.gvk)
         ({"env": []}, {"env": [{"name": "A"}]}, False),
         ({"ports": [{"containerPort": 1, "protocol": "TCP"}]}, {"ports": [{"containerPort": 1}]}, True),
         ({"mounts": [{"name": "v", "mountPath": "/b"}, {"name": "v", "mountPath": "/a"}]},
-         {"mounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]}, True),
+         {"mounts": [{"name": "v", "mountPath": "/a"}, {"name": "v", "mountPath": "/b"}]}, False),
+        ({"mounts": [{"name": "v", "mountPath": "/b"}, {"name": "v", "mountPath": "/a"}]},
+         {"mounts": [{"name": "v", "mountPath": "/b"}, {"name": "v", "mountPath": "/a"}]}, True),
         ({"nodeSelector": {"a": "1", "b": "2"}}, {"nodeSelector": {"a": "1"}}, False),
         ({"tolerations": [{"key": "a", "effect": "NoSchedule"}]}, {"tolerations": [{"key": "a"}]}, False),
         ({}, {"nodeSelector": {}}, True),
@@ -68,70 +67,71 @@ def live_jobset(**kwargs: Any) -> dict[str, Any]:
     return live
 
 
-def changed(live: dict[str, Any], desired: dict[str, Any]) -> bool:
-    return not drift.covers(JOBSET.mutable(live, desired, live), JOBSET.mutable(live, desired, desired))
+def test_a_job_set_with_defaults_holds_what_was_desired() -> None:
+    rule = JobSetRule(live_jobset(suspend=True))
+    assert rule.holds(jobset(suspend=False))
+    assert not rule.holds(jobset(suspend=True, image="two"))
 
 
-def test_a_resumed_jobset_differs_in_suspend_and_is_applied_with_its_live_pods() -> None:
-    live, desired = live_jobset(suspend=True), jobset(suspend=False, image="two")
-    assert changed(live, desired)
-    composed = JOBSET.compose(live, desired)
-    assert composed["metadata"]["uid"] == "u1"
-    assert composed["spec"] == live["spec"] | {"suspend": False}
-    assert JOBSET.kept(live, desired) == ["spec.replicatedJobs"]
+@pytest.mark.parametrize("suspend", [False, True])
+def test_scheduling_is_no_part_of_what_is_fixed(suspend: bool) -> None:
+    rule = JobSetRule(live_jobset(suspend=suspend, selector="old"))
+    assert rule.holds(jobset(suspend=suspend, selector="new"))
+    assert rule.holds(jobset(suspend=not suspend))
 
 
-def test_the_scheduling_of_a_suspended_jobset_may_change_and_nothing_else() -> None:
-    live, desired = (
-        live_jobset(suspend=True, selector="old"),
-        jobset(suspend=False, selector="new", image="two"),
-    )
-    composed = JOBSET.compose(live, desired)
-    expected = copy.deepcopy(live["spec"]) | {"suspend": False}
-    template = expected["replicatedJobs"][0]["template"]["spec"]["template"]
-    template["spec"]["nodeSelector"] = {"pool": "new"}
-    template["metadata"]["labels"] = {"pool": "new"}
-    assert composed["spec"] == expected
+def test_replicated_jobs_that_come_or_go_are_a_difference() -> None:
+    more = jobset(suspend=True)
+    more["spec"]["replicatedJobs"].append({"name": "more", "template": {}})
+    assert not JobSetRule(live_jobset(suspend=True)).holds(more)
+    assert not JobSetRule(more).holds(jobset(suspend=True))
 
 
-def test_scheduling_that_is_no_longer_desired_is_left_out() -> None:
-    live, desired = live_jobset(suspend=True, selector="old"), jobset(suspend=True)
-    template = JOBSET.compose(live, desired)["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
-    assert template == {"spec": {"containers": [{"name": "node", "image": "one"}]}}
+def test_what_live_has_beyond_the_desired_is_a_difference_unless_it_is_a_default() -> None:
+    live = live_jobset(suspend=True)
+    container = live["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+    container["ports"] = [{"containerPort": 1, "protocol": "TCP"}]
+    desired = jobset(suspend=True)
+    desired["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["ports"] = [
+        {"containerPort": 1}
+    ]
+    assert JobSetRule(live).holds(desired)
+    container["args"] = ["more"]
+    assert not JobSetRule(live).holds(desired)
 
 
-def test_the_pods_of_a_running_jobset_do_not_count_as_changed() -> None:
-    live, desired = live_jobset(suspend=False), jobset(suspend=False, selector="new", image="two")
-    assert not changed(live, desired)
+def test_a_preview_is_compared_exactly() -> None:
+    live = live_jobset(suspend=True)
+    preview = copy.deepcopy(live)
+    preview["spec"]["suspend"] = False
+    assert JobSetRule(live).keeps(preview)
+    del preview["spec"]["network"]
+    assert not JobSetRule(live).keeps(preview)
 
 
-def test_a_suspended_jobset_that_is_as_desired_has_no_difference_at_all() -> None:
-    live, desired = live_jobset(suspend=True, selector="a"), jobset(suspend=True, selector="a")
-    assert JOBSET.mutable(live, desired, live) == JOBSET.mutable(live, desired, desired)
-    assert JOBSET.kept(live, desired) == []
+@pytest.mark.parametrize(
+    ("jobs", "observed", "active"),
+    [([], False, False), ([{"suspended": 1}], True, False), ([{"suspended": 1}, {"active": 1}], True, True)],
+)
+def test_the_status_says_what_exists_and_what_runs(jobs: list[Any], observed: bool, active: bool) -> None:
+    live = live_jobset(suspend=True) | {"status": {"replicatedJobsStatus": jobs}}
+    rule = JobSetRule(live)
+    assert (rule.observed, rule.active) == (observed, active)
 
 
-def test_replicated_jobs_cannot_come_or_go() -> None:
-    live, desired = live_jobset(suspend=True), jobset(suspend=True)
-    desired["spec"]["replicatedJobs"].append({"name": "more", "template": {}})
-    assert not changed(live, desired)
-    assert [job["name"] for job in JOBSET.compose(live, desired)["spec"]["replicatedJobs"]] == ["node"]
-
-
-def test_composing_changes_neither_argument() -> None:
-    live, desired = live_jobset(suspend=True, selector="a"), jobset(suspend=False, selector="b")
+def test_suspending_leaves_the_rest_exactly_as_it_is() -> None:
+    live, desired = live_jobset(suspend=False), jobset(suspend=True, image="two")
+    live["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["metadata"] = {}
     before = copy.deepcopy((live, desired))
-    JOBSET.compose(live, desired)
+    suspended = JobSetRule(live).suspended_as_it_is(desired)
+    assert suspended == {**desired, "spec": live["spec"] | {"suspend": True}}
     assert (live, desired) == before
 
 
-def test_of_other_kinds_everything_but_the_status_may_change() -> None:
-    rule = drift.rule_for(ConfigMap.gvk)
+def test_the_content_is_what_clients_write() -> None:
     live = {
-        "metadata": {"name": "a", "uid": "u", "resourceVersion": "5", "generation": 2},
+        "metadata": {"name": "a", "uid": "u", "resourceVersion": "5", "generation": 2, "labels": {"a": "b"}},
         "data": {"k": "v"},
         "status": {},
     }
-    desired = {"metadata": {"name": "a"}, "data": {"k": "w"}}
-    assert rule.mutable(live, desired, live) == {"metadata": {}, "data": {"k": "v"}}
-    assert rule.compose(live, desired) == {"metadata": {"name": "a", "uid": "u"}, "data": {"k": "w"}}
+    assert drift.content(live) == {"metadata": {"labels": {"a": "b"}}, "data": {"k": "v"}}

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import ConflictError, InvalidError, NotFoundError
+from pkg.apis.machinery.errors import InvalidError, NotFoundError
 from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.controller import TrainJobReconciler
-from pkg.controller.trainjob_controller import ChildConflictError
-from pkg.ctrl.cache import CacheDegradedError
+from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
 from pkg.ctrl.client.fake import Call, FakeClient
 from pkg.ctrl.metrics import REGISTRY
 from pkg.ctrl.reconcile import Request, Result
+from pkg.util.trainjob import ChildConflictError
 
 NOW = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
 KEY = Request("ns", "job")
@@ -130,7 +130,7 @@ async def test_a_status_of_the_job_set_is_no_reason_to_apply_it(
 
 
 async def test_drift_is_healed_in_one_reconcile(bench: MakeBench, new_train_job: MakeJob) -> None:
-    b = bench(new_train_job())
+    b = bench(new_train_job(suspend=False))
     await b.reconcile()
     job_set = await b.job_set()
     job_set.spec.suspend = True
@@ -178,7 +178,7 @@ async def test_a_job_set_that_is_being_deleted_is_left_to_go(
     assert await b.reconcile() == []
 
 
-async def test_resuming_sends_suspend_and_keeps_what_cannot_change(
+async def test_resuming_takes_over_what_a_queue_chose_meanwhile(
     bench: MakeBench, new_train_job: MakeJob
 ) -> None:
     b = bench(
@@ -186,8 +186,6 @@ async def test_resuming_sends_suspend_and_keeps_what_cannot_change(
     )
     await b.reconcile()
     assert (await b.job_set()).spec.suspend is True
-    # Meanwhile somebody edited the runtime, and a queue chose where the pods go.
-    b.runtime.image = "two"
     b.runtime.pod = {"nodeSelector": {"pool": "new"}}
     job = await b.train_job()
     job.spec.suspend = False
@@ -219,7 +217,9 @@ async def test_suspending_and_resuming_are_told_and_nothing_else_is(
     calls = await b.reconcile()
     assert kinds(calls) == [("apply", "JobSet"), ("patch/status", "TrainJob")]
     assert await b.conditions() == {"Suspended": ("True", "Suspended")}
-    assert calls[-1].body["status"] == {
+    (written,) = (each for each in calls[-1].body if each["op"] != "test")
+    assert (written["op"], written["path"]) == ("add", "/status")
+    assert written["value"] == {
         "conditions": [
             {
                 "type": "Suspended",
@@ -326,7 +326,7 @@ async def test_a_short_error_is_told_whole_and_a_single_one_is_raised_as_it_is(
     assert recorder.events[0][2] == "TrainJob resources reconciliation failed: " + "y" * 950
 
 
-async def test_a_status_written_meanwhile_is_not_overwritten(
+async def test_another_writers_change_of_the_rest_does_not_stop_a_status(
     bench: MakeBench, new_train_job: MakeJob
 ) -> None:
     b = bench(new_train_job(suspend=True))
@@ -339,8 +339,51 @@ async def test_a_status_written_meanwhile_is_not_overwritten(
         return await original(train_job)
 
     b.runtime.train_job_status = slow
-    with pytest.raises(ConflictError):
-        await b.reconcile()
+    await b.reconcile()
+    assert await b.conditions() == {"Suspended": ("True", "Suspended")}
+    assert (await b.train_job()).labels == {"changed": "meanwhile"}
+
+
+@pytest.mark.parametrize(
+    "before", [None, {"type": "Theirs", "status": "False", "reason": "R", "message": "m"}]
+)
+async def test_a_condition_that_another_writer_adds_meanwhile_is_kept(
+    bench: MakeBench, new_train_job: MakeJob, before: dict[str, str] | None
+) -> None:
+    b = bench(new_train_job(suspend=True, conditions=[before] if before else None))
+    original = b.runtime.train_job_status
+
+    async def slow(train_job: TrainJob) -> Any:
+        stored = await b.train_job()
+        theirs = {"type": "Theirs", "status": "True", "reason": "R", "message": "m"}
+        stored.status = stored.status.from_dict({"conditions": [theirs]})
+        await b.client.status.update(stored)
+        b.runtime.train_job_status = original
+        return await original(train_job)
+
+    b.runtime.train_job_status = slow
+    await b.reconcile()
+    assert b.result.requeue_after
+    assert await b.conditions() == {"Theirs": ("True", "R")}
+    await b.reconcile()
+    assert await b.conditions() == {"Theirs": ("True", "R"), "Suspended": ("True", "Suspended")}
+
+
+async def test_a_status_is_not_written_to_another_train_job_of_the_same_name(
+    bench: MakeBench, new_train_job: MakeJob
+) -> None:
+    b = bench(new_train_job(suspend=True))
+    original = b.runtime.train_job_status
+
+    async def slow(train_job: TrainJob) -> Any:
+        await b.client.delete(await b.train_job())
+        successor = new_train_job()
+        successor.metadata.uid = "uid-of-the-next"
+        b.client.add(successor)
+        return await original(train_job)
+
+    b.runtime.train_job_status = slow
+    await b.reconcile()
     assert await b.conditions() == {}
 
 
@@ -418,3 +461,20 @@ async def test_without_job_sets_the_failure_is_told_and_finished_jobs_are_conten
     )
     b.client.add(done)
     assert await b.reconcile(Request("ns", "done")) == []
+
+
+async def test_a_job_that_cannot_be_decoded_gets_an_event(
+    bench: MakeBench, new_train_job: MakeJob, recorder: Any
+) -> None:
+    b = bench(new_train_job())
+
+    async def refuse(kind: Any, key: Any) -> Any:
+        raise UndecodableObjectError(kind.gvk, key, "430003 objects and lists, at most 30000", uid="u1")
+
+    b.client.get = refuse  # type: ignore[method-assign] # one call of a working client fails
+    with pytest.raises(UndecodableObjectError):
+        await b.reconcile()
+    ((kind, reason, message),) = recorder.events
+    assert (kind, reason) == ("Warning", "TrainJobResourcesCreationFailed")
+    assert message.endswith("ns/job: 430003 objects and lists, at most 30000")
+    assert b.client.writes == []

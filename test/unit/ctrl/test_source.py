@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,8 +11,9 @@ import anyio
 import pytest
 
 from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import PartialObjectMetadata, metadata_only
-from pkg.ctrl import cache, handler, predicate, source
+from pkg.apis.machinery.gvk import GVK, Resource
+from pkg.apis.machinery.object import Object, PartialObjectMetadata, metadata_only, unstructured
+from pkg.ctrl import cache, handler, predicate, rest, source
 from pkg.ctrl.event import CreateEvent, GenericEvent
 from pkg.ctrl.reconcile import Request
 from pkg.ctrl.workqueue import LOW_PRIORITY, PriorityQueue
@@ -117,21 +119,22 @@ async def test_a_handler_that_waits_sees_events_in_order_and_holds_nobody_up(
             assert await drain(queue) == [("ns/a", 0), ("ns/b", 0), ("ns/c", 0)]
 
 
+@pytest.mark.parametrize("failure", [ValueError, asyncio.CancelledError])
 @pytest.mark.parametrize("immediate", [True, False])
-async def test_a_handler_or_predicate_that_fails_costs_one_event_and_no_more(
-    world: Any, make_pod: MakePod, settle: Settle, immediate: bool
+async def test_a_handler_or_predicate_that_fails_holds_up_no_other_event(
+    world: Any, make_pod: MakePod, settle: Settle, immediate: bool, failure: type[BaseException]
 ) -> None:
     class Fussy(handler.EnqueueRequestForObject):
         async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
             if evt.object.name == "bad":
-                raise ValueError("bad")
+                raise failure("bad")
             await super().create(evt, queue)
 
     Fussy.immediate = immediate
 
     def judge(obj: Pod) -> bool:
         if obj.name == "worse":
-            raise ValueError("worse")
+            raise failure("worse")
         return True
 
     async with world.cache() as informers:
@@ -142,6 +145,76 @@ async def test_a_handler_or_predicate_that_fails_costs_one_event_and_no_more(
                 world.put(make_pod(name))
             await settle()
             assert await drain(queue) == [("ns/good", 0)]
+
+
+@pytest.mark.parametrize("failure", [ValueError, asyncio.CancelledError])
+@pytest.mark.parametrize("immediate", [True, False])
+async def test_an_event_whose_handler_fails_is_handled_later(
+    world: Any, make_pod: MakePod, immediate: bool, failure: type[BaseException]
+) -> None:
+    tries: list[float] = []
+
+    class Failing(handler.EnqueueRequestForObject):
+        async def create(self, evt: CreateEvent[Any], queue: handler.Queue) -> None:
+            if evt.key.name == "unlucky":
+                tries.append(round(anyio.current_time() - began))
+                if len(tries) < 9:
+                    raise failure("not yet")
+            await super().create(evt, queue)
+
+    Failing.immediate = immediate
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, Failing())
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            began = anyio.current_time()
+            world.put(make_pod("unlucky"))
+            world.put(make_pod("lucky"))
+            await anyio.sleep(30)
+            assert await drain(queue) == [("ns/lucky", 0)]
+            await anyio.sleep(300)
+            assert await drain(queue) == [("ns/unlucky", 0)]
+            assert tries == [0, 1, 3, 7, 15, 31, 63, 123, 183]
+
+
+async def test_a_stream_ends_when_its_last_event_is_handled(make_pod: MakePod) -> None:
+    tries: list[str] = []
+
+    async def unlucky(obj: Pod) -> Iterable[Request]:
+        tries.append(obj.name)
+        if len(tries) < 3:
+            raise ValueError("not yet")
+        await anyio.sleep(10)
+        return [Request.for_object(obj)]
+
+    async def stream() -> AsyncIterator[GenericEvent[Pod]]:
+        yield GenericEvent(make_pod("a"))
+
+    queue: Queue = PriorityQueue()
+    await source.Channel(stream(), handler.enqueue_requests_from_map_func(unlucky)).start(queue)
+    assert (tries, await drain(queue)) == (["a"] * 3, [("ns/a", 0)])
+
+
+async def test_events_that_fail_for_ever_are_kept_up_to_a_bound(world: Any, make_pod: MakePod) -> None:
+    failed: list[str] = []
+
+    async def never(obj: Pod) -> Iterable[Request]:
+        failed.append(obj.name)
+        raise ValueError("never")
+
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.enqueue_requests_from_map_func(never))
+        async with running(kind):
+            await kind.wait_for_sync()
+            world.put(make_pod("a"))
+            await anyio.sleep(5)
+            later = {f"b{number}" for number in range(source.MAX_RETRIES)}
+            for name in later:
+                world.put(make_pod(name))
+            await anyio.sleep(0.5)
+            failed.clear()
+            await anyio.sleep(30)
+            assert set(failed) == later
 
 
 async def test_metadata_is_all_that_a_metadata_source_gets(
@@ -293,3 +366,38 @@ async def test_a_function_feeds_the_queue() -> None:
     queue: Queue = PriorityQueue()
     await source.Func(tick).start(queue)
     assert await drain(queue) == [("clock", 0)]
+
+
+@pytest.mark.parametrize("namespaced", [True, False])
+@pytest.mark.parametrize("misses", [0, 3])
+async def test_discovery_says_where_owners_without_a_model_live(
+    world: Any, make_pod: MakePod, namespaced: bool, misses: int
+) -> None:
+    thing = unstructured(GVK("example.org", "v1", "Thing"))
+    asked: list[type[Object]] = []
+
+    class Discovering:
+        async def get_informer(self, kind: type[Any]) -> cache.Informer[Any]:
+            found: cache.Informer[Any] = await informers.get_informer(kind)
+            return found
+
+        async def resource_for(self, kind: type[Object]) -> Resource:
+            asked.append(kind)
+            if len(asked) <= misses:
+                raise rest.NoKindMatchError(kind.gvk)
+            return Resource("example.org", "v1", "things", namespaced)
+
+    reference = {"apiVersion": "example.org/v1", "kind": "Thing", "name": "a", "uid": "u"}
+    other = {"apiVersion": "v1", "kind": "Thing", "name": "a", "uid": "u"}
+    owned, unowned = make_pod("owned", ownerReferences=[reference]), make_pod("x", ownerReferences=[other])
+    async with world.cache() as informers:
+        kind = source.Kind(Discovering(), Pod, handler.enqueue_request_for_owner(thing))
+        async with running(kind) as queue:
+            await kind.wait_for_sync()
+            world.put(owned)
+            world.put(unowned)
+            await anyio.sleep(20)
+            world.put(owned)
+            await anyio.sleep(1)
+            assert await drain(queue) == [("ns/a" if namespaced else "a", 0)]
+            assert len(asked) == misses + 1

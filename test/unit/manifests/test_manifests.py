@@ -19,6 +19,7 @@ from pkg.podgrouper import new_plugins_hub
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
 NAME = "kubeflow-trainer-controller-manager"
+APART = ("podgrouper", "ctrl/metrics/filters.py")
 
 
 def read(path: str, *, root: Path = CONFIG) -> list[dict[str, Any]]:
@@ -30,12 +31,14 @@ def marker_fields(marker: str) -> dict[str, list[str]]:
     return {key: value.strip('"').split(";") for key, value in fields.items()}
 
 
-def markers(kind: str, *, of_grouper: bool = False) -> list[dict[str, list[str]]]:
+def markers(kind: str, *, below: str = "") -> list[dict[str, list[str]]]:
+    """Return the markers of a folder or module below ``pkg``; else those of all but the parts with a role of their own."""
     pattern = re.compile(rf"^# \+kubebuilder:{kind}:(\S+)$", re.MULTILINE)
     sources = [
         source
         for source in sorted((ROOT / "pkg").rglob("*.py"))
-        if source.is_relative_to(ROOT / "pkg" / "podgrouper") is of_grouper
+        if {each for each in APART if source.is_relative_to(ROOT / "pkg" / each)}
+        == ({below} if below else set())
     ]
     return [marker_fields(found) for source in sources for found in pattern.findall(source.read_text())]
 
@@ -70,23 +73,35 @@ def test_the_roles_are_written_from_the_markers_and_grant_no_more() -> None:
     assert permissions(role["rules"]) == permissions(markers("rbac"))
 
 
-def test_the_role_grants_what_the_reference_does_and_reading_priority_classes_and_asking_for_reviews() -> (
-    None
-):
+def test_the_role_grants_what_the_reference_does_and_priority_classes_and_deleting_job_sets() -> None:
     (theirs,) = read("rbac/role.yaml", root=reference())
     (ours,) = read("rbac/role.yaml")
     assert ours["metadata"] == theirs["metadata"]
     added = {("scheduling.k8s.io", "priorityclasses", verb) for verb in ("list", "watch")}
-    added |= {
-        ("authentication.k8s.io", "tokenreviews", "create"),
-        ("authorization.k8s.io", "subjectaccessreviews", "create"),
-    }
+    added.add(("jobset.x-k8s.io", "jobsets", "delete"))
     assert permissions(ours["rules"]) == permissions(theirs["rules"]) | added
+
+
+def test_the_role_names_the_one_webhook_configuration_that_it_grants() -> None:
+    (role,) = read("rbac/role.yaml")
+    (configuration,) = read("webhook/manifests.yaml")
+    (rule,) = [each for each in role["rules"] if "validatingwebhookconfigurations" in each["resources"]]
+    assert rule["resourceNames"] == [configuration["metadata"]["name"]]
+
+
+def test_reviews_for_metrics_are_granted_only_by_the_overlay_that_requires_authorization() -> None:
+    (role,) = read("metrics-authorization/role.yaml")
+    granted = permissions(role["rules"])
+    assert granted == permissions(markers("rbac", below="ctrl/metrics/filters.py"))
+    assert {resource for _, resource, _ in granted} == {"tokenreviews", "subjectaccessreviews"}
+    (binding,) = read("metrics-authorization/role_binding.yaml")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert {each["name"] for each in binding["subjects"]} == {NAME}
 
 
 def test_the_pod_groupers_role_is_one_of_its_own_that_grants_what_its_markers_ask_for() -> None:
     (role,) = read("podgrouper/role.yaml")
-    assert permissions(role["rules"]) == permissions(markers("rbac", of_grouper=True))
+    assert permissions(role["rules"]) == permissions(markers("rbac", below="podgrouper"))
     (binding,) = read("podgrouper/role_binding.yaml")
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert {each["name"] for each in binding["subjects"]} == {NAME}
@@ -160,11 +175,22 @@ def test_the_deployment_keeps_its_names_probes_and_mounts() -> None:
         container["volumeMounts"]
         == their_container["volumeMounts"] + patched["containers"][0]["volumeMounts"]
     )
+    mounted = ours_pod["volumes"][0]["secret"]
+    assert mounted.pop("optional"), "keys that are not there yet must not hold up the pod"
+    assert {each["key"] for each in mounted.pop("items")} == {"ca.crt", "tls.crt", "tls.key"}
     assert ours_pod["volumes"] == theirs_pod["volumes"] + patched["volumes"]
     labels = service["metadata"].pop("labels")  # ours, for the ServiceMonitor to find it by
     assert labels.items() <= deployment["metadata"]["labels"].items()
     assert service["metadata"] == their_service["metadata"]
     assert service["spec"]["selector"] == their_service["spec"]["selector"]
+
+
+def test_the_key_of_the_authority_is_not_mounted() -> None:
+    deployment, _ = read("manager/manager.yaml")
+    (secret,) = [
+        each["secret"] for each in deployment["spec"]["template"]["spec"]["volumes"] if "secret" in each
+    ]
+    assert all(each["key"] == each["path"] != "ca.key" for each in secret["items"])
 
 
 def test_the_service_offers_the_ports_that_are_served() -> None:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import pkg.metrics
+import pkg.util.cert
 from pkg.ctrl.metrics import REGISTRY
 
 ROOT = Path(__file__).parents[3]

@@ -102,3 +102,26 @@ def test_what_is_wrong_with_an_entry_point_is_told_with_its_name(
         hub(bring(factory))
 
     assert str(caught.value).startswith("grouper widgets (widgets_of_others:rows): ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "watched"),
+    [
+        (GVK("batch", "v1", "Job"), True),
+        (GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"), True),
+        (GVK("run.ai", "v9", "TrainingWorkload"), True),
+        (GVK("serving.knative.dev", "v1", "Revision"), True),
+        (GVK("grove.io", "v1alpha1", "PodClique"), True),
+        (GVK("", "v1", "Secret"), False),
+        (GVK("", "v1", "Pod"), False),
+        (GVK("batch", "v2", "Job"), False),
+        (WIDGET, False),
+    ],
+    ids=str,
+)
+def test_only_kinds_of_a_workload_that_has_a_grouper_are_watched(kind: GVK, watched: bool) -> None:
+    assert hub([]).watches(kind) is watched
+
+
+def test_kinds_of_groupers_of_others_are_watched(bring: Bring) -> None:
+    assert hub(bring(lambda default, _reader: {WIDGET: WidgetGrouper(default)})).watches(WIDGET)

@@ -2,19 +2,25 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import ForbiddenError, NotFoundError
 from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, OwnerReference, Unstructured, unstructured
+from pkg.apis.machinery.object import Object, OwnerReference, Unstructured, metadata_only, unstructured
 from pkg.ctrl import cache
 from pkg.ctrl.client import FakeClient
-from pkg.podgrouper.ownercache import UNWATCHED_TTL, OwnerCache
+from pkg.ctrl.rest import NoKindMatchError, TransportError
+from pkg.podgrouper.budget import OverBudgetError
+from pkg.podgrouper.hub import new_plugins_hub
+from pkg.podgrouper.ownercache import READ_TIMEOUT, UNWATCHED_TTL, OwnerCache
 from pkg.podgrouper.plugins import Reads
 
 JOB = GVK("batch", "v1", "Job")
@@ -41,6 +47,9 @@ class Cluster:
         self.informers: dict[GVK, Informer] = {}
         self.now = 100.0
         self.denied = False
+        self.answer_delay = 0.0
+        self.meanwhile: list[Callable[[], None]] = []
+        """What happens between the server's answer and its arrival, one read after another."""
 
     async def get_informer(self, kind: type[Any]) -> Any:
         self.kind = kind
@@ -52,10 +61,18 @@ class Cluster:
     async def put(self, obj: Object, *, told: bool = True) -> None:
         for client in (self.server, self.watched) if told else (self.server,):
             with contextlib.suppress(NotFoundError):
-                await client.delete(obj)
+                await client.delete(obj, propagation="Background")
             client.add(obj)
         if told:
             self.tell(obj)
+
+    def delete(self, obj: Object) -> None:
+        """Take the object away, and have its watch report that."""
+        for client in (self.server, self.watched):
+            client._table(type(obj)).rows.pop(obj.key)
+        for handler in self.informers[type(obj).gvk].handlers:
+            assert handler.on_delete is not None
+            handler.on_delete(self.kind.from_json(obj.to_json()), False)
 
     def tell(self, obj: Object) -> None:
         if (informer := self.informers.get(type(obj).gvk)) is not None:
@@ -79,6 +96,10 @@ class Live:
         found = await self._cluster.server.get(kind, key)
         if self._cluster.denied:
             raise ForbiddenError("no", code=403, reason="Forbidden")
+        if self._cluster.answer_delay:
+            await anyio.sleep(self._cluster.answer_delay)
+        if self._cluster.meanwhile:
+            self._cluster.meanwhile.pop(0)()
         return found
 
     async def list(self, kind: type[Any], **options: Any) -> Any:
@@ -92,7 +113,9 @@ def cluster() -> Cluster:
 
 @pytest.fixture
 def owners(cluster: Cluster) -> OwnerCache:
-    return OwnerCache(Live(cluster), cluster.watched, cluster, clock=lambda: cluster.now)
+    made = OwnerCache(Live(cluster), cluster.watched, cluster, clock=lambda: cluster.now)
+    made.kinds = new_plugins_hub(made, found=[])
+    return made
 
 
 def reference(owner: Object) -> OwnerReference:
@@ -268,3 +291,268 @@ async def test_groupers_get_an_owner_of_their_own_to_change(
         assert found.labels == {"l": "1"}
         assert found.metadata.labels is not None
         found.metadata.labels["changed"] = "yes"
+
+
+# Kinds without a grouper.
+
+
+@pytest.mark.parametrize(("api_version", "kind"), [("v1", "Secret"), ("example.com/v1", "Widget")])
+async def test_an_owner_of_a_kind_without_a_grouper_is_read_for_a_while_and_never_watched(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, api_version: str, kind: str
+) -> None:
+    await cluster.put(owner := make_object(api_version, kind, "o"))
+
+    for _ in range(10):
+        await owners.metadata(reference(owner), "team-a")
+    assert cluster.reads == [kind]
+    cluster.now += UNWATCHED_TTL
+    await owners.metadata(reference(owner), "team-a")
+    assert cluster.reads == [kind, kind]
+    assert cluster.informers == {}
+
+
+async def test_nothing_is_made_or_read_of_a_kind_that_is_not_served(
+    cluster: Cluster, make_object: MakeObject
+) -> None:
+    async def served(kind: GVK) -> None:
+        raise NoKindMatchError(kind)
+
+    owners = OwnerCache(Live(cluster), cluster.watched, cluster, served=served, clock=lambda: cluster.now)
+    owners.kinds = new_plugins_hub(owners, found=[])
+    before = metadata_only.cache_info().misses
+    for number in range(20):
+        owner = OwnerReference(api_version=f"made-up-{number}.com/v1", kind="Kind", name="x", uid="u")
+        with pytest.raises(NoKindMatchError):
+            await owners.metadata(owner, "team-a")
+
+    assert (cluster.reads, metadata_only.cache_info().misses) == ([], before)
+
+
+async def test_owners_of_a_kind_without_a_grouper_are_read_one_by_one_in_a_namespace(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    widgets = [make_object("example.com/v1", "Widget", str(number)) for number in range(10)]
+    for widget in widgets:
+        await cluster.put(widget)
+    await cluster.put(other := make_object("example.com/v1", "Widget", "0", namespace="team-b"))
+    cluster.answer_delay = 1
+    put_off: list[float] = []
+
+    async def look(widget: Unstructured) -> None:
+        try:
+            await owners.metadata(reference(widget), widget.namespace)
+        except OverBudgetError as error:
+            put_off.append(error.delay)
+
+    async with anyio.create_task_group() as tasks:
+        for widget in (*widgets, other):
+            tasks.start_soon(look, widget)
+
+    assert len(put_off) == 9
+    assert put_off == sorted(set(put_off))  # each has a turn of its own
+    assert cluster.reads == ["Widget", "Widget"]
+
+
+# The budget.
+
+
+async def test_owners_that_are_missing_use_up_the_budget_of_their_namespace_alone(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(job := make_object("batch/v1", "Job", "j", namespace="team-b"))
+    outcomes = collections.Counter[str]()
+    for number in range(1000):
+        missing = make_object("batch/v1", "Job", f"missing-{number}")
+        try:
+            await owners.metadata(reference(missing), "team-a")
+        except (NotFoundError, OverBudgetError) as error:
+            outcomes[type(error).__name__] += 1
+
+    assert outcomes["NotFoundError"] <= 101
+    assert outcomes["OverBudgetError"] >= 899
+    assert (await owners.metadata(reference(job), "team-b")).name == "j"
+
+
+async def test_what_is_known_costs_no_budget(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(job := make_object("batch/v1", "Job", "j"))
+    await owners.metadata(reference(job), "team-a")
+    owners.budget.spend("team-a", 1000)
+
+    assert (await owners.metadata(reference(job), "team-a")).name == "j"
+
+
+async def test_a_burst_of_owners_that_exist_is_read_without_a_limit(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    jobs = [make_object("batch/v1", "Job", f"j-{number}", generation=1) for number in range(500)]
+    for job in jobs:
+        await cluster.put(job)
+        await owners.instance(await owners.metadata(reference(job), "team-a"), Reads.SPEC)
+
+    assert len(owners.budget) == 0
+
+
+async def test_a_server_that_does_not_answer_holds_a_worker_for_a_bounded_time_and_is_charged_for_it(
+    cluster: Cluster, make_object: MakeObject
+) -> None:
+    owners = OwnerCache(Live(cluster), cluster.watched, cluster)
+    owners.kinds = new_plugins_hub(owners, found=[])
+    await cluster.put(job := make_object("batch/v1", "Job", "j"))
+    cluster.answer_delay = 3600
+    began = anyio.current_time()
+
+    with pytest.raises(TransportError, match="no answer within 5 s"):
+        await owners.metadata(reference(job), "team-a")
+    assert anyio.current_time() - began == pytest.approx(READ_TIMEOUT, abs=0.01)
+    with pytest.raises(OverBudgetError) as caught:
+        await owners.metadata(reference(job), "team-a")
+    assert caught.value.delay > READ_TIMEOUT
+
+
+async def test_a_wrong_uid_takes_nothing_from_memory_and_is_charged(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(job := make_object("batch/v1", "Job", "j"))
+    await owners.metadata(reference(job), "team-a")
+    wrong = make_object("batch/v1", "Job", "j", uid="made-up")
+    for _ in range(1000):
+        with contextlib.suppress(OverBudgetError):
+            await owners.metadata(reference(wrong), "team-a")
+
+    reads = len(cluster.reads)
+    assert reads <= 103
+    assert (await owners.metadata(reference(job), "team-a")).metadata.uid == job.metadata.uid
+    assert len(cluster.reads) == reads
+
+
+async def test_a_refusal_counts_for_all_objects_of_the_kind_in_the_namespace(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    jobs = [make_object("batch/v1", "Job", f"j-{number}") for number in range(100)]
+    for job in jobs:
+        await cluster.put(job)
+    cluster.denied = True
+    for job in jobs:
+        with pytest.raises(ForbiddenError):
+            await owners.metadata(reference(job), "team-a")
+
+    assert len(cluster.reads) == 1
+
+
+@pytest.mark.parametrize("kind", ["Job", "Widget"])
+async def test_ten_thousand_owners_leave_a_bounded_memory(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, kind: str
+) -> None:
+    api_version = "batch/v1" if kind == "Job" else "example.com/v1"
+    for number in range(10_000):
+        namespace = f"ns-{number % 1100}"
+        owner = make_object(api_version, kind, f"o-{number}", namespace=namespace)
+        with contextlib.suppress(NotFoundError, OverBudgetError):
+            await owners.metadata(reference(owner), namespace)
+        await anyio.lowlevel.checkpoint()
+
+    assert len(owners._memory) == 0
+    for held in (owners._refusals, owners._reading, owners._alone, owners.budget, owners._watched):
+        assert len(held) <= 1024
+    assert owners._locks._waiting == {}
+
+
+# What changes while it is read.
+
+
+@pytest.mark.parametrize("version", ["6", "5"])
+async def test_a_change_that_the_watch_reports_while_the_answer_travels_is_not_lost(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, version: str
+) -> None:
+    await cluster.put(first := make_object("batch/v1", "Job", "first", resourceVersion="1"))
+    await owners.metadata(reference(first), "team-a")
+    old = make_object("batch/v1", "Job", "j", resourceVersion="5", labels={"l": "old"})
+    await cluster.put(old, told=False)
+    new = make_object("batch/v1", "Job", "j", resourceVersion=version, labels={"l": "new"})
+
+    def change() -> None:
+        cluster.watched.add(new)
+        cluster.tell(new)
+
+    cluster.meanwhile.append(change)
+    await owners.metadata(reference(old), "team-a")
+
+    wanted = {"6": "new", "5": "old"}[version]
+    assert (await owners.metadata(reference(new), "team-a")).labels == {"l": wanted}
+
+
+async def test_a_deletion_that_the_watch_reports_while_the_answer_travels_is_not_lost(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(first := make_object("batch/v1", "Job", "first", resourceVersion="1"))
+    await owners.metadata(reference(first), "team-a")
+    job = make_object("batch/v1", "Job", "j", resourceVersion="5")
+    await cluster.put(job, told=False)
+
+    def delete() -> None:
+        cluster.watched.add(job)
+        cluster.delete(job)
+
+    cluster.meanwhile.append(delete)
+    await owners.metadata(reference(job), "team-a")
+
+    with pytest.raises(NotFoundError):
+        await owners.metadata(reference(job), "team-a")
+
+
+async def test_a_change_that_the_first_list_of_the_watch_reports_is_not_lost(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    old = make_object("batch/v1", "Job", "j", resourceVersion="5", labels={"l": "old"})
+    new = make_object("batch/v1", "Job", "j", resourceVersion="6", labels={"l": "new"})
+    await cluster.put(old, told=False)
+
+    class Telling(Informer):
+        def add_event_handler(self, handler: cache.EventHandlerFuncs[Any]) -> None:
+            super().add_event_handler(handler)
+            cluster.watched.add(new)
+            cluster.tell(new)
+
+    cluster.informers[JOB] = Telling()
+    await owners.metadata(reference(old), "team-a")
+
+    assert (await owners.metadata(reference(new), "team-a")).labels == {"l": "new"}
+
+
+async def test_a_server_that_is_behind_does_not_hide_what_the_watch_has_reported(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(make_object("batch/v1", "Job", "first", resourceVersion="1"))
+    await owners.metadata(reference(make_object("batch/v1", "Job", "first")), "team-a")
+    new = make_object("batch/v1", "Job", "j", uid="u", resourceVersion="6", generation=2, labels={"l": "new"})
+    await cluster.put(new)
+    cluster.server._table(type(new)).rows.pop(new.key)
+    cluster.server.add(
+        make_object("batch/v1", "Job", "j", uid="u", resourceVersion="5", generation=1, labels={"l": "old"})
+    )
+
+    found = await owners.metadata(
+        OwnerReference(api_version="batch/v1", kind="Job", name="j", uid="someone-else"), "team-a"
+    )
+    instance = await owners.instance(found, Reads.SPEC)
+
+    assert found.labels == {"l": "new"}
+    assert (instance.labels, instance.metadata.generation) == ({"l": "new"}, 2)
+
+
+# Pods as owners.
+
+
+async def test_a_pod_that_has_ended_is_read_once_for_all_that_it_owns(
+    cluster: Cluster, owners: OwnerCache, make_pod: Callable[..., Pod]
+) -> None:
+    driver = make_pod("driver", labels={"l": "1"})
+    await cluster.put(driver, told=False)
+
+    for _ in range(10):
+        assert (await owners.metadata(reference(driver), "team-a")).labels == {"l": "1"}
+    assert cluster.reads == ["Pod"]
+    assert (await owners.get(unstructured(Pod.gvk), driver.key)).name == "driver"
+    assert cluster.informers == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from pkg.apis.core.v1 import Namespace, Pod
 from pkg.apis.machinery.errors import ForbiddenError
 from pkg.apis.machinery.object import ObjectMeta, Unstructured
 from pkg.apis.scheduling.v2alpha2 import PodGroup
-from pkg.ctrl.client import FakeClient, interceptor
+from pkg.ctrl.client import MERGE, FakeClient, interceptor, raw_patch
 from pkg.ctrl.metrics import REGISTRY
-from pkg.ctrl.reconcile import Request
+from pkg.ctrl.reconcile import Request, Result
 from pkg.podgrouper import Options, PodReconciler
+from pkg.podgrouper.budget import OverBudgetError
+from pkg.podgrouper.podgroup import Handler
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]
@@ -220,3 +223,88 @@ async def test_a_metric_says_which_owner_was_chosen_and_why(
         await reconciler.reconcile(REQUEST)
 
     assert told() - before == 1
+
+
+async def test_a_pod_whose_namespace_has_used_its_share_comes_again_later_without_an_event(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler, recorder: Any
+) -> None:
+    async def get(within: FakeClient, wanted: Any, key: Any) -> Any:
+        if wanted.gvk.kind == "StatefulSet":
+            raise OverBudgetError("team-a", 7.5)
+        return await within.get(wanted, key)
+
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+    before = REGISTRY.get_sample_value("kubeflow_trainer_pods_put_off_total") or 0
+
+    result = await make_reconciler(interceptor.wrap(client, interceptor.Funcs(get=get))).reconcile(REQUEST)
+
+    assert result == Result(requeue_after=timedelta(seconds=7.5))
+    assert (recorder.events, client.writes) == ([], [])
+    assert REGISTRY.get_sample_value("kubeflow_trainer_pods_put_off_total") == before + 1
+
+
+# An owner that may not be read.
+
+
+def without_rights(client: FakeClient, kind: str = "StatefulSet") -> Any:
+    async def get(within: FakeClient, wanted: Any, key: Any) -> Any:
+        if wanted.gvk.kind == kind:
+            raise ForbiddenError("no", code=403, reason="Forbidden")
+        return await within.get(wanted, key)
+
+    return interceptor.wrap(client, interceptor.Funcs(get=get))
+
+
+async def test_a_pod_that_has_a_group_keeps_it_while_its_owner_may_not_be_read(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+    await make_reconciler(client).reconcile(REQUEST)
+    before = len(client.writes)
+
+    await make_reconciler(without_rights(client)).reconcile(REQUEST)
+
+    assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": GROUP}
+    assert len(client.writes) == before
+
+
+async def test_a_mark_of_a_group_that_does_not_exist_is_replaced_though_an_owner_may_not_be_read(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(make_pod("db-0", stateful_set, annotations={"pod-group-name": "made-up"}))
+
+    await make_reconciler(without_rights(client)).reconcile(REQUEST)
+
+    assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": "pg-db-0-uid-db-0"}
+
+
+async def test_a_group_made_without_an_owner_follows_what_may_be_read(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
+) -> None:
+    client = FakeClient(make_pod("db-0", stateful_set))
+    await make_reconciler(without_rights(client)).reconcile(REQUEST)
+    await client.patch(
+        await client.get(Pod, REQUEST),
+        raw_patch(MERGE, b'{"metadata":{"labels":{"priorityClassName":"build"}}}'),
+    )
+
+    await make_reconciler(without_rights(client)).reconcile(REQUEST)
+
+    assert (await client.get(PodGroup, ("team-a", "pg-db-0-uid-db-0"))).labels == {
+        "priorityClassName": "build"
+    }
+
+
+async def test_a_pod_that_is_grouped_without_an_owner_has_one_event_that_names_it(
+    make_pod: MakePod, stateful_set: Unstructured, make_grouper: Any, recorder: Any
+) -> None:
+    client = FakeClient(make_pod("db-0", stateful_set))
+    denied = without_rights(client)
+    handler = Handler(denied, denied, node_pool_key="pool", queue_key="kai.scheduler/queue")
+    reconciler = PodReconciler(denied, recorder, make_grouper(denied), handler, notices=recorder)
+
+    for _ in range(3):
+        await reconciler.reconcile(REQUEST)
+
+    message = "not allowed to read the owner StatefulSet team-a/db: the pod is grouped without it"
+    assert recorder.events == [("db-0", "Warning", "OwnerNotReadable", message)]

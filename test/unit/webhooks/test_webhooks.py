@@ -72,8 +72,10 @@ async def test_a_template_that_breaks_it_is_refused_with_the_field(
     cluster = ClusterTrainingRuntime.from_dict(runtime(data))
     with pytest.raises(AggregateError):
         await ClusterTrainingRuntimeWebhook().validate_create(cluster)
+    before = ClusterTrainingRuntime.from_dict(runtime({}))
     with pytest.raises(AggregateError):
-        await ClusterTrainingRuntimeWebhook().validate_update(cluster, cluster)
+        await ClusterTrainingRuntimeWebhook().validate_update(before, cluster)
+    assert await ClusterTrainingRuntimeWebhook().validate_update(cluster, cluster) == []  # metadata alone
 
 
 async def test_an_update_of_a_training_runtime_always_passes() -> None:
@@ -105,7 +107,24 @@ async def test_a_train_job_of_an_unregistered_runtime_is_refused() -> None:
         }
     )
     webhook = TrainJobWebhook({})
-    for verdict in (webhook.validate_create(job), webhook.validate_update(job, job)):
+    before = job.deep_copy()
+    before.spec.suspend = True
+    for verdict in (webhook.validate_create(job), webhook.validate_update(before, job)):
         with pytest.raises(ForbiddenError, match=r"^unsupported runtime: Foo\.example\.com$"):
             await verdict
     assert await webhook.validate_delete(job) == []
+
+
+async def test_a_finalizer_comes_off_whatever_became_of_the_runtime() -> None:
+    job = TrainJob.from_dict(
+        {"metadata": {"name": "j", "finalizers": ["a/b"]}, "spec": {"runtimeRef": {"name": "gone"}}}
+    )
+    changed = job.deep_copy()
+    changed.metadata.finalizers = None
+    webhook = TrainJobWebhook({})
+    assert await webhook.validate_update(job, changed) == []
+    changed.spec.suspend = True
+    with pytest.raises(ForbiddenError):
+        await webhook.validate_update(job, changed)
+    changed.metadata.deletion_timestamp = "2025-01-01T00:00:00Z"
+    assert await webhook.validate_update(job, changed) == []

@@ -46,11 +46,11 @@ class ControllerMetrics(Struct):
 
 
 class ControllerHealth(Struct):
-    """Where the probes are served; ``"0"`` or an empty address turns them off."""
+    """Where the probes are served; ``"0"`` turns them off."""
 
     health_probe_bind_address: str | None = Field(
         default=None,
-        description="where the probes are served; `0` or empty: nowhere",
+        description="where the probes are served; `0`: nowhere",
     )
     readiness_endpoint_name: str | None = Field(default=None, description="the path of the readiness probe")
     liveness_endpoint_name: str | None = Field(default=None, description="the path of the liveness probe")

@@ -46,6 +46,7 @@ _DEFAULTS: Final[dict[str, dict[str, Any]]] = {
 _EMPTY_MEANS_UNSET: Final = frozenset(
     {
         "bind_address",
+        "health_probe_bind_address",
         "readiness_endpoint_name",
         "liveness_endpoint_name",
         "resource_name",
@@ -54,7 +55,7 @@ _EMPTY_MEANS_UNSET: Final = frozenset(
         "webhook_secret_name",
     }
 )
-"""Not so ``health_probe_bind_address``: empty turns the probes off."""
+"""Texts for which an empty value means the default, as in the Go manager; ``"0"`` turns an address off."""
 
 
 def set_defaults(cfg: Configuration) -> None:

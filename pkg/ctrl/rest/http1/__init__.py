@@ -11,10 +11,13 @@ from .connection import Connection as Connection
 from .dial import CONNECT_TIMEOUT as CONNECT_TIMEOUT
 from .dial import Dialer as Dialer
 from .dial import watchful_socket as watchful_socket
+from .incoming import ORDINARY as ORDINARY
+from .incoming import Bounds as Bounds
 from .incoming import Incoming as Incoming
 from .message import Error as Error
 from .message import GoneError as GoneError
 from .message import Headers as Headers
 from .message import Heads as Heads
 from .origin import Origin as Origin
+from .origin import shown as shown
 from .pool import Pool as Pool

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import httptools
 
-from .incoming import HIGH, Incoming
+from .incoming import HIGH, ORDINARY, Bounds, Incoming
 from .message import Error, GoneError, one_line
 
 _SMALL: Final = 1 << 16
@@ -59,6 +59,7 @@ class Connection(asyncio.BufferedProtocol):
         "_head_size",
         "_heard",
         "_informational",
+        "_latest",
         "_loop",
         "_owner",
         "_parser",
@@ -88,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable: asyncio.Future[None] | None = None
         self._closed: asyncio.Future[None] | None = None
         self._deadline: float | None = None
-        self._patience = self._heard = self._timer_at = 0.0
+        self._patience = self._heard = self._latest = self._timer_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -121,26 +122,28 @@ class Connection(asyncio.BufferedProtocol):
         head: bytes,
         body: bytes | None = None,
         *,
-        whole: bool = True,
+        bounds: Bounds | None = ORDINARY,
         bodiless: bool = False,
         timeout: float | None = None,
         deadline: float | None = None,
     ) -> Incoming:
-        """Return the answer, with its body where ``whole`` is asked for or the server refused.
+        """Return the answer, with its body unless it is a stream (no ``bounds``) that the server did not refuse.
 
-        After ``deadline`` it is given up, unless bytes of a whole body arrived within ``timeout``. A
-        ``bodiless`` one ends with its head, whatever that says, and leaves the connection to the caller.
+        After ``deadline`` it is given up, unless bytes of a whole body arrived within ``timeout``; after the time in
+        ``bounds`` in any case. A ``bodiless`` one ends with its head, whatever that says, and leaves the connection
+        to the caller.
 
         Raises:
             GoneError: the connection ended before a byte of the answer.
-            Error: the answer is malformed or broke off.
+            Error: the answer is malformed, broke off, or is more or takes longer than ``bounds`` say.
             TimeoutError: it did not come in time.
         """
         transport = self.transport
-        answer = self._answer = Incoming(self._loop, whole=whole)
+        answer = self._answer = Incoming(self._loop, bounds)
         self._bodiless, self._head_size, self._heard = bodiless, 0, 0.0
         if deadline is not None:
             self._patience = timeout or 0.0
+            self._latest = self._loop.time() + answer.patience
             self._wait_until(deadline)
         try:
             if not body:
@@ -201,6 +204,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         if answer.whole and self._heard:
             deadline = max(deadline, self._heard + self._patience)
+            if deadline > self._latest and self._loop.time() >= self._latest:
+                self.abort(Error(f"the answer did not end within {answer.patience:g} s"))
+                return
+            deadline = min(deadline, max(self._latest, self._deadline or 0.0))
         if self._loop.time() < deadline:
             self._wait_until(deadline)
         else:

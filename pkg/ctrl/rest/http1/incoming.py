@@ -8,7 +8,7 @@ import asyncio
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from .message import Error, Headers
 
@@ -17,10 +17,24 @@ HIGH: Final = 1 << 18
 LOW: Final = 1 << 16
 
 
+class Bounds(NamedTuple):
+    """How much a whole answer may be, in bytes of its body, and how long it may take, in seconds."""
+
+    size: int
+    seconds: float
+
+
+ORDINARY: Final = Bounds(1 << 24, 120.0)
+"""For an object: several times what etcd takes, and what an API server gives a request."""
+_EXPANSION: Final = 1 << 24
+"""Bytes that one read may become when it is decoded."""
+
+
 class Incoming:
-    """One answer; ``status`` is 0 until its head has arrived."""
+    """One answer; ``status`` is 0 until its head has arrived. Without ``bounds`` it is a stream."""
 
     __slots__ = (
+        "_bounds",
         "_decoder",
         "_loop",
         "_pieces",
@@ -34,16 +48,17 @@ class Incoming:
         "whole",
     )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, whole: bool) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, bounds: Bounds | None) -> None:
         self.status = 0
         self.headers = Headers()
-        self.whole = whole
+        self.whole = bounds is not None
         """Whether its reader waits for the end, not for the head."""
         self.ended = False
         self.error: BaseException | None = None
         self.held = 0
         self.resume: Callable[[], None] | None = None
         """Set while the connection does not read."""
+        self._bounds = bounds or ORDINARY
         self._loop = loop
         self._pieces: deque[bytes] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -102,13 +117,21 @@ class Incoming:
         """More of the body has arrived.
 
         Raises:
-            Error: it cannot be decoded.
+            Error: it cannot be decoded, or is more than may be.
         """
         if self._decoder is not None:
             piece = self._decoder.decode(piece)
         if piece:
             self._pieces.append(piece)
             self.held += len(piece)
+            if self.whole and self.held > self._bounds.size:
+                self._pieces.clear()
+                raise Error(f"the answer is larger than {self._bounds.size} bytes")
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which a whole answer is given up even if it keeps coming."""
+        return self._bounds.seconds
 
     def end(self, error: BaseException | None = None) -> None:
         """Nothing more will arrive; ``error`` says why, unless it is the end."""
@@ -159,6 +182,9 @@ class _Decoder:
     def decode(self, piece: bytes) -> bytes:
         self._fed = True
         try:
-            return self._inflate.decompress(piece)
+            decoded = self._inflate.decompress(piece, _EXPANSION)
         except zlib.error as error:
             raise Error(f"the answer cannot be decoded: {error}") from error
+        if self._inflate.unconsumed_tail:
+            raise Error(f"the answer cannot be decoded: {len(piece)} bytes become more than {_EXPANSION}")
+        return decoded

@@ -41,16 +41,16 @@ class Origin:
             host = host if host.isascii() else host.encode("idna").decode("ascii")
             port = parts.port
         except (KeyError, ValueError) as error:
-            raise Error(f"{_without_password(url)} is not the address of an HTTP server") from error
+            raise Error(f"{shown(url) or 'an empty text'} is not the address of an HTTP server") from error
         if not host:
-            raise Error(f"{_without_password(url)} is not the address of an HTTP server")
-        shown = f"[{host}]" if ":" in host else host
+            raise Error(f"{shown(url) or 'an empty text'} is not the address of an HTTP server")
+        named = f"[{host}]" if ":" in host else host
         own = 443 if secure else 80
         return cls(
             secure=secure,
             host=host,
             port=own if port is None else port,
-            authority=shown if port in (None, own) else f"{shown}:{port}",
+            authority=named if port in (None, own) else f"{named}:{port}",
             path=parts.path.rstrip("/"),
             authorization=_basic(parts.username or "", parts.password or ""),
         )
@@ -67,5 +67,9 @@ def _basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode("ascii")
 
 
-def _without_password(url: str) -> str:
-    return url.rpartition("@")[2] or "an empty text"
+def shown(url: str) -> str:
+    """Return ``url``, which need not be a valid one, without the user name and password in it."""
+    scheme, found, rest = url.partition("://")
+    if "@" not in rest:
+        return url if found else url.rpartition("@")[2]
+    return f"{scheme}://{rest.rpartition('@')[2]}"

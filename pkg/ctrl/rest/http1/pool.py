@@ -3,7 +3,8 @@
 """Pool: the connections to one server, and who may use which.
 
 The one used last is used next, so that the others grow idle and end. When all are in use, callers wait in
-their order for one, or for the room that an ended one leaves.
+their order for one, or for the room that an ended one leaves. A stream keeps its connection for minutes: it
+neither waits nor counts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from .message import Error, Heads
 IDLE: Final = 60.0
 """Seconds an idle connection is kept; API servers keep theirs for 90."""
 MAX_CONNECTIONS: Final = 256
+"""Connections in use or kept for use; those of streams come on top, one for each watch."""
 _FAREWELL: Final = 1.0
 
 
@@ -35,8 +37,10 @@ class Pool:
         self._idle_time = idle
         self._loop = asyncio.get_running_loop()
         self._open: set[Connection] = set()
+        self._streaming: set[Connection] = set()
+        """Those of :attr:`_open` that carry a stream."""
         self._idle: list[Connection] = []
-        self._dialing = 0
+        self._dialing = self._dialing_streams = 0
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
         self._retired = self._closed = False
@@ -46,17 +50,23 @@ class Pool:
         """Whether anything is open, or is about to be."""
         return bool(self._open or self._dialing or self._waiters)
 
-    def idle(self, context: ssl.SSLContext | None) -> Connection | None:
+    def idle(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection | None:
         """Return a connection that waits for a request, if there is one."""
         while self._idle:
             connection = self._idle.pop()
             if connection.context is context and connection.usable:
+                if stream:
+                    self._streaming.add(connection)
                 return connection
             connection.abort()
         return None
 
-    async def connection(self, context: ssl.SSLContext | None, *, fresh: bool = False) -> Connection:
+    async def connection(
+        self, context: ssl.SSLContext | None, *, fresh: bool = False, stream: bool = False
+    ) -> Connection:
         """Return a connection, a newly made one if need be or if ``fresh``; wait for one if there are too many.
+
+        For a ``stream`` there are never too many.
 
         Raises:
             Error: none can be made.
@@ -66,10 +76,12 @@ class Pool:
         while True:
             if self._closed:
                 raise Error("the transport was closed")
-            found = None if fresh else self.idle(context)
+            found = None if fresh else self.idle(context, stream=stream)
             if found is not None:
                 return found
-            if len(self._open) + self._dialing < self._limit:
+            if stream:
+                return await self._dial(context, stream=True)
+            if self._has_room():
                 return await self._dial(context)
             if self._idle:
                 # Those that are not wanted make room for the one that is.
@@ -84,7 +96,8 @@ class Pool:
 
     def free(self, connection: Connection) -> None:
         """``connection`` may be used again: by who has waited longest, or later."""
-        if self._retired or self._closed or connection not in self._open:
+        self._streaming.discard(connection)
+        if self._retired or self._closed or connection not in self._open or self._used() > self._limit:
             connection.abort()
             return
         if self._hand(connection):
@@ -99,6 +112,7 @@ class Pool:
         if connection not in self._open:
             return
         self._open.discard(connection)
+        self._streaming.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
         self._room()
@@ -123,20 +137,24 @@ class Pool:
             await asyncio.wait(ending, timeout=_FAREWELL)
         await asyncio.sleep(0)
 
-    async def _dial(self, context: ssl.SSLContext | None) -> Connection:
+    async def _dial(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection:
         self._dialing += 1
-        made: Connection | None = None
+        self._dialing_streams += stream
         try:
             made = await self._dialer.dial(self, context)
+            if self._closed:
+                made.abort()
+                raise Error("the transport was closed")
+            if made.usable:
+                # One that ended before it was ours reports that no more: it would take up room for good.
+                self._open.add(made)
+                if stream:
+                    self._streaming.add(made)
+            return made
         finally:
             self._dialing -= 1
-            if made is None:
-                self._room()
-        if self._closed:
-            made.abort()
-            raise Error("the transport was closed")
-        self._open.add(made)
-        return made
+            self._dialing_streams -= stream
+            self._room()
 
     async def _wait(self, *, first: bool) -> Connection | None:
         waiter: asyncio.Future[Connection | None] = self._loop.create_future()
@@ -155,7 +173,8 @@ class Pool:
                     self._room()
                 elif connection.usable:
                     self.free(connection)
-            else:
+            elif waiter in self._waiters:
+                # It is not where a connection came free in this same turn: that one passed us over.
                 self._waiters.remove(waiter)
             raise
 
@@ -168,8 +187,14 @@ class Pool:
                 return True
         return False
 
+    def _used(self) -> int:
+        return len(self._open) - len(self._streaming) + self._dialing - self._dialing_streams
+
+    def _has_room(self) -> bool:
+        return self._used() < self._limit
+
     def _room(self) -> None:
-        if len(self._open) + self._dialing < self._limit:
+        if self._has_room():
             self._hand(None)
 
     def _sweep(self) -> None:

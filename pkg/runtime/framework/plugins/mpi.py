@@ -183,6 +183,7 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
 
         Raises:
             HostFileTooLargeError: no ConfigMap can hold the names of all nodes.
+            ChildConflictError: the TrainJob does not control the Secret of that name.
             StatusError: reading the Secret failed for a reason other than its absence.
         """
         policy = _policy(info)
@@ -192,9 +193,11 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
         objects: list[Object] = []
         key = NamespacedName(train_job.namespace, train_job.name + _KEYS_SUFFIX)
         try:
-            await self._client.get(metadata_only(Secret), key)
+            keys = await self._client.get(metadata_only(Secret), key)
         except NotFoundError:
             objects.append(_secret(train_job, self._new_keys()))
+        else:  # the pods must not use keys that another client chose
+            trainjob.require_control(keys, trainjob.controller_reference(train_job))
         return [*objects, _config_map(train_job, _host_file(info, policy, train_job))]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:

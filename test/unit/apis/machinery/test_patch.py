@@ -78,6 +78,7 @@ def test_true_is_not_one() -> None:
         ([{"op": "move", "from": "/a/0", "path": "/c"}], {"a": [2], "m/n": {"~": 0}, "c": 1}),
         ([{"op": "copy", "from": "/a", "path": "/m~1n/x"}], {"a": [1, 2], "m/n": {"~": 0, "x": [1, 2]}}),
         ([{"op": "test", "path": "/a", "value": [1, 2]}], {"a": [1, 2], "m/n": {"~": 0}}),
+        ([{"op": "test", "path": "/absent", "value": None}], {"a": [1, 2], "m/n": {"~": 0}}),
     ],
 )
 def test_json_patch_operations(patch: list[dict[str, Any]], want: Any) -> None:

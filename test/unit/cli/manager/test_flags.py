@@ -57,6 +57,10 @@ def test_a_boolean_does_not_eat_the_next_word() -> None:
         (["--feature-gates=A"], 'invalid value "A" for flag -feature-gates: missing bool value for "A"'),
         (["--feature-gates=A=2"], 'invalid value "A=2" for flag -feature-gates: "A" must be true or false, not "2"'),
         (
+            ["--controllers=", "--webhooks=false"],
+            "--controllers and --webhooks leave nothing to run",
+        ),
+        (
             ["--controllers=trainjobs"],
             'invalid value "trainjobs" for flag -controllers: no controller is called "trainjobs"; there are trainjob, trainingruntime, clustertrainingruntime, podgrouper',
         ),
@@ -90,6 +94,12 @@ def test_help_is_not_an_error(word: str) -> None:
 def test_controllers_are_chosen_as_kube_controller_manager_does(text: str, enabled: set[str]) -> None:
     parsed = flags.parse([f"--controllers={text}"])
     assert {name for name in flags.CONTROLLERS if parsed.enabled(name)} == enabled
+
+
+def test_webhooks_are_served_unless_the_last_word_is_no() -> None:
+    assert flags.parse([]).webhooks
+    assert not flags.parse(["--webhooks=false"]).webhooks
+    assert flags.parse(["--webhooks=false", "--webhooks"]).webhooks
 
 
 def test_repeated_lists_add_up() -> None:

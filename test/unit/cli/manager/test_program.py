@@ -6,7 +6,7 @@ import pytest
 from pkg import config, ctrl
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import ForbiddenError
-from pkg.cli.manager import flags, main, program
+from pkg.cli.manager import flags, main, process, program
 from pkg.cli.manager.certificates import ManagedWebhooks
 from pkg.ctrl import rest
 from pkg.ctrl.healthz import NotHealthyError
@@ -44,9 +44,9 @@ def test_a_bad_flag_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) ->
 def test_an_error_within_groups_is_expected_only_if_all_in_them_are() -> None:
     refused, bug = ForbiddenError("no"), TypeError("bug")
     nested = ExceptionGroup("a", [ExceptionGroup("b", [refused])])
-    assert program._expected(nested) is refused
-    assert program._expected(ExceptionGroup("a", [refused, bug])) is None
-    assert program._expected(bug) is None
+    assert process.expected(nested) is refused
+    assert process.expected(ExceptionGroup("a", [refused, bug])) is None
+    assert process.expected(bug) is None
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,25 @@ async def test_alone_it_has_no_webhooks_and_watches_nothing_of_trainer() -> None
 
     assert mgr.controller_names == {"pod"}
     assert mgr._webhook_server is None
+
+
+@pytest.mark.parametrize("managed", [True, False])
+async def test_without_webhooks_the_controllers_run_and_nothing_is_served_or_certified(managed: bool) -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    cfg.cert_management.enable = managed
+    parsed = flags.parse(["--webhooks=false"])
+    mgr = ctrl.Manager(
+        rest.Config("http://127.0.0.1:1"),
+        program.options(parsed, cfg),
+        transport=rest.FakeTransport(lambda _request: rest.FakeResponse(404)),
+    )
+
+    await program.setup(mgr, parsed, cfg)
+
+    assert len(mgr.controller_names) == 3
+    assert mgr._webhook_server is None
+    assert "readyz" not in mgr._readyz
 
 
 async def test_webhooks_wait_for_their_certificate_and_controllers_do_not() -> None:

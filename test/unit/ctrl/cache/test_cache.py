@@ -13,13 +13,16 @@ from pkg.apis.machinery.object import Object, metadata_only, unstructured
 from pkg.ctrl import cache as room
 from pkg.ctrl.cache import (
     ByObject,
+    CacheDegradedError,
     CacheNotStartedError,
     CacheSyncTimeoutError,
     EventHandlerFuncs,
     IndexMissingError,
+    NamespaceNotCachedError,
     UndecodableObjectError,
+    codec,
 )
-from pkg.ctrl.rest import FakeResponse
+from pkg.ctrl.rest import FakeResponse, FakeTransport
 
 
 def names(objects: Iterable[Object]) -> list[str]:
@@ -31,7 +34,7 @@ async def test_the_room_exports_what_others_build_on() -> None:
     assert exported == {
         "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
         "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "IndexMissingError", "Informer", "Owner",
-        "LookingHandlerFuncs", "Options", "Registration", "Told", "Transform", "UndecodableObjectError",
+        "LookingHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Told", "Transform", "UndecodableObjectError",
     }  # fmt: skip
 
 
@@ -132,6 +135,69 @@ async def test_an_index_is_registered_once_and_in_time(server: Any, start: Any) 
     await cache.list(ConfigMap)
     with pytest.raises(ValueError, match="index 'b' is too late"):
         await cache.index_field(ConfigMap, "b", lambda _obj: ())
+
+
+class OddError(Exception):
+    """An error of the caller's own."""
+
+
+async def test_a_transform_that_fails_on_one_object_loses_only_that(
+    server: Any, start: Any, heard: Any, settle: Any
+) -> None:
+    def fussy(obj: dict[str, Any]) -> dict[str, Any]:
+        match obj.get("data"):
+            case {"bad": "raise"}:
+                raise OddError("not this one")
+            case {"bad": "nothing"}:
+                return None  # type: ignore[return-value]  # what a transform might return by mistake
+            case {"bad": "nameless"}:
+                return {"metadata": {}}
+        return obj
+
+    for number, bad in enumerate(("raise", "nothing", "nameless")):
+        server.put(f"bad-{number}", data={"bad": bad})
+    server.put("good")
+    cache = await start(by_object={ConfigMap: ByObject(transform=fussy)})
+    informer = await cache.get_informer(ConfigMap)
+    informer.add_event_handler(heard.handler)
+    assert names(await cache.list(ConfigMap)) == ["good"]
+    assert informer.skipped == 3
+    server.put("good", data={"bad": "raise"})
+    cache.remember_write(ConfigMap.from_dict(server.put("new", data={"bad": "raise"}, silent=True)))
+    await settle()
+    assert names(await cache.list(ConfigMap)) == ["good"]
+    server.remove("good")
+    await settle()
+    assert names(await cache.list(ConfigMap)) == []
+    assert heard.take() == ["add good initial", "delete good unknown"]
+
+
+async def test_a_handler_that_fails_costs_neither_the_watch_nor_other_handlers(
+    server: Any, watched: Any, settle: Any, heard: Any
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OddError("no")
+
+    informer = await watched.get_informer(ConfigMap)
+    informer.add_event_handler(EventHandlerFuncs(on_add=fail, on_update=fail, on_delete=fail))
+    informer.add_event_handler(heard.handler)
+    await settle()
+    heard.take()
+    for step in (server.put, server.put, server.remove):
+        step("a")
+        await settle()
+    assert heard.take() == ["add a"] * 2 + ["update a 11->12"] * 2 + ["delete a"] * 2
+
+
+async def test_what_labels_were_seen_is_not_kept(server: Any, watched: Any, settle: Any) -> None:
+    for number in range(3 * codec.MAX_SHARED):
+        server.put("a", metadata={"labels": {f"key-{number}": f"value-{number}", "long": "x" * 1000}})
+    await settle()
+    await anyio.sleep(1)
+    (found,) = await watched.list(ConfigMap)
+    assert f"key-{number}" in found.labels
+    assert len(codec._shared) <= codec.MAX_SHARED
+    assert max(map(len, codec._shared)) < 1000
 
 
 async def test_an_index_function_that_stumbles_over_one_object_loses_only_that(
@@ -500,3 +566,62 @@ class TestOwnWrites:
         watched.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
         assert await watched.list(ConfigMap, namespace="team-b") == []
         assert await watched.list(ConfigMap, fields={"metadata.name": "b"}) == []
+
+
+async def test_a_denied_namespace_leaves_the_others_readable(server: Any, start: Any) -> None:
+    server.put("a")
+    served, refusal = server.transport, {"code": 403, "reason": "Forbidden", "message": "not for you"}
+
+    async def deny_one(request: Any) -> Any:
+        denied = "/namespaces/denied/" in request.path
+        return FakeResponse(403, {"kind": "Status", **refusal}) if denied else await served.send(request)
+
+    server.transport = FakeTransport(deny_one)
+    cache = await start(default_namespaces=("team-a", "denied"))
+    await (await cache.get_informer(ConfigMap)).wait_for_sync(1, or_problem=True)
+    assert (await cache.get(ConfigMap, ("team-a", "a"))).name == "a"
+    assert names(await cache.list(ConfigMap, namespace="team-a")) == ["a"]
+    assert names(await cache.list(ConfigMap, fields={"metadata.namespace": "team-a"})) == ["a"]
+    assert list(cache.degraded()) == [ConfigMap.gvk]
+    for reading in (cache.list(ConfigMap), cache.get(ConfigMap, ("denied", "a"))):
+        with pytest.raises(CacheDegradedError, match="not for you"):
+            await reading
+
+
+async def test_a_read_outside_the_cached_namespaces_is_an_error(server: Any, start: Any) -> None:
+    server.put("a")
+    cache = await start(default_namespaces=("team-a",))
+    for reading in (
+        cache.get(ConfigMap, ("team-b", "a")),
+        cache.peek(ConfigMap, ("team-b", "a")),
+        cache.list(ConfigMap, namespace="team-b"),
+        cache.list(ConfigMap, fields={"metadata.namespace": "team-b"}),
+    ):
+        with pytest.raises(NamespaceNotCachedError, match="ConfigMap: namespace 'team-b' is not cached"):
+            await reading
+
+
+@pytest.mark.parametrize(("namespaced", "watches"), [(False, 1), (True, 2)])
+async def test_discovery_says_whether_a_kind_without_a_model_has_namespaces(
+    server: Any, start: Any, namespaced: bool, watches: int
+) -> None:
+    things = {"resources": [{"name": "things", "kind": "Thing", "namespaced": namespaced}]}
+    served, paths = server.transport, []
+
+    async def discover(request: Any) -> Any:
+        if request.path == "/apis/example.org/v1":
+            return FakeResponse(200, things)
+        paths.append(request.path)
+        return await served.send(request)
+
+    server.put("a", namespace="team-a" if namespaced else "")
+    server.transport = FakeTransport(discover)
+    cache = await start(default_namespaces=("team-a", "team-b"))
+    thing = unstructured(GVK("example.org", "v1", "Thing"))
+    assert names(await cache.list(thing)) == ["a"]
+    await anyio.sleep(10)
+    assert len(paths) == watches
+    assert all(("/namespaces/" in path) is namespaced for path in paths)
+    assert (await cache.resource_for(thing)).namespaced is namespaced
+    if not namespaced:
+        assert (await cache.get(thing, ("", "a"))).name == "a"

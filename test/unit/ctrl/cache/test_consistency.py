@@ -70,6 +70,7 @@ async def test_cache_and_handlers_converge(server: Any, start: Any, seed: int, s
     mirrors = [Mirror()]
     informer.add_event_handler(mirrors[0].handler)
     writes: list[Any] = []
+    answers: list[ConfigMap] = []
     for step in range(150):
         if dice.random() < 0.1:
             writes.append(
@@ -86,9 +87,12 @@ async def test_cache_and_handlers_converge(server: Any, start: Any, seed: int, s
         if ("team-a", name) in server.objects and dice.random() < 0.4:
             server.remove(name, silent=silent)
         else:
-            server.put(
-                name, silent=silent, data={"color": dice.choice(["red", "blue"])}, uid=f"{name}{step % 7}"
-            )
+            color = dice.choice(["red", "blue"])
+            written = server.put(name, silent=silent, data={"color": color}, uid=f"{name}{step % 7}")
+            if dice.random() < 0.5:
+                answers.append(ConfigMap.from_dict(written))
+        if answers and dice.random() < 0.3:
+            cache.remember_write(answers.pop(dice.randrange(len(answers))))
         if silent:
             server.faults.append(refusal(410, "Expired"))
             server.hang_up(lost(None) if dice.random() < 0.5 else None)
@@ -111,6 +115,9 @@ async def test_cache_and_handlers_converge(server: Any, start: Any, seed: int, s
     server.faults.append(refusal(410, "Expired"))
     server.hang_up()
     await anyio.sleep(200)
+    # Answers that come later than the watch change nothing, whatever became of their objects.
+    for answer in answers:
+        cache.remember_write(answer)
     truth = {name: obj["metadata"]["resourceVersion"] for (_, name), obj in server.objects.items()}
     listed = await cache.list(ConfigMap)
     assert {obj.name: obj.metadata.resource_version for obj in listed} == truth

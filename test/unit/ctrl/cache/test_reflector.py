@@ -370,6 +370,56 @@ async def test_a_refused_kind_degrades_itself_and_heals_when_it_is_served(
     assert (await cache.get(ConfigMap, ("team-a", "a"))).name == "a"
 
 
+REFUSALS = [
+    pytest.param(401, "Unauthorized", id="unauthorized"),
+    pytest.param(403, "Forbidden", id="denied"),
+    pytest.param(404, "NotFound", id="missing"),
+]
+
+
+@pytest.mark.parametrize(("code", "reason"), REFUSALS)
+async def test_a_refusal_of_a_moment_costs_neither_reads_nor_a_list(
+    server: Any, watched: Any, settle: Any, code: int, reason: str
+) -> None:
+    server.put("a")
+    await settle()
+    before = len(server.transport.requests)
+    server.faults.extend([refusal(code, reason)] * 3)
+    server.hang_up()
+    await anyio.sleep(1.5)
+    assert list(watched.degraded()) == [ConfigMap.gvk]
+    assert [obj.name for obj in await watched.list(ConfigMap)] == ["a"]
+    await anyio.sleep(10)
+    assert watched.degraded() == {}
+    server.put("b")
+    await settle()
+    assert [obj.name for obj in await watched.list(ConfigMap)] == ["a", "b"]
+    assert [query.get("sendInitialEvents") for query in server.queries[before:]] == [None] * 4
+
+
+@pytest.mark.parametrize(("code", "reason"), REFUSALS)
+async def test_only_a_kind_that_no_longer_exists_stops_being_read(
+    server: Any, watched: Any, settle: Any, code: int, reason: str
+) -> None:
+    server.put("a")
+    await settle()
+    server.faults.extend([refusal(code, reason)] * 100)
+    server.hang_up()
+    await anyio.sleep(50)
+    assert [obj.name for obj in await watched.list(ConfigMap)] == ["a"]
+    await anyio.sleep(60)
+    if code == 404:
+        with pytest.raises(CacheDegradedError, match="no matches for kind"):
+            await watched.list(ConfigMap)
+    else:
+        assert [obj.name for obj in await watched.list(ConfigMap)] == ["a"]
+    assert list(watched.degraded()) == [ConfigMap.gvk]
+    server.faults.clear()
+    await anyio.sleep(15)
+    assert [obj.name for obj in await watched.list(ConfigMap)] == ["a"]
+    assert watched.degraded() == {}
+
+
 async def test_an_unreachable_server_degrades_nothing_and_is_named_when_waiting_ends(
     server: Any, start: Any
 ) -> None:

@@ -31,12 +31,19 @@ class MemoryCache(FakeClient):
     def remember_stored(self, stored: Stored[Any]) -> None:
         self.remember_write(stored.object)
 
-    def remember_delete(self, obj: Object) -> None:
-        self.told.append(("delete", obj.name, ""))
+    def uid_of(self, obj: Object) -> str:
+        return "uid-before" if obj.name == "live" else ""
+
+    def remember_delete(self, obj: Object, *, uid: str = "") -> None:
+        self.told.append(("delete", obj.name, uid))
 
 
 def config_map(name: str = "c", **metadata: Any) -> ConfigMap:
     return ConfigMap.from_dict({"metadata": {"name": name, "namespace": "n", **metadata}})
+
+
+def pod(name: str) -> Pod:
+    return Pod.from_dict({"metadata": {"name": name, "namespace": "n"}})
 
 
 @pytest.fixture
@@ -79,6 +86,16 @@ async def test_unstructured_kinds_are_cached_on_request(live: FakeClient, cache:
     assert [each.name for each in await client.list(unstructured(GVK("", "v1", "ConfigMap")))] == ["cached"]
 
 
+@pytest.mark.parametrize("precondition", [False, True], ids=["by name", "with a precondition"])
+async def test_what_a_delete_removed_is_known_by_the_uid_from_before(
+    cache: MemoryCache, precondition: bool
+) -> None:
+    live = FakeClient(config_map("live", uid="uid-stored"))
+    preconditions = {"uid": "uid-stored"} if precondition else None
+    await CachedClient(live, cache).delete(config_map("live"), preconditions=preconditions)
+    assert cache.told == [("delete", "live", "uid-stored" if precondition else "uid-before")]
+
+
 async def test_the_cache_is_told_of_every_write(live: FakeClient, cache: MemoryCache) -> None:
     client = CachedClient(live, cache)
     obj = await client.create(config_map())
@@ -87,8 +104,8 @@ async def test_the_cache_is_told_of_every_write(live: FakeClient, cache: MemoryC
     changed = await client.patch(changed, merge_from(obj))
     changed.data = {"a": "2"}
     changed = await client.update(changed)
-    await client.apply(config_map("other"), field_owner="me")
-    await client.status.apply(config_map("other"), field_owner="me")
+    await client.apply(pod("other"), field_owner="me")
+    await client.status.apply(pod("other"), field_owner="me")
     await client.delete(changed)
     assert cache.told == [
         ("write", "c", "1000"),
@@ -96,16 +113,16 @@ async def test_the_cache_is_told_of_every_write(live: FakeClient, cache: MemoryC
         ("write", "c", "1002"),
         ("write", "other", "1003"),
         ("write", "other", "1003"),
-        ("delete", "c", ""),
+        ("delete", "c", changed.metadata.uid),
     ]
 
 
 async def test_what_is_written_lazily_is_told_of_too(live: FakeClient, cache: MemoryCache) -> None:
     client = CachedClient(live, cache)
-    stored = await apply_lazily(client, config_map("other"), field_owner="me")
+    stored = await apply_lazily(client, pod("other"), field_owner="me")
     assert stored.object.name == "other"
     changed = stored.object.deep_copy()
-    changed.data = {"a": "1"}
+    changed.status.phase = "Running"
     assert (await patch_lazily(client.status, changed, merge_from(stored.object))).metadata.name == "other"
     assert [each[:2] for each in cache.told] == [("write", "other")] * 2
 

@@ -139,3 +139,29 @@ async def test_a_refusal_is_raised() -> None:
     client, _ = serving(status, 404)
     with pytest.raises(errors.NotFoundError, match=r'^pods "p" not found$'):
         await client.get(Pod, ("n", "p"))
+
+
+WIDE = {f"k{number}": "" for number in range(100_000)}
+MANAGED = {"managedFields": [{"manager": "m", "fieldsV1": {f"f:{number}": {} for number in range(100_000)}}]}
+
+
+async def test_an_object_beyond_the_bounds_on_its_shape_is_an_error_of_the_read() -> None:
+    client, _ = serving({"kind": "ConfigMap", "metadata": {"name": "c", **MANAGED}, "data": WIDE})
+    with pytest.raises(rest.AnswerError, match="not decoded: 100001 items"):
+        await client.get(ConfigMap, ("n", "c"))
+
+
+async def test_a_list_leaves_out_what_is_beyond_the_bounds_on_its_shape() -> None:
+    narrow = {"metadata": {"name": "narrow", **MANAGED}, "data": {"k": "v"}}
+    client, _ = serving(
+        {"kind": "ConfigMapList", "items": [{"metadata": {"name": "w"}, "data": WIDE}, narrow]}
+    )
+    assert [each.name for each in await client.list(ConfigMap)] == ["narrow"]
+
+
+async def test_managed_fields_beyond_the_bounds_are_dropped_and_the_rest_is_read() -> None:
+    client, _ = serving({"kind": "ConfigMap", "metadata": {"name": "c", **MANAGED}, "data": {"k": "v"}})
+    found = await client.get(ConfigMap, ("n", "c"))
+    assert (found.data, found.metadata.managed_fields) == ({"k": "v"}, None)
+    outline = await client.get(metadata_only(ConfigMap), ("n", "c"))
+    assert outline.name == "c"

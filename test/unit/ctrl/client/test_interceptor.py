@@ -80,14 +80,14 @@ async def call(client: Client, name: str) -> None:
         case "delete":
             await client.delete(OBJ)
         case "delete_all_of":
-            await client.delete_all_of(ConfigMap)
+            await client.delete_all_of(ConfigMap, namespace="n")
         case "subresource_get":
-            await client.status.get(OBJ, ConfigMap)
+            await client.status.get(POD, Pod)
         case "subresource_create":
             await client.subresource("eviction").create(POD, EVICTION)
         case "subresource_update":
-            await client.status.update(OBJ)
+            await client.status.update(POD)
         case "subresource_patch":
-            await client.status.patch(OBJ, merge_from(OBJ))
+            await client.status.patch(POD, merge_from(POD))
         case "subresource_apply":
-            await client.status.apply(OBJ, field_owner="me")
+            await client.status.apply(POD, field_owner="me")

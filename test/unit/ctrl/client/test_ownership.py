@@ -7,8 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.patch import same
-from pkg.ctrl.client import ownership
+from pkg.ctrl.client import ownership, shapes
+
+POD = shapes.of_model(Pod, by_name=True)
 
 _values = st.one_of(st.booleans(), st.integers(0, 3), st.sampled_from(["", "x", "y"]))
 _env = st.lists(
@@ -37,8 +40,8 @@ _objects = st.fixed_dictionaries(
 
 
 def applied(live: Any, before: ownership.FieldSet, config: Any) -> Any:
-    fields = ownership.fields_of(config)
-    return ownership.merge(ownership.remove(live, before - fields, kept=fields), config)
+    fields = ownership.fields_of(config, POD)
+    return ownership.merge(ownership.remove(live, before - fields, kept=fields), config, POD)
 
 
 def ordered(value: Any) -> Any:
@@ -53,23 +56,23 @@ def ordered(value: Any) -> Any:
 
 @given(_objects, _objects)
 def test_a_sole_owner_gets_exactly_what_it_applied_last(first: Any, second: Any) -> None:
-    after = applied(first, ownership.fields_of(first), second)
+    after = applied(first, ownership.fields_of(first, POD), second)
     assert ordered(after) == ordered(second)
-    assert ownership.fields_of(after) == ownership.fields_of(second)
+    assert ownership.fields_of(after, POD) == ownership.fields_of(second, POD)
 
 
 @given(_objects, _objects)
 def test_applying_again_changes_nothing(live: Any, config: Any) -> None:
-    once = ownership.merge(live, config)
-    assert ownership.merge(once, config) == once
-    for path in ownership.fields_of(config):
+    once = ownership.merge(live, config, POD)
+    assert ownership.merge(once, config, POD) == once
+    for path in ownership.fields_of(config, POD):
         assert same(ownership.value_at(once, path), ownership.value_at(config, path))
 
 
 @given(_objects, _objects)
 def test_nothing_given_is_changed(live: Any, config: Any) -> None:
     before = repr((live, config))
-    applied(live, ownership.fields_of(live), config)
+    applied(live, ownership.fields_of(live, POD), config)
     assert repr((live, config)) == before
 
 
@@ -82,12 +85,14 @@ def test_what_a_server_writes_belongs_to_nobody() -> None:
         "labels": {"a": "b"},
     }
     obj = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
-    assert ownership.fields_of(obj) == {("metadata", "labels", "a")}
+    assert ownership.fields_of(obj, POD) == {("metadata", "labels", "a")}
 
 
 def test_paths_are_written_as_messages_have_them() -> None:
     container = {"name": "c", "ports": [{"containerPort": 80}]}
-    fields = ownership.fields_of({"metadata": {"finalizers": ["a/x"]}, "spec": {"containers": [container]}})
+    fields = ownership.fields_of(
+        {"metadata": {"finalizers": ["a/x"]}, "spec": {"containers": [container]}}, POD
+    )
     assert sorted(map(ownership.text, fields)) == [
         '.metadata.finalizers[="a/x"]',
         '.spec.containers[name="c"]',
@@ -98,6 +103,6 @@ def test_paths_are_written_as_messages_have_them() -> None:
 
 
 def test_items_with_keys_that_are_no_plain_values_are_one_list() -> None:
-    paths = ownership.fields_of({"spec": {"replicatedJobs": [{"name": []}, {"name": "a"}]}})
+    paths = ownership.fields_of({"spec": {"containers": [{"name": []}, {"name": "a"}]}}, POD)
 
-    assert paths == {("spec", "replicatedJobs")}
+    assert paths == {("spec", "containers")}

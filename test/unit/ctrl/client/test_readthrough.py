@@ -9,7 +9,7 @@ import pytest
 
 from pkg.apis.core.v1 import ConfigMap, Namespace, Secret
 from pkg.apis.machinery import errors
-from pkg.ctrl.client import FakeClient, ReadThrough, peek
+from pkg.ctrl.client import FakeClient, ReadThrough, interceptor, peek
 
 
 def config_map(name: str) -> ConfigMap:
@@ -29,6 +29,10 @@ class Server(FakeClient):
         if self.error is not None:
             raise self.error
         return await super().list(kind, **options)
+
+
+async def _not_found(*args: Any) -> None:
+    raise errors.NotFoundError("not in the cache", code=404, reason="NotFound")
 
 
 @pytest.fixture
@@ -65,9 +69,11 @@ async def test_what_is_nowhere_is_not_found(reader: ReadThrough, key: tuple[str,
 async def test_other_kinds_and_names_that_are_none_are_not_asked_for(
     reader: ReadThrough, server: Server
 ) -> None:
-    for kind, name in ((Secret, "s"), (ConfigMap, "")):
-        with pytest.raises(errors.NotFoundError):
-            await reader.get(kind, ("n", name))
+    with pytest.raises(errors.NotFoundError):
+        await reader.get(Secret, ("n", "s"))
+    cached = interceptor.wrap(FakeClient(), interceptor.Funcs(get=_not_found))
+    with pytest.raises(errors.NotFoundError):
+        await ReadThrough(cached, server, (ConfigMap,)).get(ConfigMap, ("n", ""))
     assert server.asked == 0
 
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +17,7 @@ from structlog.testing import capture_logs
 
 from pkg.apis.core.v1 import Pod
 from pkg.apis.machinery.errors import TooManyRequestsError
-from pkg.ctrl import cache, controller, handler, log, metrics, reconcile, rest, source
+from pkg.ctrl import cache, cancellation, controller, handler, log, metrics, reconcile, rest, source
 from pkg.ctrl.controller import Controller, Options, reconcile_id
 from pkg.ctrl.reconcile import ControllerError, Request, Result, TerminalError
 from pkg.ctrl.workqueue import LOW_PRIORITY, ItemExponentialFailureRateLimiter
@@ -158,6 +160,47 @@ async def test_a_requeue_comes_after_its_time_and_forgets_failures(make: Make) -
         await anyio.sleep(400)
     assert script.times == [0.0, 0.005, 300.005, 300.01]
     assert total(made, "reconcile_total", result="requeue_after") == 1
+
+
+@pytest.mark.parametrize("after", [300, 300.0, timedelta(minutes=5)])
+async def test_a_number_is_a_number_of_seconds(make: Make, after: timedelta | float) -> None:
+    script = Script(Result(requeue_after=after))
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(400)
+    assert script.times == [0.0, 300.0]
+    assert total(made, "reconcile_total", result="requeue_after") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"requeue_after": "30s"},
+        {"requeue_after": True},
+        {"requeue_after": float("nan")},
+        {"requeue_after": float("inf")},
+        {"requeue_after": 10**400},
+        {"requeue_after": 30, "priority": "high"},
+        {"priority": 1.5},
+    ],
+    ids=str,
+)
+async def test_a_result_that_makes_no_sense_is_an_error_of_its_reconcile(
+    make: Make, options: dict[str, Any]
+) -> None:
+    calls: list[str] = []
+
+    async def reconcile_(request: Request) -> Result:
+        calls.append(request.name)
+        return Result(**options) if calls == ["a"] else Result()
+
+    async with running(make(reconcile.Func(reconcile_))) as made:
+        made.queue.add(A)
+        await anyio.sleep(1)
+        made.queue.add(B)
+        await anyio.sleep(1)
+    assert calls == ["a", "a", "b"]
+    assert total(made, "reconcile_errors_total") == 1
 
 
 async def test_a_requeue_after_no_time_is_a_success(make: Make) -> None:
@@ -471,6 +514,85 @@ async def test_a_source_added_later_is_taken_up_at_once(make: Make, world: Any, 
         made.watch(source.Kind(informers, Pod, handler.EnqueueRequestForObject()))
         await anyio.sleep(1)
     assert script.names == ["a"]
+
+
+async def test_a_cancelled_error_of_a_reconcile_is_retried_as_any_error(make: Make) -> None:
+    calls: list[float] = []
+
+    async def reconcile_(request: Request) -> Result:
+        calls.append(round(anyio.current_time() - 1000, 3))
+        if len(calls) == 1:
+            raise asyncio.CancelledError("from a library")
+        if len(calls) == 2:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await anyio.sleep(1)
+        return Result()
+
+    with capture_logs() as lines:
+        async with running(make(reconcile.Func(reconcile_))) as made:
+            made.queue.add(A)
+            await anyio.sleep(10)
+            made.queue.add(B)
+            await anyio.sleep(1)
+    assert calls == [0.0, 0.005, 0.015, 10.0]
+    assert total(made, "reconcile_errors_total") == 2
+    errors = [str(line["error"]) for line in lines if line["event"] == "Reconciler error"]
+    assert errors[0].endswith("although the task was not cancelled: from a library")
+
+
+async def test_a_cancelled_error_of_a_source_ends_the_controller_with_an_error(make: Make) -> None:
+    async def feed(_: handler.Queue) -> None:
+        raise asyncio.CancelledError
+
+    made = make(Script())
+    made.watch(source.Func(feed))
+    with anyio.fail_after(60):
+        with pytest.raises(cancellation.StrayCancellationError):
+            await made.start()
+
+
+async def test_a_source_that_may_not_end_and_does_ends_the_controller_with_an_error(make: Make) -> None:
+    class Ends(source.SyncingSource):
+        problem = None
+
+        async def warm_up(self) -> None:
+            return
+
+        async def wait_for_sync(self, timeout: float | None = None) -> None:
+            return
+
+        async def start(self, queue: source.Queue) -> None:
+            return
+
+    made = make(Script())
+    made.watch(Ends())
+    with anyio.fail_after(60):
+        with pytest.raises(ControllerError, match=r"Ends.* ended although controller"):
+            await made.start()
+
+
+async def test_sources_need_not_be_hashable_to_be_warmed_up(make: Make) -> None:
+    @dataclasses.dataclass
+    class Plain(source.SyncingSource):
+        warmed: int = 0
+        problem = None
+
+        async def warm_up(self) -> None:
+            self.warmed += 1
+
+        async def wait_for_sync(self, timeout: float | None = None) -> None:
+            return
+
+        async def start(self, queue: source.Queue) -> None:
+            await anyio.sleep_forever()
+
+    made, plain = make(Script()), Plain()
+    made.watch(plain)
+    with anyio.move_on_after(1):
+        await made.warm_up()
+    assert plain.warmed == 1
 
 
 async def test_a_source_that_fails_ends_the_controller_with_its_error(make: Make) -> None:

@@ -3,6 +3,7 @@
 """Where a binary is looked for, and what makes it another one."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,28 @@ async def test_assets_come_before_the_cache_for_what_they_have(group: ToolGroup,
     environ = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets"), "PATH": ""}
     located = await Binaries(cache=cache, environ=environ).locate(one, two)
     assert {name: binary.path for name, binary in located.items()} == {"one": asset, "two": cached}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda assets: None, "is not a directory"),
+        (put, "is not a directory"),
+        (lambda assets: assets.mkdir(), "contains none of one, two"),
+        (lambda assets: put(assets / "two").chmod(0o644), "two is not executable"),
+    ],
+    ids=["missing", "a file", "empty", "not executable"],
+)
+async def test_assets_that_cannot_serve_are_an_error_and_nothing_is_built_instead(
+    group: ToolGroup, tmp_path: Path, make: Callable[[Path], object], message: str
+) -> None:
+    cache, assets = tmp_path / "cache", tmp_path / "assets"
+    make(assets)
+    for name in ("one", "two"):
+        put(cache / "bin" / group.key / name)
+    tools = [Tool(name, group, f"example.com/{name}") for name in ("one", "two")]
+    with pytest.raises(ToolError, match=f"^KUBEBUILDER_ASSETS: .*{message}$"):
+        await Binaries(cache=cache, environ={"KUBEBUILDER_ASSETS": str(assets)}).locate(*tools)
 
 
 async def test_a_tool_with_manifests_is_not_taken_from_assets_which_have_none(

@@ -3,15 +3,19 @@
 """Bytes over a real pair of sockets, on the virtual clock: what is answered, in which order, and when a connection ends."""
 
 import asyncio
+import contextlib
+import gc
 import logging
 import socket
+import weakref
 from collections.abc import AsyncIterator
 
 import anyio
 import pytest
 
 from pkg.ctrl.httpserver import HEAD_TIMEOUT, KEEP_ALIVE, MAX_HEAD, Handler, HTTPRequest, HTTPResponse
-from pkg.ctrl.httpserver.connection import Connection, Hall
+from pkg.ctrl.httpserver.connection import Connection
+from pkg.ctrl.httpserver.hall import Hall
 
 POST = b"POST /echo?a=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
 GET = b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -22,7 +26,7 @@ class Service:
     """What the connections under test share: an echo, and a handler that waits to be told to go on."""
 
     def __init__(self) -> None:
-        self.hall = Hall(self._route, 1000, now=lambda: 0.0)
+        self.hall = Hall(self._route, 1000, now=lambda: 0.0, max_held=2000)
         self.requests: list[HTTPRequest] = []
         self.began, self.go_on = anyio.Event(), anyio.Event()
         self.finished: list[str] = []
@@ -34,6 +38,7 @@ class Service:
             "/slow": self._slow,
             "/broken": self._broken,
             "/torn": self._torn,
+            "/cancelled": self._cancelled,
             "/large": self._large,
         }
         return routes.get(path)
@@ -54,6 +59,9 @@ class Service:
 
     async def _broken(self, _request: HTTPRequest) -> HTTPResponse:
         raise RuntimeError("odd")
+
+    async def _cancelled(self, _request: HTTPRequest) -> HTTPResponse:
+        raise asyncio.CancelledError
 
     async def _torn(self, _request: HTTPRequest) -> HTTPResponse:
         return HTTPResponse(headers={"X": "a\r\nb"})
@@ -406,7 +414,7 @@ async def test_a_body_for_another_protocol_is_refused(service: Service, client: 
     assert not service.requests
 
 
-@pytest.mark.parametrize("path", [b"/broken", b"/torn"])
+@pytest.mark.parametrize("path", [b"/broken", b"/torn", b"/cancelled"])
 async def test_a_handler_that_breaks_is_logged_and_answered(
     client: Client, path: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -538,3 +546,180 @@ async def test_a_connection_that_comes_too_late_is_closed(service: Service) -> N
     await service.hall.drain(1)
     late = await service.connect()
     assert await late.ends() == b""
+
+
+PART = b"POST /echo HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 900
+SLOW = b"POST /slow HTTP/1.1\r\nContent-Length: 900\r\n\r\n" + b"x" * 900
+
+
+async def test_a_body_that_is_broken_off_is_freed_without_a_collector(
+    service: Service, client: Client
+) -> None:
+    reader = weakref.ref(client.connection._reader)
+    await client.send(PART)
+    await settle()
+    assert service.hall.held == 900
+    gc.disable()
+    try:
+        service.clients.remove(client)
+        client.sock.close()
+        await settle()
+        del client.connection
+        await settle()
+        assert service.hall.held == 0
+        assert reader() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("ends", ["answered", "refused", "left"])
+async def test_what_is_kept_of_a_body_is_let_go_however_it_ends(
+    service: Service, client: Client, ends: str
+) -> None:
+    if ends == "answered":
+        await client.ask(PART + b"x" * 100)
+    elif ends == "refused":
+        await client.ask(CHUNKED + b"400\r\n" + b"x" * 1024 + b"\r\n")
+    else:
+        await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST * 3)
+        await settle()
+        client.sock.shutdown(socket.SHUT_RDWR)
+        await settle()
+        service.go_on.set()
+    await settle()
+    assert service.hall.held == 0
+
+
+async def test_a_body_that_rests_gives_way_to_others(service: Service) -> None:
+    resting = [await service.connect() for _ in range(3)]
+    for each in resting:
+        await each.send(PART)
+        await settle()
+        await asyncio.sleep(0.01)
+    assert service.hall.crowded
+    another = await service.connect()
+    began = now()
+    assert (await another.ask(PART + b"y" * 100))[0] == 200
+    assert now() - began <= 3
+    assert await resting[0].ends() == b""
+
+
+async def test_a_body_waits_while_those_in_work_leave_no_room(service: Service) -> None:
+    busy = [await service.connect() for _ in range(3)]
+    for each in busy:
+        await each.send(SLOW)
+    await settle()
+    another = await service.connect()
+    await another.send(PART)
+    await settle()
+    await another.send(b"y" * 100)
+    await asyncio.sleep(100)
+    assert not service.requests
+    service.go_on.set()
+    assert (await another.next())[0] == 200
+    for each in busy:
+        assert await each.next() == (200, b"slow")
+    assert service.hall.held == 0
+
+
+async def test_bodies_that_drip_in_do_not_keep_others_out(service: Service) -> None:
+    dripping = [await service.connect() for _ in range(3)]
+    for each in dripping:
+        await each.send(PART)
+    await settle()
+
+    async def drip(client: Client) -> None:
+        with contextlib.suppress(ConnectionError):
+            await client.drip(b"x" * 90, every=0.5)
+
+    async with anyio.create_task_group() as tasks:
+        for each in dripping:
+            tasks.start_soon(drip, each)
+        await asyncio.sleep(2)
+        another = await service.connect()
+        began = now()
+        assert (await another.ask(PART + b"y" * 100))[0] == 200
+        assert now() - began <= 3
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_by_one_in_work(
+    service: Service,
+) -> None:
+    hall = service.hall
+    hall._max_connections = 3
+    working, first, second = [await service.connect() for _ in range(3)]
+    await working.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await asyncio.sleep(1)
+    await second.ask(GET)
+    await asyncio.sleep(1)
+    await first.ask(GET)
+    await hall.room()
+    assert await second.ends() == b""
+    assert await first.ask(GET) == (200, b"GET -")
+    await service.connect()
+    await first.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    third = service.clients[-1]
+    await third.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await settle()
+    with anyio.move_on_after(60) as waiting:
+        await hall.room()
+    assert waiting.cancelled_caught
+    service.go_on.set()
+    assert await working.next() == (200, b"slow")
+    with anyio.fail_after(5):
+        await hall.room()
+
+
+class Commas:
+    """Refuses bodies of more than ten commas that are not in the first half of the text."""
+
+    size = 0
+    threshold = 10
+
+    def __init__(self) -> None:
+        self.judged: list[int] = []
+
+    def weigh(self, piece: bytes) -> int:
+        return piece.count(b",")
+
+    def judge(self, begun: bytes) -> str | None:
+        self.judged.append(len(begun))
+        return None if begun.startswith(b"ok") else "too many commas"
+
+
+async def test_a_body_is_refused_before_its_end_and_its_rest_is_not_kept(
+    service: Service, client: Client
+) -> None:
+    service.hall.inspection = Commas()
+    client = await service.connect()
+    await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"," * 20)
+    assert await client.next() == (200, b"POST -")
+    (request,) = service.requests
+    assert (request.too_large, request.refusal, request.body) == (True, "too many commas", b"")
+    await client.send(b"," * 980)
+    assert await client.ends() == b""
+    assert service.hall.held == 0
+
+
+async def test_a_small_body_is_left_to_its_handler(service: Service) -> None:
+    service.hall.inspection = inspection = Commas()
+    inspection.size = 500
+    client = await service.connect()
+    assert (await client.ask(b"POST /echo HTTP/1.1\r\nContent-Length: 400\r\n\r\n" + b"," * 400))[0] == 200
+    assert inspection.judged == []
+
+
+async def test_a_body_that_passes_is_looked_at_again_when_it_has_doubled(service: Service) -> None:
+    service.hall.inspection = inspection = Commas()
+    client = await service.connect()
+    body = b"ok" + b"," * 500
+    await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: 502\r\n\r\n")
+    for at in range(0, len(body), 10):
+        await client.send(body[at : at + 10])
+        await settle()
+    assert await client.next() == (200, b"POST " + body)
+    assert 5 <= len(inspection.judged) <= 7
+    inspection.judged.clear()
+    assert await client.ask(POST) == (200, b"POST abc")
+    assert inspection.judged == []

@@ -5,9 +5,11 @@
 import asyncio
 import http.client
 import logging
+import resource
 import socket
 import ssl
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -16,6 +18,7 @@ import pytest
 
 from pkg.ctrl import webhook
 from pkg.ctrl.httpserver import Address, HTTPRequest, HTTPResponse, Server
+from pkg.ctrl.httpserver.hall import default_max_connections
 
 uvloop = pytest.importorskip("uvloop")
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.SelectorEventLoop, uvloop.new_event_loop]
@@ -24,6 +27,10 @@ Body = Callable[[Server, list[dict[str, Any]]], Coroutine[Any, Any, None]]
 
 async def size(request: HTTPRequest) -> HTTPResponse:
     return HTTPResponse(body=b"%d %s" % (len(request.body), str(request.too_large).encode()))
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 def run(loop_factory: Callable[[], asyncio.AbstractEventLoop], body: Body, *, tls: bool) -> None:
@@ -142,3 +149,53 @@ def test_a_stopped_server_closes_what_is_idle_and_lets_nobody_in(
     connection.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", ports[0]), timeout=10)
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("loop_factory", LOOPS, ids=["asyncio", "uvloop"])
+def test_idle_connections_and_handshakes_without_end_leave_room_for_those_who_ask(
+    loop_factory: Callable[[], asyncio.AbstractEventLoop], tls: bool
+) -> None:
+    async def main() -> None:
+        certificates = webhook.SelfSigned() if tls else None
+        server = Server(Address("127.0.0.1", 0), {"/size": size}, tls=certificates, max_connections=8)
+
+        def ask() -> bytes:
+            connection = (
+                http.client.HTTPSConnection("127.0.0.1", server.port, timeout=30, context=trusting())
+                if tls
+                else http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+            )
+            connection.request("GET", "/size")
+            answer = connection.getresponse().read()
+            connection.close()
+            return answer
+
+        before = open_files()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.start)
+            await server.ready()
+            idle = [socket.socket() for _ in range(50)]
+            for each in idle:
+                each.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(each, ("127.0.0.1", server.port))
+            for _ in range(3):
+                assert await anyio.to_thread.run_sync(ask) == b"0 False"
+            assert open_files() - before - len(idle) <= 8 + 12  # its own, and the loop's
+            for each in idle:
+                each.close()
+            tasks.cancel_scope.cancel()
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize(
+    ("files", "connections"),
+    [(256, 32), (1024, 128), (1 << 20, 1024), (resource.RLIM_INFINITY, 1024), (64, 16)],
+)
+def test_the_limit_of_files_decides_how_many_connections_a_server_takes(
+    monkeypatch: pytest.MonkeyPatch, files: int, connections: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert default_max_connections() == connections

@@ -1,5 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,8 +11,9 @@ from pkg.apis.coordination.v1 import Lease
 from pkg.apis.machinery.errors import ServerError
 from pkg.apis.machinery.gvk import NamespacedName
 from pkg.ctrl import metrics
-from pkg.ctrl.client import FakeClient, interceptor
+from pkg.ctrl.client import FakeClient, LiveClient, interceptor
 from pkg.ctrl.leaderelection import InvalidTimingError, LeaderElectionLostError, LeaderElector, Timing
+from pkg.ctrl.rest import FakeResponse, FakeTransport, Request
 
 KEY = NamespacedName("ns", "lock")
 
@@ -101,6 +103,30 @@ async def test_the_second_waits_for_the_lease_to_lapse_from_when_it_saw_it_whate
     assert (spec.holder_identity, spec.lease_transitions) == ("b", 1)
 
 
+@pytest.mark.parametrize("duration", [1.9, 2.5, 15.001, 15.0])
+async def test_a_lease_of_fractional_seconds_does_not_lapse_while_its_holder_acts(
+    server: Server, duration: float
+) -> None:
+    timing = Timing(lease_duration=duration, renew_deadline=0.99 * duration, retry_period=0.1)
+    one, two = (LeaderElector(server.client, KEY, name, timing, rng=lambda: 0.0) for name in ("a", "b"))
+    await one.acquire()
+    with anyio.move_on_after(0.01):
+        await two.acquire()
+
+    async def hold() -> None:
+        while one.is_leader:
+            assert not two.is_leader
+            await anyio.sleep(0.01)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(hold)
+        await two.acquire()
+        assert not one.is_leader
+    spec = (await server.lease()).spec
+    assert spec.lease_duration_seconds is not None
+    assert duration <= spec.lease_duration_seconds < duration + 1
+
+
 async def test_the_second_does_not_take_a_lease_that_is_renewed(server: Server) -> None:
     one, two = elector(server, "a"), elector(server, "b", skew=3600)
     await one.acquire()
@@ -177,6 +203,93 @@ async def test_acquiring_outlives_a_server_that_is_away(server: Server) -> None:
         await anyio.sleep(60)
         server.hangs = False
     assert one.is_leader
+
+
+GARBAGE = {
+    "a page": FakeResponse(200, b"<html>", headers={"Content-Type": "text/html"}),
+    "a page without a type": FakeResponse(200, b"<html>"),
+    "nothing": FakeResponse(204),
+    "a redirect": FakeResponse(302, headers={"Location": "https://login.example.com/"}),
+    "an empty object": FakeResponse(200, {}),
+    "another's lease": FakeResponse(200, {"metadata": {"name": "other"}, "spec": {"holderIdentity": "a"}}),
+    "a lease of other types": FakeResponse(
+        200, {"metadata": {"name": "lock"}, "spec": {"leaseDurationSeconds": "x"}}
+    ),
+    "a lease of nobody": FakeResponse(200, {"metadata": {"name": "lock"}}),
+    "a lease without an end": FakeResponse(
+        200,
+        b'{"metadata":{"name":"lock"},"spec":{"holderIdentity":"b","leaseDurationSeconds":1'
+        + b"0" * 400
+        + b"}}",
+    ),
+    "a strange refusal": FakeResponse(
+        503, {"kind": "Status", "details": {"causes": 7}}, headers={"Retry-After": "9" * 400}
+    ),
+    "deep": FakeResponse(200, b"[" * 100_000),
+}
+garbage = pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
+
+
+class Proxy:
+    """Answers in the API server's place while it is ``on``."""
+
+    def __init__(self, answer: FakeResponse) -> None:
+        self.on = False
+        self._answer = answer
+        self._stored: dict[str, Any] = {}
+        self.client = LiveClient(FakeTransport(self._send))
+
+    def _send(self, request: Request) -> FakeResponse:
+        if self.on:
+            return self._answer
+        if request.body is None:
+            return FakeResponse(200, self._stored) if self._stored else FakeResponse(404)
+        self._stored = json.loads(request.body)
+        return FakeResponse(200, self._stored)
+
+
+@garbage
+async def test_a_candidate_survives_any_answer(answer: FakeResponse) -> None:
+    proxy = Proxy(answer)
+    proxy.on = True
+    one = LeaderElector(proxy.client, KEY, "a")
+    with anyio.move_on_after(60) as waited:
+        await one.acquire()
+    assert waited.cancelled_caught
+    assert not one.is_leader
+    proxy.on = False
+    if one.leader != "b":  # as the lease without an end says
+        await one.acquire()
+        assert one.is_leader
+
+
+@garbage
+async def test_a_holder_survives_any_answer_within_its_tenure_and_says_it_lost_the_lease_after(
+    request: pytest.FixtureRequest, answer: FakeResponse
+) -> None:
+    proxy = Proxy(answer)
+    one = LeaderElector(proxy.client, KEY, "a")
+    await one.acquire()
+
+    async def interrupt() -> None:
+        await anyio.sleep(3)
+        proxy.on = True
+        await anyio.sleep(5)
+        proxy.on = False
+
+    names_another = request.node.callspec.id in {"a lease without an end", "a lease of nobody"}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(interrupt)
+        if names_another:
+            with pytest.raises(LeaderElectionLostError, match="held by"):
+                await one.renew()
+            tasks.cancel_scope.cancel()
+            return
+        await lead(one, 30)
+    assert one.is_leader
+    proxy.on = True
+    with pytest.raises(LeaderElectionLostError, match="not renewed in time"):
+        await one.renew()
 
 
 @pytest.mark.parametrize(

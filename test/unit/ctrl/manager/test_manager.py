@@ -1,17 +1,22 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
+import dataclasses
+import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import pytest
 
 from pkg import ctrl
 from pkg.apis.coordination.v1 import Lease
 from pkg.apis.core.v1 import ConfigMap, Pod
+from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.ctrl import controller, handler, rest, source
+from pkg.ctrl import cache, controller, handler, rest, source, webhook
 from pkg.ctrl.httpserver import HTTPRequest
 from pkg.ctrl.manager import (
     GracePeriodExceededError,
@@ -329,21 +334,162 @@ async def test_the_lease_is_kept_while_something_still_acts_on_it_beyond_the_gra
     diary: list[str],
 ) -> None:
     server = LeaseServer()
-    mgr = new_manager(server, graceful_shutdown_timeout=5, **ELECTION)
-    mgr.add(Worker("stubborn", diary, ends_after=40))
+    mgr = new_manager(server, graceful_shutdown_timeout=25, **ELECTION)
+    mgr.add(Polite("controller", diary, takes=1000))
+    mgr.add(Worker("stubborn", diary, ends_after=26.5))
 
     async def stop() -> None:
         await mgr.elected.wait()
         mgr.stop()
-        await anyio.sleep(39)
+        await anyio.sleep(26)
         assert server.lease is not None
         assert server.lease["spec"]["holderIdentity"]
         assert server.lease["spec"]["renewTime"] != server.lease["spec"]["acquireTime"]
 
     assert isinstance(await failure_of(mgr, stop), GracePeriodExceededError)
     assert diary[-1] == "stubborn ended"
+    assert mgr.abandoned == []
     assert server.lease is not None
     assert server.lease["spec"]["holderIdentity"] == ""
+
+
+async def test_a_reconcile_in_a_thread_does_not_extend_the_grace_period_and_keeps_the_lease() -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, graceful_shutdown_timeout=5, **ELECTION)
+    begun, gate = anyio.Event(), threading.Event()
+
+    class Calculates:
+        async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+            begun.set()
+            await anyio.to_thread.run_sync(gate.wait)
+            return ctrl.Result()
+
+    made = controller.Controller("calculates", Calculates())
+    mgr.add(made)
+
+    async def stop() -> None:
+        await mgr.elected.wait()
+        made.queue.add(ctrl.Request("ns", "a"))
+        await begun.wait()
+        mgr.stop()
+
+    began = anyio.current_time()
+    try:
+        failure = await failure_of(mgr, stop)
+        assert anyio.current_time() - began <= 8
+    finally:
+        gate.set()
+    assert isinstance(failure, GracePeriodExceededError)
+    assert mgr.abandoned == ["calculates"]
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"]
+
+
+class Cancelled:
+    """A runnable in which one step raises a CancelledError that cancels nothing."""
+
+    name = "cancelled"
+
+    def __init__(self, step: str) -> None:
+        self._step = step
+
+    async def ready(self) -> None:
+        if self._step == "ready":
+            raise asyncio.CancelledError
+
+    async def start(self) -> None:
+        if self._step == "start":
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+        elif self._step == "own task":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("step", ["start", "ready", "own task"])
+async def test_a_cancelled_error_of_a_runnable_fails_the_manager(step: str, diary: list[str]) -> None:
+    mgr = new_manager()
+    mgr.add(Cancelled(step))
+    mgr.add(Worker("other", diary))
+    with anyio.fail_after(60):
+        with pytest.raises(ManagerError, match="cancelled: CancelledError was raised"):
+            await mgr.start()
+    assert diary == ["other starts at 0", "other ended"]
+
+
+async def test_a_cancelled_error_while_connecting_fails_the_manager(diary: list[str]) -> None:
+    def cancelled(request: rest.Request) -> rest.FakeResponse:
+        raise asyncio.CancelledError
+
+    mgr = new_manager(cancelled)
+    mgr.add(Worker("worker", diary))
+    with anyio.fail_after(60):
+        with pytest.raises(ManagerError, match="start: CancelledError was raised"):
+            await mgr.start()
+    assert diary == []
+
+
+async def test_a_service_that_ends_by_itself_fails_the_manager() -> None:
+    class Ends(webhook.Server):
+        async def ready(self) -> None:
+            return
+
+        async def start(self) -> None:
+            return
+
+    mgr = new_manager()
+    mgr.add(Ends())
+    with anyio.fail_after(60):
+        with pytest.raises(ManagerError, match="webhook server ended although it was not stopped"):
+            await mgr.start()
+
+
+async def test_a_controller_whose_workers_end_fails_the_manager() -> None:
+    mgr = new_manager()
+    made = controller.Controller("named", Cancelled("never"))  # type: ignore[arg-type]  # never called
+    mgr.add(made)
+
+    async def end() -> None:
+        await made.ready()
+        made.queue.shut_down()
+
+    with anyio.fail_after(60):
+        failure = await failure_of(mgr, end)
+    assert "named ended although it was not stopped" in str(failure)
+
+
+async def test_a_runnable_that_has_done_its_work_does_not_stop_the_manager(diary: list[str]) -> None:
+    class Once:
+        async def start(self) -> None:
+            diary.append("done")
+
+    mgr = new_manager()
+    mgr.add(Once())
+    mgr.add(Worker("worker", diary))
+    async with running(mgr):
+        await anyio.sleep(60)
+    assert diary == ["done", "worker starts at 0", "worker ended"]
+
+
+async def test_runnables_need_not_be_hashable_and_may_be_equal(diary: list[str]) -> None:
+    @dataclasses.dataclass
+    class Plain:
+        diary: list[str]
+
+        async def start(self) -> None:
+            self.diary.append("starts")
+            await anyio.sleep_forever()
+
+    mgr = new_manager()
+    mgr.add(Plain(diary))
+    mgr.add(Plain(diary))
+    async with running(mgr):
+        await mgr.elected.wait()
+        await anyio.sleep(1)
+    assert diary == ["starts", "starts"]
 
 
 async def test_a_follower_runs_what_needs_no_leader_only(diary: list[str]) -> None:
@@ -413,6 +559,42 @@ async def test_a_follower_keeps_its_controllers_kinds_warm_and_leads_without_lis
         await anyio.sleep(1)
         assert seen.calls == [("before", leads), ("meanwhile", leads)]
         assert len(world.transport.requests) == asked
+
+
+async def test_a_review_in_flight_reads_what_the_stopped_cache_holds(world: Any, make_pod: Any) -> None:
+    async def api(request: rest.Request) -> Any:
+        if request.path == "/version":
+            return answer(request)
+        return await world.transport.send(request)
+
+    reads: list[str] = []
+
+    class Reviewing(webhook.Server):
+        """Answers its last review when it is stopped."""
+
+        async def ready(self) -> None:
+            return
+
+        async def start(self) -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(1)
+                    reads.append((await mgr.client.get(Pod, ("ns", "here"))).name)
+                    reads.extend(pod.name for pod in await mgr.client.list(Pod))
+                    for read in (mgr.client.get(Pod, ("ns", "absent")), mgr.client.list(ConfigMap)):
+                        with pytest.raises((NotFoundError, cache.CacheNotStartedError)) as caught:
+                            await read
+                        reads.append(type(caught.value).__name__)
+
+    world.put(make_pod("here"))
+    mgr = new_manager(api)
+    mgr.add(Reviewing())
+    async with running(mgr):
+        await mgr.elected.wait()
+        await mgr.client.get(Pod, ("ns", "here"))
+    assert reads == ["here", "here", "NotFoundError", "CacheNotStartedError"]
 
 
 async def test_a_follower_whose_controller_is_not_to_be_warmed_up_watches_nothing(

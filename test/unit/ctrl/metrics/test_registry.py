@@ -1,11 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import re
+from pathlib import Path
 
 import anyio
 from prometheus_client import Counter, Histogram
+from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.parser import text_string_to_metric_families
 
+import pkg
 from pkg.ctrl import metrics
 
 NAMES = {
@@ -78,3 +81,15 @@ async def test_the_tasks_of_the_loop_are_counted_and_a_finished_one_is_not() -> 
         assert tasks() == before + 1
         group.cancel_scope.cancel()
     assert tasks() == before
+
+
+def test_every_series_is_observed_by_some_module() -> None:
+    package = Path(pkg.__file__).parent
+    elsewhere = "".join(
+        path.read_text(encoding="utf-8")
+        for path in package.rglob("*.py")
+        if path.parent != package / "ctrl" / "metrics"
+    )
+    series = [name for name, each in vars(metrics.registry).items() if isinstance(each, MetricWrapperBase)]
+    assert "RECONCILE_TOTAL" in series
+    assert [name for name in series if not re.search(rf"\bmetrics\.{name}\b", elsewhere)] == []

@@ -11,7 +11,7 @@ import pytest
 from pkg.apis.core.v1 import Event, Pod
 from pkg.apis.machinery.errors import ForbiddenError
 from pkg.ctrl import recorder, rest
-from pkg.ctrl.client import FakeClient, interceptor
+from pkg.ctrl.client import FakeClient, LiveClient, interceptor
 
 POD = Pod.from_dict({
     "metadata": {"namespace": "team-a", "name": "p", "uid": "u1", "resourceVersion": "7"},
@@ -167,6 +167,70 @@ async def test_a_refused_event_is_dropped_and_does_not_hold_up_the_next() -> Non
         tell.event(POD, "Normal", "A", "taken")
         await anyio.wait_all_tasks_blocked()
     assert [event.message for event in await stored(client)] == ["taken"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "again"),
+    [
+        pytest.param(
+            rest.FakeResponse(200, b"<html>", headers={"Content-Type": "text/html"}), True, id="a page"
+        ),
+        pytest.param(rest.FakeResponse(200, b"<html>"), True, id="a page without a type"),
+        pytest.param(rest.FakeResponse(204), True, id="nothing"),
+        pytest.param(rest.FakeResponse(307), True, id="a redirect"),
+        pytest.param(rest.FakeResponse(201, {"metadata": {"name": "another"}}), True, id="another object"),
+        pytest.param(rest.FakeResponse(201, b"[" * 100_000), True, id="deep"),
+        pytest.param(
+            rest.FakeResponse(403, {"kind": "Status", "details": {"causes": 7}}), False, id="odd causes"
+        ),
+        pytest.param(
+            rest.FakeResponse(500, b"\xff", headers={"Retry-After": "9" * 400}), False, id="odd wait"
+        ),
+    ],
+)
+@pytest.mark.parametrize("counted", [False, True])
+async def test_any_answer_is_an_error_of_that_event_alone(
+    answer: rest.FakeResponse, again: bool, counted: bool
+) -> None:
+    sent: list[rest.Request] = []
+
+    def respond(request: rest.Request) -> rest.FakeResponse:
+        sent.append(request)
+        return answer if len(sent) == 1 + counted else rest.FakeResponse(201, request.body or b"")
+
+    def served(request: rest.Request) -> rest.FakeResponse:
+        made = respond(request)
+        if request.method == "PATCH" and made is not answer:
+            return rest.FakeResponse(200, {"metadata": {"name": request.path.rpartition("/")[2]}})
+        return made
+
+    async with running(LiveClient(rest.FakeTransport(served))) as tell:
+        for _ in range(1 + counted):
+            tell.event(POD, "Normal", "A", "first")
+        tell.event(POD, "Normal", "B", "last")
+        await anyio.sleep(30)
+        assert len(sent) == 2 + counted + again
+        tell.event(POD, "Normal", "B", "last")
+        await anyio.wait_all_tasks_blocked()
+        assert sent[-1].method == "PATCH"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("p", "half of \ud83d"), ("../../secrets", "a")], ids=["text", "path"]
+)
+async def test_an_event_that_no_request_can_carry_is_dropped(name: str, message: str) -> None:
+    sent: list[rest.Request] = []
+
+    def served(request: rest.Request) -> rest.FakeResponse:
+        sent.append(request)
+        return rest.FakeResponse(201, request.body or b"")
+
+    async with running(LiveClient(rest.FakeTransport(served))) as tell:
+        odd = Pod.from_dict({"metadata": {"namespace": name, "name": name}, "spec": {"containers": []}})
+        tell.event(odd, "Normal", "A", message)
+        tell.event(POD, "Normal", "B", "last")
+        await anyio.wait_all_tasks_blocked()
+    assert [b'"last"' in (each.body or b"") for each in sent] == [True]
 
 
 async def test_what_is_queued_is_sent_before_the_end() -> None:

@@ -5,17 +5,22 @@
 import base64
 import dataclasses
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 import yaml
+from structlog.testing import capture_logs
 
 from pkg.ctrl import rest
 from pkg.ctrl.envtest.pki import Authority
+from pkg.ctrl.rest import layers
 
 Write = Callable[..., Path]
 
@@ -23,7 +28,7 @@ Write = Callable[..., Path]
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     def write(name: str = "config", **user: Any) -> Path:
-        cluster = {"server": "http://cluster.test:8001/", **user.pop("cluster", {})}
+        cluster = {"server": "https://cluster.test:8001/", **user.pop("cluster", {})}
         data = {
             "current-context": f"ctx-{name}",
             "contexts": [
@@ -56,7 +61,7 @@ def plugin(tmp_path: Path, *statuses: dict[str, Any]) -> dict[str, Any]:
 
 async def test_a_file_gives_host_namespace_and_token(write: Write) -> None:
     config = await rest.load_config(str(write(token="t0")))
-    assert (config.host, config.namespace, config.tls) == ("http://cluster.test:8001", "ns-config", None)
+    assert (config.host, config.namespace) == ("https://cluster.test:8001", "ns-config")
     assert await config.credentials.headers() == {"Authorization": "Bearer t0"}
 
 
@@ -189,7 +194,7 @@ async def test_a_user_may_act_as_another(write: Write) -> None:
 
 async def test_a_parsed_kubeconfig_is_read_too(write: Write) -> None:
     data = yaml.safe_load(write(token="t").read_text())
-    assert (await rest.Config.from_kubeconfig_dict(data)).host == "http://cluster.test:8001"
+    assert (await rest.Config.from_kubeconfig_dict(data)).host == "https://cluster.test:8001"
 
 
 @pytest.mark.real_time
@@ -220,6 +225,102 @@ async def test_a_plugin_may_issue_a_certificate(write: Write, tmp_path: Path) ->
     config = await rest.load_config(str(path))
     assert config.tls is not None
     assert (config.tls.cert, config.tls.key) == (pair.certificate, pair.key)
+
+
+@pytest.mark.real_time
+async def test_requests_that_find_a_token_expired_together_run_its_plugin_once(
+    write: Write, tmp_path: Path
+) -> None:
+    gone = "2020-01-01T00:00:00Z"
+    statuses = [{"token": "one", "expirationTimestamp": gone}, {"token": "two", "expirationTimestamp": gone}]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = await rest.load_config(str(path))
+    sent = list[str]()
+
+    async def send(request: rest.Request) -> rest.FakeResponse:
+        sent.append(request.headers["Authorization"])
+        return rest.FakeResponse(200)
+
+    outermost = layers.Authorize(rest.FakeTransport(send), config.credentials, config.host)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(50):
+            tasks.start_soon(outermost.send, rest.Request("GET", "/version"))
+    assert sent == ["Bearer two"] * 50
+    assert (tmp_path / "count").read_text() == "2"
+
+
+@pytest.mark.real_time
+async def test_two_transports_that_are_refused_together_run_a_plugin_once(
+    write: Write, tmp_path: Path
+) -> None:
+    path = write(
+        cluster={"server": "https://c.test"}, exec=plugin(tmp_path, {"token": "one"}, {"token": "two"})
+    )
+    config = await rest.load_config(str(path))
+
+    async def send(request: rest.Request) -> rest.FakeResponse:
+        return rest.FakeResponse(200 if request.headers["Authorization"] == "Bearer two" else 401)
+
+    pair = [layers.Authorize(rest.FakeTransport(send), config.credentials, config.host) for _ in range(2)]
+    answers = list[int]()
+
+    async def ask(through: layers.Authorize) -> None:
+        answers.append((await through.send(rest.Request("GET", "/version"))).status)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(50):
+            tasks.start_soon(ask, pair[number % 2])
+    assert answers == [200] * 50
+    assert (tmp_path / "count").read_text() == "2"
+
+
+@pytest.mark.real_time
+async def test_a_plugin_that_fails_fails_once_for_all_who_wait_and_runs_again_for_the_next(
+    write: Write, tmp_path: Path
+) -> None:
+    status = {"token": "one", "expirationTimestamp": "2020-01-01T00:00:00Z"}
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, status, {}))
+    config = await rest.load_config(str(path))
+    failures = list[str]()
+
+    async def ask() -> None:
+        with pytest.raises(rest.ConfigError) as caught:
+            await config.credentials.headers()
+        failures.append(str(caught.value))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(ask)
+    assert len(failures) == 20
+    assert len(set(failures)) == 1
+    assert (tmp_path / "count").read_text() == "2"
+    await ask()
+    assert (tmp_path / "count").read_text() == "3"
+
+
+@pytest.mark.real_time
+async def test_a_request_that_gives_up_leaves_the_plugin_to_the_next(write: Write, tmp_path: Path) -> None:
+    statuses = [{"token": "one", "expirationTimestamp": "2020-01-01T00:00:00Z"}, {"token": "two"}]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = await rest.load_config(str(path))
+    found = list[str]()
+
+    async def ask() -> None:
+        found.append((await config.credentials.headers())["Authorization"])
+
+    async with anyio.create_task_group() as tasks:
+        impatient = anyio.CancelScope()
+
+        async def give_up() -> None:
+            with impatient:
+                await ask()
+
+        tasks.start_soon(give_up)
+        await anyio.lowlevel.checkpoint()
+        tasks.start_soon(ask)
+        await anyio.lowlevel.checkpoint()
+        impatient.cancel()
+    assert found == ["Bearer two"]
 
 
 @pytest.mark.real_time
@@ -302,6 +403,122 @@ async def test_a_server_that_is_no_address_is_refused_before_any_request(
     assert str(caught.value).startswith(f"kubeconfig {path}: cluster 'c': server {server!r} {problem}")
 
 
+CA = "certificate-authority-data"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "host"),
+    [
+        ({"server": "c.test:6443"}, {}, "http://c.test:6443"),
+        ({"server": "c.test:6443", CA: "pem"}, {}, "https://c.test:6443"),
+        ({"server": "c.test:6443", "insecure-skip-tls-verify": True}, {}, "https://c.test:6443"),
+        ({"server": "c.test:6443", "insecure-skip-tls-verify": False}, {}, "http://c.test:6443"),
+        (
+            {"server": "c.test"},
+            {"client-certificate-data": "pem", "client-key-data": "pem"},
+            "https://c.test",
+        ),
+        ({"server": "http://c.test", CA: "pem"}, {}, "http://c.test"),
+        ({"server": "http://jane:s3cret@c.test/below"}, {}, "http://c.test/below"),
+        ({"server": "https://jane:s3cret@c.test/below"}, {}, "https://jane:s3cret@c.test/below"),
+    ],
+)
+async def test_a_server_without_a_scheme_speaks_tls_where_there_are_settings_of_it(
+    write: Write, cluster: dict[str, Any], user: dict[str, str], host: str
+) -> None:
+    me = Authority.create("ca").client("me")
+    pem = {CA: me.certificate, "client-certificate-data": me.certificate, "client-key-data": me.key}
+    filled: list[dict[str, Any]] = [
+        {key: base64.b64encode(pem[key]).decode() if value == "pem" else value for key, value in part.items()}
+        for part in (cluster, user)
+    ]
+    config = await rest.load_config(str(write(cluster=filled[0], **filled[1])))
+    assert config.host == host
+    assert (config.tls is not None) == host.startswith("https:")
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"token": "t"},
+        {"username": "me", "password": "s3cret"},
+        {"tokenFile": "/nonexistent"},
+        {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nonexistent"}},
+    ],
+    ids=lambda user: next(iter(user)),
+)
+async def test_credentials_do_not_go_out_in_the_clear(write: Write, user: dict[str, Any]) -> None:
+    with capture_logs() as lines:
+        config = await rest.load_config(str(write(cluster={"server": "http://c.test"}, **user)))
+    assert isinstance(config.credentials, rest.Anonymous)
+    assert [line["event"] for line in lines] == ["Credentials are not sent over plain HTTP"]
+
+
+@pytest.mark.parametrize("value", ["false", "true", 1, 0, "", []])
+async def test_whether_to_verify_is_true_or_false_and_no_text(write: Write, value: Any) -> None:
+    path = write(cluster={"server": "https://c.test", "insecure-skip-tls-verify": value})
+    with pytest.raises(rest.ConfigError, match="insecure-skip-tls-verify must be true or false"):
+        await rest.load_config(str(path))
+
+
+async def test_an_authority_that_would_not_be_used_is_refused(write: Write) -> None:
+    ca = base64.b64encode(Authority.create("ca").certificate).decode()
+    path = write(cluster={"server": "https://c.test", "insecure-skip-tls-verify": True, CA: ca})
+    with pytest.raises(rest.ConfigError, match="cannot be given where certificates are not verified"):
+        await rest.load_config(str(path))
+
+
+@pytest.mark.parametrize(("given", "missing"), [("client-certificate", "key"), ("client-key", "certificate")])
+async def test_half_a_client_certificate_is_refused(write: Write, given: str, missing: str) -> None:
+    me = Authority.create("ca").client("me")
+    half = base64.b64encode(me.key if given == "client-key" else me.certificate).decode()
+    path = write(cluster={"server": "https://c.test"}, **{f"{given}-data": half})
+    with pytest.raises(rest.ConfigError, match=f"client certificate: its {missing} is missing"):
+        await rest.load_config(str(path))
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {"server": "https://jane:s3cret@c.test:x"},
+        {"server": "https://jane:s3cret/@c.test"},
+        {"server": "ftp://jane:s3cret@c.test"},
+        {"server": "jane:s3cret@"},
+        {"server": "https://c.test", "proxy-url": "socks5://jane:s3cret@proxy.test"},
+        {"server": "https://c.test", "proxy-url": "http://jane:s3cret@:1"},
+    ],
+)
+async def test_an_error_shows_no_password_of_a_url(write: Write, cluster: dict[str, str]) -> None:
+    with pytest.raises(rest.ConfigError) as caught:
+        await rest.load_config(str(write(cluster=cluster)))
+    assert "s3c" not in str(caught.value)
+
+
+async def test_what_is_printed_of_a_connection_holds_no_secret() -> None:
+    me = Authority.create("ca").client("me")
+    config = rest.Config(
+        "https://jane:s3cret@127.0.0.1:1/below",
+        tls=rest.TLSConfig(ca=Path("/ca.crt"), cert=me.certificate, key=me.key, server_name="c.test"),
+        credentials=rest.Basic("jane", "s3cret"),
+        proxy="http://jane:s3cret@proxy.test:3128",
+    )
+    printed = repr(config)
+    assert "s3cret" not in printed
+    assert "PRIVATE" not in printed
+    assert "host='https://127.0.0.1:1/below'" in printed
+    assert f"ca='/ca.crt', cert=<{len(me.certificate)} bytes>, key=<{len(me.key)} bytes>" in printed
+    assert "proxy='http://proxy.test:3128'" in printed
+    assert repr(dataclasses.replace(config, namespace="n")).count("namespace='n'") == 1
+
+
+@pytest.mark.real_time
+async def test_an_error_of_a_connection_shows_no_password() -> None:
+    async with rest.Transport(rest.Config("http://jane:s3cret@127.0.0.1:1")) as transport:
+        with pytest.raises(rest.TransportError) as caught:
+            await transport.send(rest.Request("GET", "/version"))
+    assert str(caught.value).startswith("http://127.0.0.1:1: ")
+
+
 @pytest.mark.parametrize(
     ("cluster", "user", "part"),
     [
@@ -338,3 +555,43 @@ def test_a_pod_without_a_token_says_so(tmp_path: Path) -> None:
         rest.ConfigError, match=r"^in-cluster configuration: Service token file does not exist"
     ):
         rest.in_cluster_config(environ, folder=tmp_path)
+
+
+_LOADS = """
+import json, os, ssl, sys
+from pkg.ctrl import webhook
+from pkg.ctrl.rest.tls import TLSConfig
+pair = webhook.SelfSigned().pair()
+written = []
+sys.addaudithook(
+    lambda event, args: event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and written.append(args[0])
+)
+TLSConfig(cert=pair[0], key=pair[1]).ssl_context()
+webhook.SelfSigned().context()
+print(json.dumps([each for each in written if not isinstance(each, int)]))
+"""
+
+
+@pytest.mark.real_time
+def test_a_private_key_is_never_written_to_a_file_with_a_name() -> None:
+    done = subprocess.run([sys.executable, "-c", _LOADS], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("started", "program"),
+    [
+        ("/usr/bin/thing", "thing"),
+        ("/app/cmd/thing.py", "thing"),
+        ("/site/thing/__main__.py", "thing"),
+        ("-c", "-c"),
+        ("", "python"),
+        ("/opt/th\u00efng\r\nX: y", "th_ng__X: y"),
+    ],
+)
+def test_a_user_agent_names_what_was_started(
+    monkeypatch: pytest.MonkeyPatch, started: str, program: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [started])
+    assert rest.Config("https://c.test").user_agent.partition("/")[0] == program
+    assert rest.user_agent("me", "1.2").startswith("me/1.2 (linux/")

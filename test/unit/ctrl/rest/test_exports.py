@@ -7,9 +7,10 @@ from pkg.ctrl import rest
 
 def test_the_exported_names_are_these() -> None:
     modules = {"config", "credentials", "discovery", "errors", "fake", "kubeconfig", "kubeconfig_import"}
-    modules |= {"http1", "layers", "roundtrip", "tls", "transport"}
+    modules |= {"http1", "layers", "login", "roundtrip", "tls", "transport"}
     assert {name for name in vars(rest) if not name.startswith("_")} - modules == {
         "Anonymous",
+        "AnswerError",
         "Basic",
         "Config",
         "Impersonation",
@@ -17,6 +18,7 @@ def test_the_exported_names_are_these() -> None:
         "Credentials",
         "FakeResponse",
         "FakeTransport",
+        "InvalidRequestError",
         "NoKindMatchError",
         "RESTMapper",
         "Request",
@@ -29,7 +31,9 @@ def test_the_exported_names_are_these() -> None:
         "Transport",
         "TransportError",
         "TransportTimeoutError",
+        "decoded",
         "in_cluster_config",
         "load_config",
         "request",
+        "user_agent",
     }

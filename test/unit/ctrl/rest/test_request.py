@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests are values: the line, the headers and the body that a call becomes."""
 
+from collections.abc import Callable
+
 import pytest
 
 from pkg.apis.machinery.gvk import Resource
+from pkg.ctrl import rest
 from pkg.ctrl.rest import request
 
 PODS = Resource("", "v1", "pods", True)
@@ -29,7 +32,55 @@ def test_get_names_the_object_by_its_path(resource: Resource, namespace: str, pa
 
 def test_names_are_percent_encoded() -> None:
     roles = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", False)
-    assert request.get(roles, "", "system:a/b").path.endswith("/clusterroles/system%3Aa%2Fb")
+    assert request.get(roles, "", "system:a b?c#d").path.endswith("/clusterroles/system%3Aa%20b%3Fc%23d")
+
+
+BAD = ["a/b", "..", ".", "a%2Fb", "%2e%2e", "/", "x" * 70_000 + "/", "\ud800"]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: bad[:8].encode("ascii", "backslashreplace").decode())
+def test_what_would_leave_its_segment_of_the_path_is_refused(bad: str) -> None:
+    odd = Resource("batch", "v1", bad, True)
+    calls: list[Callable[[], rest.Request]] = [
+        lambda: request.get(PODS, bad, "x"),
+        lambda: request.get(PODS, "a", bad),
+        lambda: request.list_(PODS, namespace=bad),
+        lambda: request.watch(PODS, namespace=bad),
+        lambda: request.create(PODS, bad, b""),
+        lambda: request.update(PODS, "a", bad, b""),
+        lambda: request.apply(PODS, "a", bad, b"", field_owner="me"),
+        lambda: request.delete(PODS, "a", bad),
+        lambda: request.delete_collection(PODS, namespace=bad),
+        lambda: request.subresource(request.get(PODS, "a", "x"), bad),
+        lambda: request.list_(odd),
+    ]
+    for make in calls:
+        with pytest.raises(rest.InvalidRequestError, match="cannot stand in the path") as caught:
+            make()
+        assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("group", "version"),
+    [
+        ("", "v1/secrets"),
+        ("", "v1%2Fsecrets"),
+        ("", "v1?watch=true"),
+        ("", ".."),
+        ("", ""),
+        ("..", "v1"),
+        ("a/b", "v1"),
+        ("example.com", "v1#"),
+        ("example.com\n", "v1"),
+        ("x" * 300, "v1"),
+        ("example.com", "v" * 100),
+    ],
+)
+def test_no_url_is_made_of_what_is_no_group_and_version(group: str, version: str) -> None:
+    with pytest.raises(rest.InvalidRequestError, match="is not the group and version of an API"):
+        request.group_version_path(group, version)
+    with pytest.raises(rest.InvalidRequestError):
+        request.list_(Resource(group, version, "things", True))
 
 
 @pytest.mark.parametrize(("namespace", "name"), [("a", ""), ("", "x")])

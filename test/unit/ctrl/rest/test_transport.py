@@ -13,6 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from pkg.apis.machinery.gvk import GVK
 from pkg.ctrl import rest
 from pkg.ctrl.envtest.pki import Authority
 from pkg.ctrl.rest.http1 import watchful_socket
@@ -100,6 +101,39 @@ async def test_lines_of_any_length_arrive_whole_however_they_are_cut() -> None:
         response = await transport.send(rest.Request("GET", "/x", stream=True))
         assert [line async for line in response.lines()] == [b"one", long, b"", b"last"]
         await response.close()
+
+
+async def test_a_line_without_an_end_is_given_up() -> None:
+    sent = 0
+
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nfirst\n")
+        while sent < 1 << 28:
+            writer.write(b"x" * (1 << 20))
+            await writer.drain()
+            sent += 1 << 20
+
+    async with serving(answer) as url, rest.Transport(rest.Config(url)) as transport:
+        response = await transport.send(rest.Request("GET", "/x", stream=True))
+        lines = response.lines()
+        assert await anext(lines) == b"first"
+        with pytest.raises(rest.AnswerError, match="a line is longer than"):
+            await anext(lines)
+        await response.close()
+    assert sent < 1 << 27
+
+
+async def test_a_watch_in_a_reads_place_does_not_grow_for_ever() -> None:
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        while True:
+            writer.write(b'{"type":"ADDED"}\n' * 10_000)
+            await writer.drain()
+
+    async with serving(answer) as url, rest.Transport(rest.Config(url)) as transport:
+        with pytest.raises(rest.TransportError, match="the answer is larger than 16777216 bytes"):
+            await rest.RESTMapper(transport).discover(GVK("example.com", "v1", "Widget"))
 
 
 async def test_a_large_body_is_sent_whole_and_nobody_is_warned() -> None:

@@ -1,17 +1,22 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import asyncio
 import base64
+import io
 import json
+import threading
 from typing import Any
 
 import anyio
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from pkg.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from pkg.apis.core.v1 import ConfigMap
 from pkg.apis.machinery import field
 from pkg.apis.machinery.errors import InvalidError
-from pkg.ctrl import metrics, rest, webhook
+from pkg.ctrl import log, metrics, offload, rest, webhook
 from pkg.ctrl.httpserver import HTTPRequest
 
 PATH = "/validate--v1-configmap"
@@ -41,7 +46,7 @@ class Judge(webhook.CustomValidator[ConfigMap]):
 
     async def _judge(self, asked: str) -> list[str]:
         self.asked.append(asked)
-        if isinstance(self.verdict, Exception):
+        if isinstance(self.verdict, BaseException):
             raise self.verdict
         if isinstance(self.verdict, float):
             await anyio.sleep(self.verdict)
@@ -141,6 +146,13 @@ async def test_a_bug_is_a_500_that_is_counted_and_not_a_broken_connection() -> N
     assert metrics.REGISTRY.get_sample_value("controller_runtime_webhook_panics_total") == before + 1
 
 
+async def test_a_cancelled_error_of_a_validator_is_a_500_of_its_own() -> None:
+    answer = await verdict(Judge(asyncio.CancelledError()), review())
+    assert not answer["allowed"]
+    assert answer["status"]["code"] == 500
+    assert "CancelledError was raised" in answer["status"]["message"]
+
+
 @pytest.mark.parametrize(
     ("query", "seconds"), [({"timeout": ["10s"]}, 9), ({}, 27), ({"timeout": ["5m0s"]}, 27)]
 )
@@ -197,6 +209,130 @@ async def test_only_json_is_read() -> None:
 async def test_a_body_beyond_the_limit_is_a_413() -> None:
     status, answer = await post(Judge(), b"", too_large=True)
     assert (status, answer["message"]) == (413, "request entity is too large; limit is 7340032 bytes")
+
+
+LONG = "x" * 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "code"),
+    [
+        pytest.param(review(), {"content_type": LONG}, 400, id="content type"),
+        pytest.param({**review(), "apiVersion": LONG, "kind": LONG}, {}, 400, id="version and kind"),
+        pytest.param(review(uid=LONG), {}, 400, id="uid"),
+        pytest.param(review(), {"query": {"timeout": [LONG]}}, 400, id="timeout"),
+        pytest.param(review("x" * 200_000), {}, 200, id="operation"),
+        pytest.param(review(object={**MAP, "data": {LONG: 3}}), {}, 200, id="key"),
+        pytest.param(
+            review(userInfo={"username": "x" * 200_000}, object={"data": 3}), {}, 200, id="user in the log"
+        ),
+        pytest.param(review(options={"a": LONG}), {}, 413, id="options"),
+    ],
+)
+async def test_no_text_of_a_body_is_repeated_at_length(body: Any, options: dict[str, Any], code: int) -> None:
+    stream = io.StringIO()
+    log.configure(stream=stream)
+    try:
+        status, answer = await post(Judge(), body, **options)
+    finally:
+        structlog.reset_defaults()
+    assert status == code
+    assert len(json.dumps(answer)) < 2000
+    assert 0 < len(stream.getvalue()) < 4000
+
+
+async def test_a_refusal_is_no_longer_than_32_ki_characters() -> None:
+    errors = field.ErrorList([field.invalid(field.Path("spec"), 3, LONG)])
+    response = await verdict(Judge(errors.to_aggregate()), review())
+    assert response["status"]["code"] == 403
+    assert 32 * 1024 < len(response["status"]["message"]) < 33 * 1024
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"content_type": "text/\udcff"}, r"contentType=text/\udcff, expected application/json"),
+        ({"query": {"timeout": ["9" * 5000 + "s"]}}, "timeout is not a duration: 999"),
+    ],
+    ids=["content type", "timeout"],
+)
+async def test_what_cannot_be_read_around_the_body_is_a_400(options: dict[str, Any], message: str) -> None:
+    status, answer = await post(Judge(), review(), **options)
+    assert status == 400
+    assert answer["message"].startswith(message)
+
+
+async def test_refused_bodies_write_few_lines_however_many_there_are() -> None:
+    served = webhook.Webhook(PATH, webhook.ValidatorHandler(ConfigMap, Judge()))
+    with capture_logs() as lines:
+        for _ in range(1000):
+            assert (await served(HTTPRequest(path=PATH, body=b"{"))).status == 400
+    assert len([line for line in lines if line["event"] == "Bad request"]) <= 25
+
+
+async def test_a_large_object_is_decoded_away_from_the_loop_and_a_small_one_is_not() -> None:
+    class Where(Judge):
+        async def validate_create(self, obj: ConfigMap) -> list[str]:
+            return [str(await offload.run(threading.get_ident) != threading.get_ident())]
+
+    assert (await verdict(Where(), review()))["warnings"] == ["False"]
+    large = review(object={**MAP, "data": {"k": "v" * 40_000}})
+    assert (await verdict(Where(), large))["warnings"] == ["True"]
+
+
+def wide(**metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "a", "name": "b", **metadata},
+        "spec": {"a": [{}] * 40_000},
+    }
+
+
+@pytest.mark.parametrize(
+    ("request_", "asked", "code", "warned"),
+    [
+        pytest.param({"operation": "CREATE", "object": wide()}, [], 403, False, id="create"),
+        pytest.param(
+            {"operation": "UPDATE", "object": wide(), "oldObject": MAP}, [], 403, False, id="made too large"
+        ),
+        pytest.param(
+            {"operation": "UPDATE", "object": MAP, "oldObject": wide()},
+            ["create b {'k': 'v'}"],
+            200,
+            False,
+            id="made smaller",
+        ),
+        pytest.param(
+            {"operation": "UPDATE", "object": wide(finalizers=[]), "oldObject": wide(finalizers=["x"])},
+            [],
+            200,
+            True,
+            id="metadata alone",
+        ),
+        pytest.param(
+            {"operation": "DELETE", "object": None, "oldObject": wide()}, [], 200, True, id="delete"
+        ),
+    ],
+)
+async def test_an_object_that_decodes_to_too_much_is_not_decoded(
+    request_: dict[str, Any], asked: list[str], code: int, warned: bool
+) -> None:
+    judge = Judge()
+    response = await verdict(judge, review(**request_))
+    assert (response["allowed"], response["status"]["code"]) == (code == 200, code)
+    assert judge.asked == asked
+    assert bool(response.get("warnings")) is warned
+    if code == 403:
+        assert response["status"]["message"].startswith("the object is too large: it has 40004 objects")
+
+
+async def test_what_surrounds_the_objects_is_bounded_too() -> None:
+    status, answer = await post(Judge(), review(userInfo={"extra": {"k": [[] for _ in range(40_000)]}}))
+    assert status == 413
+    assert "objects and lists" in answer["message"]
+    unknown = review(unknown=[{}] * 100_000)
+    assert (await verdict(Judge(), unknown))["allowed"]
 
 
 async def test_requests_are_counted_by_path_and_code() -> None:

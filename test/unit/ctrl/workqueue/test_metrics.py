@@ -25,21 +25,26 @@ def sample(queue: PriorityQueue[str], series: str, **labels: str) -> float | Non
     )
 
 
+async def test_depth_is_there_from_the_start_without_a_priority_as_in_go(queue: PriorityQueue[str]) -> None:
+    assert sample(queue, "depth", priority="") == 0
+    assert sample(queue, "depth", priority="0") is None
+
+
 async def test_depth_counts_what_is_ready_by_priority(queue: PriorityQueue[str]) -> None:
     queue.add("a", priority=-100)
     queue.add("b")
     queue.add("c", after=5)
     queue.add("b")
     assert sample(queue, "depth", priority="-100") == 1
-    assert sample(queue, "depth", priority="0") == 1
+    assert sample(queue, "depth", priority="") == 1
     queue.add("a")
-    assert (sample(queue, "depth", priority="-100"), sample(queue, "depth", priority="0")) == (0, 2)
+    assert (sample(queue, "depth", priority="-100"), sample(queue, "depth", priority="")) == (0, 2)
     await anyio.sleep(5)
-    assert sample(queue, "depth", priority="0") == 3
+    assert sample(queue, "depth", priority="") == 3
     await queue.get()
-    assert sample(queue, "depth", priority="0") == 2
+    assert sample(queue, "depth", priority="") == 2
     queue.shut_down()
-    assert sample(queue, "depth", priority="0") == 0
+    assert sample(queue, "depth", priority="") == 0
 
 
 async def test_adds_count_items_that_became_ready_and_retries_those_with_a_delay(
@@ -83,12 +88,12 @@ async def test_unfinished_work_is_as_old_as_it_is_when_asked(queue: PriorityQueu
 async def test_priorities_beyond_a_limit_share_one_series(queue: PriorityQueue[str]) -> None:
     for priority in range(MAX_PRIORITIES + 5):
         queue.add(str(priority), priority=priority)
-    assert sample(queue, "depth", priority="0") == 1
+    assert sample(queue, "depth", priority="") == 1
     assert sample(queue, "depth", priority=OTHER_PRIORITIES) == 5
     for _ in range(MAX_PRIORITIES + 5):
         await queue.get()
     assert sample(queue, "depth", priority=OTHER_PRIORITIES) == 0
-    assert sample(queue, "depth", priority="0") == 0
+    assert sample(queue, "depth", priority="") == 0
 
 
 async def test_a_queue_without_a_name_shows_nothing() -> None:

@@ -26,6 +26,7 @@ from pkg.ctrl.client import FakeClient
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import Plugin, TrainJobStatusPlugin, core
 from pkg.runtime.framework.plugins import registry
+from pkg.util import trainjob
 from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
 
 SPECS = {
@@ -79,6 +80,7 @@ async def outcome(plugins: Sequence[Plugin], spec: str, train_job: TrainJob, cli
 async def test_the_order_of_plugins_does_not_matter(spec: str, train_job: TrainJob) -> None:
     # Without it every run would make keys of its own.
     keys = Secret(metadata=ObjectMeta(namespace="team-a", name="job-mpi-ssh-auth"))
+    keys.metadata.owner_references = [trainjob.controller_reference(train_job)]
     client = FakeClient(keys)
     made = [await factory(client, client) for factory in registry.new_registry(found=()).values()]
 

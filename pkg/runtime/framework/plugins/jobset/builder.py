@@ -134,6 +134,5 @@ def _set_program(container: Container, trainer: Trainer, command: list[str] | No
 
 def _set_resources(container: Container, wanted: ResourceRequirements | None) -> None:
     if wanted is not None and (wanted.limits is not None or wanted.requests is not None):
-        container.resources = ResourceRequirements(
-            limits=wanted.limits or None, requests=wanted.requests or None
-        )
+        # An empty map stays on the wire, as upstream sends it.
+        container.resources = ResourceRequirements(limits=wanted.limits, requests=wanted.requests)

@@ -54,7 +54,7 @@ def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-# +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=create;get;list;watch;update;patch
+# +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=create;delete;get;list;watch;update;patch
 async def new(client: Reader, _indexer: FieldIndexer) -> JobSetPlugin:
     """Return the plugin."""
     return JobSetPlugin(client)

@@ -66,7 +66,13 @@ def test_leader_election_asked_for_alone_gets_a_name_and_durations() -> None:
     [
         {"webhook": {"port": 1, "host": "127.0.0.1", "certDir": "/certs"}},
         {"metrics": {"bindAddress": "0", "secureServing": False}},
-        {"health": {"healthProbeBindAddress": "", "readinessEndpointName": "r", "livenessEndpointName": "l"}},
+        {
+            "health": {
+                "healthProbeBindAddress": "0",
+                "readinessEndpointName": "r",
+                "livenessEndpointName": "l",
+            }
+        },
         {"clientConnection": {"qps": -1.0, "burst": 0}},
         {"controller": {"groupKindConcurrency": {"TrainJob.trainer.kubeflow.org": 5}}},
     ],
@@ -77,6 +83,7 @@ def test_what_is_said_stands(given: dict[str, Any]) -> None:
 
 def test_an_empty_text_counts_as_unset_where_it_means_nothing() -> None:
     assert defaulted({"metrics": {"bindAddress": ""}})["metrics"] == DEFAULTS["metrics"]
+    assert defaulted({"health": {"healthProbeBindAddress": ""}})["health"] == DEFAULTS["health"]
 
 
 def test_qps_may_be_written_without_a_point() -> None:

@@ -238,7 +238,7 @@ async def test_a_connection_lost_under_a_large_body_is_noticed(new_wire: Any) ->
 
 async def test_a_stream_holds_its_server_when_nobody_reads(new_wire: Any) -> None:
     wire, piece = new_wire(), b"x" * 50_000
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, whole=False))
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=None))
     await asyncio.sleep(0)
     arrive(wire.connection, STREAM)
     answer = await asking
@@ -260,7 +260,7 @@ async def test_a_stream_holds_its_server_when_nobody_reads(new_wire: Any) -> Non
 
 async def test_a_stream_that_ends_while_it_is_held_frees_its_connection(new_wire: Any) -> None:
     wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, whole=False))
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=None))
     await asyncio.sleep(0)
     arrive(wire.connection, STREAM)
     answer = await asking
@@ -273,7 +273,7 @@ async def test_a_stream_that_ends_while_it_is_held_frees_its_connection(new_wire
 
 async def test_a_refused_stream_is_read_whole(new_wire: Any) -> None:
     wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, whole=False))
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=None))
     await asyncio.sleep(0)
     arrive(wire.connection, b"HTTP/1.1 410 Gone\r\nContent-Length: 4\r\n\r\ngo")
     await asyncio.sleep(0)
@@ -303,7 +303,7 @@ async def test_bytes_of_a_head_give_no_more_time_and_a_stream_has_all_of_it(new_
     slow, stream = new_wire(), new_wire()
     dripping = asyncio.ensure_future(slow.connection.ask(HEAD, timeout=30, deadline=began + 30))
     watching = asyncio.ensure_future(
-        stream.connection.ask(HEAD, whole=False, timeout=30, deadline=began + 30)
+        stream.connection.ask(HEAD, bounds=None, timeout=30, deadline=began + 30)
     )
     await asyncio.sleep(20)
     arrive(slow.connection, b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 ")
@@ -367,3 +367,69 @@ async def test_an_ended_connection_says_so_and_takes_no_request(new_wire: Any) -
     assert wire.connection.closed().done()
     with pytest.raises(http1.GoneError):
         await wire.connection.ask(HEAD)
+
+
+@pytest.mark.parametrize("deadline", [30, 200])
+async def test_an_answer_that_never_ends_is_given_up(new_wire: Any, deadline: float) -> None:
+    wire, loop = new_wire(), asyncio.get_running_loop()
+    began = loop.time()
+    bounds = http1.Bounds(1 << 20, 100)
+    asking = asyncio.ensure_future(
+        wire.connection.ask(HEAD, bounds=bounds, timeout=deadline, deadline=began + deadline)
+    )
+    await asyncio.sleep(1)
+    arrive(wire.connection, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    async def drip() -> None:
+        while True:
+            await asyncio.sleep(1)
+            arrive(wire.connection, b"1\r\nx\r\n")
+
+    dripping = asyncio.ensure_future(drip())
+    with pytest.raises(http1.Error, match="the answer did not end within 100 s"):
+        await asking
+    dripping.cancel()
+    assert loop.time() - began == pytest.approx(max(deadline, 100))
+    assert wire.told == ["lost"]
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_is_too_large_is_given_up(new_wire: Any, status: int, stream: bool) -> None:
+    wire = new_wire()
+    size = http1.ORDINARY.size if stream else 1000
+    asking = asyncio.ensure_future(
+        wire.connection.ask(HEAD, bounds=None if stream else http1.Bounds(1000, 9))
+    )
+    await asyncio.sleep(0)
+    arrive(wire.connection, b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n" % status)
+    piece = b"%x\r\n%s\r\n" % (size // 8, b"x" * (size // 8))
+    for _ in range(8):
+        arrive(wire.connection, piece)
+    await asyncio.sleep(0)
+    assert wire.told == []
+    if stream and status == 200:
+        # A stream has no end: its reader sees to it that it does not grow.
+        assert (await asking).status == 200
+        return
+    arrive(wire.connection, b"1\r\nx\r\n")
+    with pytest.raises(http1.Error, match=f"the answer is larger than {size} bytes"):
+        await asking
+    assert wire.told == ["lost"]
+
+
+@pytest.mark.parametrize("bounds", [None, http1.ORDINARY])
+async def test_what_a_few_bytes_can_become_is_bounded(new_wire: Any, bounds: http1.Bounds | None) -> None:
+    wire = new_wire()
+    bomb = gzip.compress(bytes(1 << 26))
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=bounds))
+    await asyncio.sleep(0)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+    arrive(wire.connection, head + bomb)
+
+    async def read() -> None:
+        async for _ in (await asking).pieces():
+            pass
+
+    with pytest.raises(http1.Error, match="bytes become more than"):
+        await read()

@@ -8,6 +8,7 @@ from pkg.ctrl.rest import http1
 def test_the_exported_names_are_these() -> None:
     modules = {"connection", "dial", "incoming", "message", "origin", "pool"}
     assert {name for name in vars(http1) if not name.startswith("_")} - modules == {
+        "Bounds",
         "CONNECT_TIMEOUT",
         "Connection",
         "Dialer",
@@ -16,7 +17,9 @@ def test_the_exported_names_are_these() -> None:
         "Headers",
         "Heads",
         "Incoming",
+        "ORDINARY",
         "Origin",
         "Pool",
+        "shown",
         "watchful_socket",
     }

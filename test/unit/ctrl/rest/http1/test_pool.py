@@ -141,6 +141,73 @@ async def test_a_cancelled_caller_takes_nothing_with_it(new_pool: Any, ends: boo
     assert (before.cancelled(), given.cancelled()) == (True, True)
 
 
+@pytest.mark.parametrize("ends", [False, True])
+async def test_a_caller_cancelled_in_the_turn_in_which_a_connection_comes_free_leaves_quietly(
+    new_pool: Any, ends: bool
+) -> None:
+    pool = new_pool(limit=1)
+    held = await pool.connection(None)
+    leaving, staying = (asyncio.ensure_future(pool.connection(None)) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    if ends:
+        held.abort()
+    else:
+        pool.free(held)
+    assert (await staying).usable
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+
+
+async def test_streams_take_no_room_from_requests(new_pool: Any, dialer: Instant) -> None:
+    pool = new_pool(limit=2)
+    idle = await pool.connection(None)
+    pool.free(idle)
+    streams = [await pool.connection(None, stream=True) for _ in range(300)]
+    assert streams[0] is idle
+    requests = [await asyncio.wait_for(pool.connection(None), 1) for _ in range(2)]
+    waiting = asyncio.ensure_future(pool.connection(None))
+    await asyncio.sleep(60)
+    assert not waiting.done()
+    pool.free(requests[0])
+    assert await waiting is requests[0]
+    # Streams that end in good order are kept no more than others are.
+    for stream in streams:
+        pool.free(stream)
+    await asyncio.sleep(0)
+    assert not any(stream.usable for stream in streams)
+    pool.free(requests[0])
+    pool.free(requests[1])
+    assert len(dialer.made) == 302
+    assert {pool.idle(None) for _ in range(2)} == set(requests)
+
+
+async def test_a_stream_still_being_dialled_takes_no_room_either(new_pool: Any, dialer: Instant) -> None:
+    pool, dialer.takes = new_pool(limit=1), 5
+    stream = asyncio.ensure_future(pool.connection(None, stream=True))
+    request = asyncio.ensure_future(pool.connection(None))
+    await asyncio.sleep(1)
+    assert pool.busy
+    began = asyncio.get_running_loop().time()
+    assert (await request).usable
+    assert (await stream).usable
+    assert asyncio.get_running_loop().time() - began == pytest.approx(4)
+
+
+async def test_a_connection_that_ends_while_it_is_made_takes_no_room(new_pool: Any, dialer: Instant) -> None:
+    pool, line = new_pool(limit=1), dialer._line
+
+    def ending(protocol: asyncio.BaseProtocol) -> asyncio.Transport:
+        made = line(protocol)
+        made.abort()
+        return made
+
+    dialer._line = ending
+    for _ in range(3):
+        assert not (await asyncio.wait_for(pool.connection(None), 1)).usable
+    assert not pool.busy
+
+
 async def test_a_caller_cancelled_while_it_dials_leaves_its_room(new_pool: Any, dialer: Instant) -> None:
     pool, dialer.takes = new_pool(limit=1), 5
     dialing, waiting = (

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 
 from pkg.apis.core.v1 import ConfigMap, ResourceRequirements, Secret
 from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.object import Object, ObjectMeta
+from pkg.apis.machinery.object import Object, ObjectMeta, OwnerReference
 from pkg.apis.trainer.v1alpha1 import MLPolicy, MPIMLPolicySource, Trainer, TrainingRuntimeSpec, TrainJob
 from pkg.ctrl import event
 from pkg.ctrl.client import FakeClient, interceptor
@@ -22,6 +22,7 @@ from pkg.runtime import core as runtimes
 from pkg.runtime.framework import PluginError
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import jobset, mpi
+from pkg.util import trainjob
 from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
 
 KEYS = mpi.SSHKeys(b"private", b"public")
@@ -81,10 +82,29 @@ async def test_the_secret_holds_the_keys_and_cannot_be_changed() -> None:
     }
 
 
+def keys_of(*owners: OwnerReference) -> Secret:
+    metadata = ObjectMeta(name="job-mpi-ssh-auth", namespace="team-a", owner_references=list(owners))
+    return Secret(metadata=metadata)
+
+
 async def test_a_secret_that_exists_is_not_written_again() -> None:
-    client = FakeClient(Secret(metadata=ObjectMeta(name="job-mpi-ssh-auth", namespace="team-a")))
+    client = FakeClient(keys_of(trainjob.controller_reference(job())))
 
     assert (await objects(spec_of(), job(), client)).keys() == {"ConfigMap", "JobSet"}
+
+
+@pytest.mark.parametrize(
+    "owners",
+    [
+        pytest.param([], id="without a controller"),
+        pytest.param(
+            [OwnerReference(kind="TrainJob", name="other", uid="u", controller=True)], id="of another"
+        ),
+    ],
+)
+async def test_keys_that_another_client_made_are_not_used(owners: list[OwnerReference]) -> None:
+    with pytest.raises(trainjob.ChildConflictError, match="secret team-a/job-mpi-ssh-auth"):
+        await objects(spec_of(), job(), FakeClient(keys_of(*owners)))
 
 
 async def test_a_secret_that_cannot_be_read_is_not_replaced() -> None:

@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The end of the process when code in a thread does not end: no event loop and no interpreter ends before it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+LAST_MOMENTS: Final = 5.0
+"""Seconds between the end of the manager and that of the process."""
+
+
+class Bound:
+    """Ends the process ``seconds`` after :meth:`within` is left, unless all threads end before.
+
+    :meth:`lift` says that nothing but threads is left. ``report`` writes the error that the manager ended with, or None, and returns the exit code.
+    """
+
+    def __init__(
+        self,
+        report: Callable[[BaseException | None], int],
+        *,
+        seconds: float = LAST_MOMENTS,
+        exit_now: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._report = report
+        self._exit_now = exit_now
+        self._error: BaseException | None = None
+        self._left: list[threading.Thread] | None = None
+        self._timer = threading.Timer(seconds, self._end)
+        self._timer.daemon = True
+
+    @contextmanager
+    def within(self) -> Iterator[None]:
+        """Begin to count when the block is left."""
+        try:
+            yield
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            self._timer.start()
+
+    def lift(self) -> None:
+        """Count on for the threads that are left and that the interpreter would wait for; without any, no longer."""
+        main = threading.main_thread()
+        self._left = [each for each in threading.enumerate() if not each.daemon and each is not main]
+        if not self._left:
+            self._timer.cancel()
+
+    def _end(self) -> None:
+        if self._left is None or any(thread.is_alive() for thread in self._left):
+            self._exit_now(self._report(self._error))

@@ -1,0 +1,161 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A process that runs a manager: from its work to an exit code, however it ends. Programs differ in flags and setup.
+
+An operator's mistake is one line on stderr and no traceback: exit code 2 for the command line, 1 for everything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import importlib.util
+import resource
+import sys
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from typing import Final
+
+import anyio
+
+from pkg import config, ctrl
+from pkg.apis.machinery.errors import StatusError, UnauthorizedError
+from pkg.ctrl import log, rest
+from pkg.ctrl.manager import ManagerError, UnreachableError
+
+from . import ending, lean
+
+DISTRIBUTION: Final = "trainer-controller-manager"
+BAD_USAGE: Final = 2
+FAILED: Final = 1
+
+_FILES: Final = 1 << 16
+_REACH: Final = 10.0
+_RETRY: Final = 1.0
+_EXPECTED: Final = (
+    config.ConfigurationError,
+    rest.RestError,
+    StatusError,
+    ManagerError,
+    OSError,
+)
+"""Errors of the outside world: one line, no traceback."""
+
+Work = Callable[[], Awaitable[None]]
+
+
+def supervise(program: str, work: Work) -> int:
+    """Run ``work`` on an event loop; return the exit code."""
+    raise_file_limit()
+    use_uvloop = importlib.util.find_spec("uvloop") is not None
+    bound = ending.Bound(functools.partial(_report_unended, program))
+    try:
+        anyio.run(_bounded, work, bound, backend_options={"use_uvloop": use_uvloop})
+    except (*_EXPECTED, ExceptionGroup) as error:
+        found = expected(error)
+        if found is None:
+            raise
+        return complain(program, found)
+    except KeyboardInterrupt:
+        return FAILED
+    finally:
+        bound.lift()
+    return 0
+
+
+def raise_file_limit() -> None:
+    """Let the process open as many files as it is allowed to, as Go programs do: servers take a part of them only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def serve(
+    program: str,
+    connection: rest.Config,
+    options: ctrl.Options,
+    setup: Callable[[ctrl.Manager], Awaitable[None]],
+    config_file: str = "",
+) -> None:
+    """Run a manager that ``setup`` fills until a signal ends it.
+
+    Raises:
+        RestError: the API server cannot be reached.
+        ManagerError: a part of the manager failed, or leadership was lost.
+    """
+    # Audit logs and managedFields know a program by one name, wherever it is started from.
+    connection.user_agent = rest.user_agent(program, version())
+    await reach(connection)
+    log.logger_from("setup").info("Starting", program=program, version=version(), configFile=config_file)
+    mgr = ctrl.Manager(connection, options)
+    await setup(mgr)
+    mgr.add(lean.Collector(mgr.cache.ready))
+    gc.disable()
+    try:
+        async with ctrl.setup_signal_handler() as stop:
+            await mgr.start(stop)
+    finally:
+        gc.enable()
+
+
+async def reach(connection: rest.Config, *, timeout: float = _REACH) -> None:
+    """Return once the API server has let us in; before that, nothing is worth a line in the log.
+
+    Raises:
+        UnreachableError: it did not answer within ``timeout`` seconds.
+        UnauthorizedError: it does not know who we are.
+    """
+    async with rest.Transport(connection) as transport:
+        deadline = anyio.current_time() + timeout
+        while True:
+            left = max(_RETRY, deadline - anyio.current_time())
+            try:
+                response = await transport.send(rest.Request("GET", "/version", timeout=left))
+                await response.close()
+            except rest.TransportError as error:
+                if anyio.current_time() + _RETRY >= deadline:
+                    raise UnreachableError(f"the API server cannot be reached: {error}") from error
+                await anyio.sleep(_RETRY)
+                continue
+            if response.status == HTTPStatus.UNAUTHORIZED:
+                raise UnauthorizedError(
+                    f"the API server does not accept the credentials: {connection.address}"
+                )
+            return
+
+
+def expected(error: BaseException) -> BaseException | None:
+    """Return the first error an operator can mend; None when something else went wrong as well."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, _EXPECTED) else None
+    found = [expected(each) for each in error.exceptions]
+    return found[0] if all(found) else None
+
+
+def complain(program: str, error: BaseException, code: int = FAILED) -> int:
+    text = " ".join(str(error).split()) or type(error).__name__
+    sys.stderr.write(f"{program}: {text}\n")
+    return code
+
+
+async def _bounded(work: Work, bound: ending.Bound) -> None:
+    with bound.within():
+        await work()
+
+
+def _report_unended(program: str, error: BaseException | None) -> int:
+    if error is not None:
+        complain(program, expected(error) or error)
+    return complain(program, RuntimeError("code in a thread did not end; the process ends without it"))
+
+
+def version() -> str:
+    try:
+        return version_of(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,307 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Brings a TrainJob's JobSet and its siblings (PodGroup, ConfigMap, Secret) in line with the TrainJob, as one unit.
+
+A running JobSet and its siblings stay as they are. A suspended JobSet follows the TrainJob: in place where JobSet allows it,
+else it is deleted and built again. Siblings never get ahead of the JobSet, and a JobSet never starts with another spec than
+the TrainJob's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+import msgspec
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, StatusError
+from pkg.apis.machinery.gvk import NamespacedName
+from pkg.apis.machinery.object import Object
+from pkg.apis.machinery.time import parse_time
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import trainer as constants
+from pkg.ctrl import client, log
+from pkg.ctrl.cache import CacheError
+from pkg.ctrl.rest import RestError
+from pkg.runtime import Runtime
+from pkg.util import trainjob
+
+from . import patches
+from .applier import Applier, Outcome
+from .drift import Wire, content
+from .jobsetrule import JobSetRule
+
+SOON: Final = timedelta(seconds=1)
+_UNTIL_DELETED: Final = timedelta(seconds=10)
+_UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
+_UNTIL_OBSERVED: Final = timedelta(seconds=10)
+_IMMUTABLE: Final = "immutable"
+"""What JobSet's webhook and CRD say of a field that must not change."""
+_EVENT_REASON: Final = "JobSetRecreating"
+
+Applied = list[tuple[Object, Outcome]]
+
+
+class EventRecorder(Protocol):
+    """The part of a recorder that controllers use."""
+
+    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
+        """Queue an event about ``obj``."""
+        ...
+
+
+class PendingError(Exception):
+    """A child cannot be written yet; try again when a watch reports a change, or ``after`` this time at the latest."""
+
+    def __init__(self, reason: str, after: timedelta = SOON) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+class Children:
+    """Applies the objects of TrainJobs."""
+
+    def __init__(
+        self, client: client.Client, applier: Applier, recorder: EventRecorder, now: Callable[[], datetime]
+    ) -> None:
+        self._client = client
+        self._applier = applier
+        self._recorder = recorder
+        self._now = now
+        self._terminating: dict[NamespacedName, datetime] = {}
+        self._rebuilt: dict[NamespacedName, tuple[bytes, str | None]] = {}
+
+    def forget(self, owner: NamespacedName) -> None:
+        """Drop what was remembered for ``owner``."""
+        self._applier.forget(owner)
+        self._terminating.pop(owner, None)
+        self._rebuilt.pop(owner, None)
+
+    async def job_set(self, train_job: TrainJob) -> JobSet | None:
+        """Return the JobSet of the TrainJob's name if it is the TrainJob's, or may be adopted by it.
+
+        Raises:
+            PendingError: an earlier TrainJob of the same name controls it.
+            ChildConflictError: it is not the TrainJob's.
+        """
+        try:
+            live = await client.peek(self._client, JobSet, train_job.key)
+        except (StatusError, RestError, CacheError):
+            return None  # the step that needs the JobSet meets the same error and reports it
+        try:
+            trainjob.require_control(live, trainjob.controller_reference(train_job))
+        except trainjob.PredecessorError as error:
+            raise PendingError(str(error)) from error
+        except trainjob.ChildConflictError:
+            if not _is_orphan_of_ours(live):
+                raise
+        return live
+
+    async def reconcile(self, runtime: Runtime, train_job: TrainJob) -> Applied:
+        """Apply what is pending; return what was done.
+
+        Raises:
+            PendingError: something must end before; siblings were left alone.
+            ChildConflictError: an object of a child's name is not the TrainJob's.
+            StatusError: the API server refused.
+            TransportError: it was not reached.
+        """
+        terminating = self._terminating.get(train_job.key)
+        if terminating is not None and self._now() < terminating:
+            raise PendingError("the namespace is being terminated", _UNTIL_NAMESPACE_IS_GONE)
+        with self._pending(train_job):
+            try:
+                live: JobSet | None = await client.peek(self._client, JobSet, train_job.key)
+            except NotFoundError:
+                live = None
+            if live is not None and live.metadata.deletion_timestamp is not None:
+                raise PendingError(f"jobset {live.key}: it is being deleted", _UNTIL_DELETED)
+            if live is not None and trainjob.controller_of(live) is None:
+                live = await self._adopt(runtime, train_job, live)
+            if live is not None and not live.spec.suspend and not train_job.spec.suspend:
+                return await self._repair(runtime, train_job, live)
+            desired = await _desired(runtime, train_job)
+            job_set, siblings = _split(desired)
+            if live is None or job_set is None:
+                return await self._apply(train_job.key, live, job_set, siblings)
+            await self._follow(train_job, live, job_set)
+            try:
+                return await self._apply(train_job.key, live, job_set, siblings)
+            except (ForbiddenError, InvalidError) as error:
+                rule = JobSetRule(live.to_dict())
+                if not (rule.suspended and _IMMUTABLE in str(error)):
+                    raise
+                await self._rebuild(train_job, live, job_set, rule, error)
+                raise
+
+    @contextmanager
+    def _pending(self, train_job: TrainJob) -> Iterator[None]:
+        """Turn refusals that say that an object is about to go into a PendingError."""
+        try:
+            yield
+        except trainjob.PredecessorError as error:
+            raise PendingError(str(error)) from error
+        except ConflictError as error:
+            raise PendingError(f"an object changed meanwhile: {error}") from error
+        except ForbiddenError as error:
+            if all(cause.get("reason") != "NamespaceTerminating" for cause in error.causes):
+                raise
+            self._terminating[train_job.key] = self._now() + _UNTIL_NAMESPACE_IS_GONE
+            raise PendingError(str(error), _UNTIL_NAMESPACE_IS_GONE) from error
+
+    async def _apply(
+        self, owner: NamespacedName, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
+    ) -> Applied:
+        """Apply the siblings while the JobSet is suspended with the TrainJob's spec, or before it is made to run."""
+        order: list[Object] = [*siblings]
+        if job_set is not None and job_set.spec.suspend:
+            order.insert(0, job_set)
+        elif job_set is not None:
+            if live is not None and siblings:
+                held = _with_suspend(job_set, True)
+                if await self._applier.pending(owner, held):
+                    await self._applier.apply(owner, held)
+            order.append(job_set)
+        return [(obj, await self._applier.apply(owner, obj)) for obj in order]
+
+    async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
+        """Restore siblings of a running JobSet, as long as the TrainJob is what the JobSet was built from."""
+        _, siblings = _split(await runtime.new_objects(train_job))
+        pending = [each for each in siblings if await self._applier.pending(train_job.key, each)]
+        if not pending:
+            return []
+        job_set, _ = _split(await _desired(runtime, train_job))
+        if job_set is not None and not JobSetRule(live.to_dict()).holds(job_set.to_dict()):
+            log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
+            return []
+        return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
+
+    async def _adopt(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet:
+        """Become the controller of an orphan of ours; one that runs must run what the TrainJob says.
+
+        Raises:
+            ChildConflictError: it runs something else.
+        """
+        job_set, _ = _split(await _desired(runtime, train_job))
+        rule = JobSetRule(live.to_dict())
+        if job_set is None or not (rule.suspended or rule.holds(job_set.to_dict())):
+            trainjob.require_control(live, trainjob.controller_reference(train_job))
+        owners = [*(live.metadata.owner_references or ()), trainjob.controller_reference(train_job)]
+        log.logger_from().info("Adopting the JobSet", jobSet=str(live.key))
+        try:
+            return await self._client.patch(live, patches.replace_owners(live, owners))
+        except InvalidError as error:
+            if not patches.is_stale(error):
+                raise
+            raise PendingError("another writer changed the owners of the JobSet meanwhile") from error
+
+    async def _follow(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
+        """Return once ``desired`` can be applied in place.
+
+        The decision to delete is the server's: its preview of the apply must refuse a change of an immutable field, or
+        show one that the existing Jobs would not follow.
+
+        Raises:
+            PendingError: the JobSet is being suspended, its Jobs stop, or it was deleted.
+        """
+        if self._applier.knows(train_job.key, desired, live):
+            return
+        wire = live.to_dict()
+        rule = JobSetRule(wire)
+        if rule.holds(desired.to_dict()):
+            return
+        refusal: StatusError | None = None
+        try:
+            preview = await self._send(desired, live, dry_run=True)
+        except (ForbiddenError, InvalidError) as error:
+            if _IMMUTABLE not in str(error):
+                raise
+            refusal = error
+        else:
+            if content(preview) == content(wire):
+                self._applier.settle(train_job.key, desired, live)
+            if rule.keeps(preview) or (rule.suspended and not rule.observed):
+                return
+        if not rule.suspended:
+            await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
+            # No status reports the end of Jobs that were never made.
+            after = _UNTIL_DELETED if rule.observed else SOON
+            raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
+        await self._rebuild(train_job, live, desired, rule, refusal)
+
+    async def _rebuild(
+        self,
+        train_job: TrainJob,
+        live: JobSet,
+        desired: JobSet,
+        rule: JobSetRule,
+        refusal: StatusError | None,
+    ) -> None:
+        """Delete a suspended JobSet. It is gone when its Jobs are, which JobSet's controller would adopt by name."""
+        created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
+        if rule.active:
+            message = f"Waiting until the Jobs of JobSet {live.key} have stopped"
+            self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
+            raise PendingError(message, _UNTIL_DELETED)
+        if not rule.observed and created is not None and self._now() - created < _UNTIL_OBSERVED:
+            raise PendingError(f"jobset {live.key}: its controller may be creating Jobs")
+        wanted = msgspec.json.encode(desired.to_dict())
+        before = self._rebuilt.get(train_job.key)
+        if before is not None and before[0] == wanted and live.metadata.generation == 1:
+            raise refusal or trainjob.ChildConflictError(
+                f"jobset {live.key}: built again, and another writer changed it when it was created"
+            )
+        judged = {"uid": live.metadata.uid, "resourceVersion": live.metadata.resource_version}
+        preconditions = {field: value for field, value in judged.items() if value}
+        try:
+            await self._client.delete(live, propagation="Foreground", preconditions=preconditions)
+        except ForbiddenError as error:
+            raise (refusal or error) from error
+        self._rebuilt[train_job.key] = wanted, live.metadata.uid
+        self._applier.forget(train_job.key)
+        message = (
+            f"JobSet {live.key} is built again: the TrainJob changed fields that are immutable in a JobSet"
+        )
+        self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
+        raise PendingError(message)
+
+    async def _send(self, obj: JobSet, live: JobSet, *, dry_run: bool = False) -> Wire:
+        obj = obj.shallow_copy()
+        obj.metadata = obj.metadata.model_copy(update={"uid": live.metadata.uid})
+        stored = await self._client.apply(obj, field_owner=constants.FIELD_OWNER, force=True, dry_run=dry_run)
+        return stored.to_dict()
+
+
+def _is_orphan_of_ours(job_set: JobSet) -> bool:
+    """Return True if no controller is left, and the jobs carry the label by which TrainJobs find their steps."""
+    if trainjob.controller_of(job_set) is not None:
+        return False
+    metadata = [job.template.metadata for job in job_set.spec.replicated_jobs or ()]
+    return any(each and constants.LABEL_TRAIN_JOB_ANCESTOR in (each.labels or {}) for each in metadata)
+
+
+async def _desired(runtime: Runtime, train_job: TrainJob) -> list[Object]:
+    """Return all objects of a TrainJob whose JobSet does not run, PodGroups of a resumed one among them."""
+    suspended = train_job
+    if not train_job.spec.suspend:
+        suspended = train_job.shallow_copy()
+        suspended.spec = train_job.spec.model_copy(update={"suspend": True})
+    objects = await runtime.new_objects(suspended)
+    return [_with_suspend(obj, train_job.spec.suspend) if isinstance(obj, JobSet) else obj for obj in objects]
+
+
+def _with_suspend(job_set: JobSet, suspend: bool | None) -> JobSet:
+    if job_set.spec.suspend is suspend:
+        return job_set
+    changed = job_set.shallow_copy()
+    changed.spec = job_set.spec.model_copy(update={"suspend": suspend})
+    return changed
+
+
+def _split(objects: list[Object]) -> tuple[JobSet | None, list[Object]]:
+    """Return the JobSet, if there is one, and its siblings."""
+    job_set = next((each for each in objects if isinstance(each, JobSet)), None)
+    return job_set, [each for each in objects if each is not job_set]

@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Patches that fail only when what they replace has changed, not when another writer changed the rest of the object.
+
+A merge patch with the resourceVersion conflicts with every other write. Without it, it would replace a list that another
+writer has just extended. A JSON patch can test the very values that it replaces, and the object's uid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from pkg.apis.machinery.errors import InvalidError
+from pkg.apis.machinery.object import Object, OwnerReference
+from pkg.ctrl import client
+
+_SHARED: Final = frozenset({"conditions"})
+"""Fields of a status that other writers may add to."""
+
+_STALE: Final = ("test failed", "nonexistent key", "missing path", "no such key")
+
+Operation = dict[str, Any]
+
+
+def replace_status(stored: Object, old: Mapping[str, Any], new: Mapping[str, Any]) -> client.Patch:
+    """Return the patch that turns the status ``old`` of ``stored`` into ``new``; ``{}`` stands for no status."""
+    if not old:
+        return _patch(stored, [_test("/status", None), {"op": "add", "path": "/status", "value": new}])
+    changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+    tests = [_test(f"/status/{key}", old.get(key)) for key in changed if key in _SHARED]
+    if not new:  # the server rejects an empty status and accepts an absent one
+        return _patch(stored, [*tests, {"op": "remove", "path": "/status"}])
+    return _patch(stored, [*tests, *(_set(f"/status/{key}", new.get(key)) for key in changed)])
+
+
+def replace_owners(live: Object, new: list[OwnerReference]) -> client.Patch:
+    """Return the patch that gives ``live`` the owner references ``new``."""
+    path = "/metadata/ownerReferences"
+    old = [each.to_dict() for each in live.metadata.owner_references or ()] or None
+    return _patch(live, [_test(path, old), _set(path, [each.to_dict() for each in new])])
+
+
+def is_stale(error: InvalidError) -> bool:
+    """Return True if a patch of this module was refused because what it replaces has changed."""
+    texts = [str(error), *(str(cause.get("message")) for cause in error.causes)]
+    return any(sign in text for text in texts for sign in _STALE)
+
+
+def _patch(obj: Object, operations: list[Operation]) -> client.Patch:
+    tests = [_test("/metadata/uid", obj.metadata.uid)] if obj.metadata.uid else []
+    return client.raw_patch(client.JSON, msgspec.json.encode([*tests, *operations]))
+
+
+def _test(path: str, value: Any) -> Operation:
+    return {"op": "test", "path": path, "value": value}
+
+
+def _set(path: str, value: Any) -> Operation:
+    return {"op": "remove", "path": path} if value is None else {"op": "add", "path": path, "value": value}

@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the connections of one server share, and what bounds them together: their number and the bytes of their bodies.
+
+A server that is full closes the connection that has waited longest for its client. Too many bytes of bodies stop the reading;
+a body that has not come whole in a second then gives way, the one that began earliest first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from .message import Handler, Inspection
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+MAX_HELD: Final = 24 * 1024 * 1024
+"""Bytes of bodies that one server keeps at a time, read or in work."""
+_CONNECTIONS: Final = (16, 1024)
+_SHARE: Final = 8
+"""A server takes this part of the process's file descriptors: three servers leave most to the clients."""
+_PATIENCE: Final = 1.0
+"""Seconds that a client has to send a body, a request or a handshake, once others wait for the place."""
+_GOODBYE: Final = 1.0
+"""Seconds that closing a connection may take once the server stops."""
+_BUFFER: Final = 64 * 1024
+
+
+def default_max_connections() -> int:
+    """Return how many connections a server takes, by the limit of file descriptors as it is now."""
+    least, most = _CONNECTIONS
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if files == resource.RLIM_INFINITY else max(least, min(most, files // _SHARE))
+
+
+class Hall:
+    """What the connections of one server share: where requests go, whether it is closing, how full it is."""
+
+    def __init__(
+        self,
+        route: Callable[[str], Handler | None],
+        max_body: int,
+        now: Callable[[], float] = time.time,
+        *,
+        max_connections: int | None = None,
+        max_held: int = MAX_HELD,
+        inspection: Inspection | None = None,
+    ) -> None:
+        self.route = route
+        self.max_body = max_body
+        self.inspection = inspection
+        self.now = now
+        self.closing = False
+        # One for all: it is read to and parsed at one go. Without it, TLS allocates 256 KiB for each record,
+        # which the kernel has to map and take back.
+        self.buffer = memoryview(bytearray(_BUFFER))
+        self._connections: set[Connection] = set()
+        self._handshakes: dict[anyio.CancelScope, float] = {}
+        self._max_connections = max_connections or default_max_connections()
+        self._held = 0
+        self._max_held = max(max_held, 2 * max_body)
+        self._held_up: set[Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._change = anyio.Event()
+
+    def enter(self, connection: Connection) -> None:
+        """Take a connection in."""
+        self._connections.add(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection that is closed and has no request in work."""
+        self._connections.discard(connection)
+        self._held_up.discard(connection)
+        self.changed()
+
+    def changed(self) -> None:
+        """Wake who waits for the connections' end."""
+        self._change.set()
+
+    # How many connections.
+
+    def begin_handshake(self, scope: anyio.CancelScope) -> None:
+        """Count a connection that is not one yet; cancelling ``scope`` ends it."""
+        self._handshakes[scope] = asyncio.get_running_loop().time()
+
+    def end_handshake(self, scope: anyio.CancelScope) -> None:
+        """Count it no longer."""
+        del self._handshakes[scope]
+        self.changed()
+
+    async def room(self) -> None:
+        """Return once there is a place for one more connection; the one that waited longest makes it."""
+        while len(self._connections) + len(self._handshakes) >= self._max_connections:
+            self._change = anyio.Event()
+            self.evict()
+            with anyio.move_on_after(_PATIENCE):
+                await self._change.wait()
+
+    def evict(self) -> None:
+        """Close the connection that can be spared most, if there is one."""
+        latest = asyncio.get_running_loop().time() - _PATIENCE
+        idle = [each for each in self._connections if each.idle]
+        slow = [each for each in self._connections if each.waiting and each.active <= latest]
+        if victims := idle or slow:
+            min(victims, key=lambda each: each.active).drop()
+        elif (scope := next(iter(self._handshakes), None)) and self._handshakes[scope] <= latest:
+            scope.cancel()
+
+    # How many bytes.
+
+    def hold(self, count: int) -> None:
+        """Count bytes of bodies that are kept, or with less than zero are not any more."""
+        self._held += count
+        if count < 0 and self._held_up and not self.crowded:
+            self._relieve()
+
+    @property
+    def held(self) -> int:
+        """Bytes of bodies that are kept, read or in work."""
+        return self._held
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are too many bytes of bodies."""
+        return self._held > self._max_held
+
+    def hold_up(self, connection: Connection) -> None:
+        """Read no more of a body until others are done with, or have given way."""
+        connection.hold_up()
+        self._held_up.add(connection)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._make_way)
+
+    def _make_way(self) -> None:
+        """Drop bodies that do not come, the oldest first, until the others may go on."""
+        self._timer = None
+        for connection in self._stragglers():
+            if not self.crowded:
+                break
+            self._held_up.discard(connection)
+            connection.drop()
+        if not self.crowded:
+            self._relieve()
+        elif self._held_up:
+            self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._make_way)
+
+    def _stragglers(self) -> list[Connection]:
+        """Return the clients whose bodies rest; when nothing is in work, and so nothing will end, all that are late."""
+        latest = asyncio.get_running_loop().time() - _PATIENCE
+        receiving = [each for each in self._connections if each.kept]
+        if self._held > sum(each.kept for each in receiving):
+            late = [each for each in receiving if each not in self._held_up and each.active <= latest]
+        else:
+            late = [each for each in receiving if each.since <= latest]
+        return sorted(late, key=lambda each: each.since)
+
+    def _relieve(self) -> None:
+        held_up, self._held_up = self._held_up, set()
+        for connection in held_up:
+            connection.go_on()
+
+    # The end.
+
+    async def drain(self, seconds: float) -> None:
+        """Close every connection: idle ones now, others with their answer, all after ``seconds`` and a moment."""
+        self.closing = True
+        for connection in tuple(self._connections):
+            connection.stop()
+        await self._wait(lambda: any(each.busy for each in self._connections), seconds)
+        await self._wait(lambda: bool(self._connections), _GOODBYE)
+        for connection in tuple(self._connections):
+            connection.abort()
+        await self._wait(lambda: bool(self._connections), _GOODBYE)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _wait(self, unfinished: Callable[[], bool], seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            while unfinished():
+                self._change = anyio.Event()
+                await self._change.wait()

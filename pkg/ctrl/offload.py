@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Work on large objects, away from the event loop: what counts is how many bytes it has to go through.
+
+Only one piece of work runs at a time. More threads would not make any of them faster, and each takes an equal part of the
+interpreter's time from the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from typing import Final, ParamSpec, TypeVar
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LARGE: Final = 16 * 1024
+"""Bytes of JSON beyond which work on an object may take more than a millisecond or two."""
+
+_weight: Final[ContextVar[int]] = ContextVar("offload_weight", default=0)
+_turn: Final[anyio.lowlevel.RunVar[anyio.CapacityLimiter]] = anyio.lowlevel.RunVar("offload_turn")
+
+
+class weighing:  # noqa: N801  # reads as the context manager that it is
+    """Let the block, and the tasks that it starts, work on an object of ``size`` bytes; of several, the largest counts."""
+
+    __slots__ = ("_size", "_token")
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._token: Token[int]
+
+    def __enter__(self) -> None:
+        self._token = _weight.set(max(_weight.get(), self._size))
+
+    def __exit__(self, *_: object) -> None:
+        _weight.reset(self._token)
+
+
+async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Return what ``work`` returns; what weighs more than :data:`LARGE` bytes runs in a thread.
+
+    ``work`` touches nothing that others change. When the caller is cancelled, it runs to its end first.
+    """
+    if _weight.get() <= LARGE:
+        return work(*args, **kwargs)
+    turn = _turn.get(None)
+    if turn is None:
+        turn = anyio.CapacityLimiter(1)
+        _turn.set(turn)
+    return await anyio.to_thread.run_sync(lambda: work(*args, **kwargs), limiter=turn)

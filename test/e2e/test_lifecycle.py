@@ -1,0 +1,305 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a TrainJob that is suspended, edited and resumed runs: on JobSet's own controller, with its webhooks and without."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from pkg.apis.batch.v1 import Job
+from pkg.apis.core.v1 import Event, Pod
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import unstructured
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.ctrl.client import MERGE, LiveClient, raw_patch
+from pkg.ctrl.envtest import consistently, eventually
+
+pytestmark = pytest.mark.e2e
+
+OF_JOB = {"jobset.sigs.k8s.io/jobset-name": "job"}
+HOOKS = [
+    unstructured(GVK("admissionregistration.k8s.io", "v1", kind))
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+]
+Edit = Callable[..., Any]
+
+
+@pytest.fixture(params=["webhook", "no webhook"])
+async def jobset_webhook(
+    request: pytest.FixtureRequest, cluster_client: LiveClient, cluster_namespace: str
+) -> AsyncIterator[str]:
+    """Serve the test's namespace with JobSet's webhooks, or without."""
+    if request.param == "webhook":
+        yield request.param
+        return
+    selector = {
+        "matchExpressions": [
+            {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [cluster_namespace]}
+        ]
+    }
+    found = [
+        configuration
+        for kind in HOOKS
+        for configuration in await cluster_client.list(kind)
+        if configuration.name.startswith("jobset-")
+    ]
+    for configuration in found:
+        hooks = [hook | {"namespaceSelector": selector} for hook in configuration["webhooks"]]
+        await cluster_client.patch(configuration, raw_patch(MERGE, json.dumps({"webhooks": hooks}).encode()))
+
+    probe = {
+        "metadata": {"name": "probe", "namespace": cluster_namespace},
+        "spec": {"suspend": True, "replicatedJobs": []},
+    }
+
+    async def left_alone() -> bool:
+        made = await cluster_client.create(JobSet.from_dict(probe), dry_run=True)
+        return "network" not in made.to_dict()["spec"]
+
+    await eventually(left_alone, timeout=30, reason="the API server has taken the webhooks away")
+    yield request.param
+    for configuration in found:
+        hooks = configuration["webhooks"]
+        await cluster_client.patch(configuration, raw_patch(MERGE, json.dumps({"webhooks": hooks}).encode()))
+
+
+@pytest.fixture
+async def job(cluster_client: LiveClient, cluster_namespace: str, jobset_webhook: str) -> TrainJob:
+    """A suspended TrainJob of a runtime whose JobSets are valid without defaults; its Jobs exist."""
+    pod = {"restartPolicy": "OnFailure", "containers": [{"name": "node", "image": "busybox:one"}]}
+    template = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"completionMode": "Indexed", "template": {"spec": pod}},
+    }
+    spec = {
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
+        "successPolicy": {"operator": "All"},
+        "replicatedJobs": [{"name": "node", "template": template}],
+    }
+    metadata = {"name": "lifecycle", "namespace": cluster_namespace}
+    runtime = {"metadata": metadata, "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": spec}}}
+    await cluster_client.create(TrainingRuntime.from_dict(runtime))
+    metadata = {"name": "job", "namespace": cluster_namespace}
+    made = await cluster_client.create(
+        TrainJob.from_dict(
+            {
+                "metadata": metadata,
+                "spec": {
+                    "runtimeRef": {"kind": "TrainingRuntime", "name": "lifecycle"},
+                    "suspend": True,
+                    "trainer": {"image": "busybox:one", "numNodes": 2},
+                    "podTemplateOverrides": [
+                        {
+                            "targetJobs": [{"name": "node"}],
+                            "metadata": {"annotations": {"sim.local/run-for": "2s"}},
+                        }
+                    ],
+                },
+            }
+        )
+    )
+
+    async def has_jobs() -> bool:
+        job_set = await cluster_client.get(JobSet, made.key)
+        counts = job_set.status.replicated_jobs_status or []
+        return any(each.suspended for each in counts)
+
+    await eventually(has_jobs, timeout=30, reason="the suspended JobSet has its Job")
+    return made
+
+
+@pytest.fixture
+def edit(cluster_client: LiveClient, job: TrainJob) -> Edit:
+    """Change the TrainJob's spec, as ``kubectl patch`` does."""
+
+    async def patch(**spec: Any) -> TrainJob:
+        return await cluster_client.patch(job, raw_patch(MERGE, json.dumps({"spec": spec}).encode()))
+
+    return patch
+
+
+@pytest.fixture
+def completes(cluster_client: LiveClient, job: TrainJob) -> Callable[..., Any]:
+    """Wait until the TrainJob is Complete; return all pods that were seen on the way, the newest state of each."""
+
+    async def wait() -> list[dict[str, Any]]:
+        seen: dict[str | None, dict[str, Any]] = {}
+
+        async def done() -> bool:
+            for pod in await cluster_client.list(Pod, namespace=job.namespace, labels=OF_JOB):
+                seen[pod.metadata.uid] = pod.to_dict()
+            found = await cluster_client.get(TrainJob, job.key)
+            return any(each.type == "Complete" for each in found.status.conditions or ())
+
+        await eventually(done, timeout=60, interval=0.02, reason="the TrainJob is Complete")
+        return list(seen.values())
+
+    return wait
+
+
+def containers(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [pod["spec"]["containers"][0] for pod in pods]
+
+
+async def warnings(client: LiveClient, namespace: str) -> list[str]:
+    events = await client.list(Event, namespace=namespace)
+    return [
+        each.message or "" for each in events if each.type == "Warning" and each.reason != "FailedScheduling"
+    ]
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["edited, then resumed", "in one update"])
+async def test_an_edited_suspended_train_job_runs_what_it_says(
+    cluster_client: LiveClient, job: TrainJob, edit: Edit, completes: Callable[..., Any], at_once: bool
+) -> None:
+    before = await cluster_client.get(JobSet, job.key)
+    trainer = {"image": "busybox:two", "args": ["sleep", "1"], "numNodes": 3}
+    if at_once:
+        await edit(trainer=trainer, suspend=False)
+    else:
+        await edit(trainer=trainer)
+
+        async def rebuilt() -> bool:
+            found = await cluster_client.get(JobSet, job.key)
+            counts = found.status.replicated_jobs_status or []
+            return found.metadata.uid != before.metadata.uid and any(each.suspended for each in counts)
+
+        await eventually(rebuilt, timeout=30, reason="the JobSet is built again")
+        assert not await cluster_client.list(Pod, namespace=job.namespace)
+        await edit(suspend=False)
+    pods = await completes()
+    assert {(each["image"], *each["args"]) for each in containers(pods)} == {("busybox:two", "sleep", "1")}
+    assert len(pods) == 3
+    assert await warnings(cluster_client, job.namespace) == []
+
+
+async def test_overrides_of_a_suspended_train_job_take_effect(
+    cluster_client: LiveClient, job: TrainJob, edit: Edit, completes: Callable[..., Any]
+) -> None:
+    assert job.spec.pod_template_overrides
+    override = job.spec.pod_template_overrides[0].to_dict()
+    override["spec"] = {
+        "volumes": [{"name": "scratch", "emptyDir": {}}],
+        "containers": [{"name": "node", "volumeMounts": [{"name": "scratch", "mountPath": "/scratch"}]}],
+    }
+    await edit(podTemplateOverrides=[override])
+    await edit(suspend=False)
+    pods = await completes()
+    assert len(pods) == 2
+    for pod in pods:
+        assert "scratch" in {each["name"] for each in pod["spec"]["volumes"]}
+        assert "/scratch" in {each["mountPath"] for each in pod["spec"]["containers"][0]["volumeMounts"]}
+
+
+async def test_a_running_train_job_keeps_its_spec_until_it_is_suspended_and_has_the_new_one_then(
+    cluster_client: LiveClient, job: TrainJob, edit: Edit, completes: Callable[..., Any]
+) -> None:
+    async def active(wanted: bool) -> bool:
+        found = await cluster_client.list(Job, namespace=job.namespace)
+        return bool(found) and all(
+            bool(each.to_dict().get("status", {}).get("active")) is wanted for each in found
+        )
+
+    await edit(suspend=False)
+    await eventually(lambda: active(True), timeout=30, reason="it runs")
+    uid = (await cluster_client.get(JobSet, job.key)).metadata.uid
+    await edit(trainer={"image": "busybox:two"})
+    assert (await cluster_client.get(JobSet, job.key)).metadata.uid == uid
+    await edit(suspend=True)
+
+    async def no_old_pods() -> bool:
+        pods = await cluster_client.list(Pod, namespace=job.namespace, labels=OF_JOB)
+        found = await cluster_client.get(JobSet, job.key)
+        return not pods and found.metadata.uid != uid
+
+    await eventually(no_old_pods, timeout=60, reason="it has stopped, and its JobSet is built again")
+    await edit(suspend=False)
+    pods = await completes()
+    assert {each["image"] for each in containers(pods)} == {"busybox:two"}
+
+
+async def test_kueues_way_keeps_the_job_set(
+    cluster_client: LiveClient, job: TrainJob, edit: Edit, completes: Callable[..., Any]
+) -> None:
+    uid = (await cluster_client.get(JobSet, job.key)).metadata.uid
+    label = b'{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"q"}}}'
+    await cluster_client.patch(await cluster_client.get(JobSet, job.key), raw_patch(MERGE, label))
+    assert job.spec.pod_template_overrides
+    first = job.spec.pod_template_overrides[0]
+
+    async def flavor(os: str | None) -> None:
+        override = first.to_dict()
+        if os is not None:
+            override["spec"] = {"nodeSelector": {"kubernetes.io/os": os}}
+        await edit(podTemplateOverrides=[override])
+
+    async def counted(field: str) -> bool:
+        found = await cluster_client.get(JobSet, job.key)
+        return any(getattr(each, field) for each in found.status.replicated_jobs_status or ())
+
+    await flavor("plan9")  # no such node: admitted, and evicted
+    await edit(suspend=False)
+    await eventually(lambda: counted("active"), timeout=30, reason="it was admitted")
+    await edit(suspend=True)
+
+    async def evicted() -> bool:
+        return await counted("suspended") and not await counted("active")
+
+    await eventually(evicted, timeout=30, reason="it was evicted")
+    await flavor(None)
+    await flavor("linux")
+    await edit(suspend=False)
+    pods = await completes()
+    running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Succeeded"]
+    assert {pod["spec"]["nodeSelector"]["kubernetes.io/os"] for pod in running} == {"linux"}
+    found = await cluster_client.get(JobSet, job.key)
+    assert (found.metadata.uid, found.labels["kueue.x-k8s.io/queue-name"]) == (uid, "q")
+
+
+async def test_a_suspended_job_sets_drift_is_undone(
+    cluster_client: LiveClient, job: TrainJob, jobset_webhook: str
+) -> None:
+    live = await cluster_client.get(JobSet, job.key)
+    await cluster_client.patch(live, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
+    if jobset_webhook == "no webhook":
+        (replicated,) = live.to_dict()["spec"]["replicatedJobs"]
+        replicated["template"]["spec"]["template"]["spec"]["containers"][0]["image"] = "busybox:evil"
+        body = json.dumps({"spec": {"replicatedJobs": [replicated]}}).encode()
+        await cluster_client.patch(live, raw_patch(MERGE, body))
+
+    async def undone() -> bool:
+        found = await cluster_client.get(JobSet, job.key)
+        return bool(found.spec.suspend) and "evil" not in str(found.to_dict())
+
+    await eventually(undone, timeout=60, reason="the JobSet is as the TrainJob says")
+    await consistently(undone, reason="so it stays")
+
+
+async def test_an_orphaned_job_set_is_adopted_and_gives_the_verdict(
+    cluster_client: LiveClient, job: TrainJob, edit: Edit, completes: Callable[..., Any]
+) -> None:
+    await edit(suspend=False)
+    job_set = await cluster_client.get(JobSet, job.key)
+    latest = await cluster_client.get(TrainJob, job.key)
+    await cluster_client.delete(latest, propagation="Orphan")
+
+    async def orphaned() -> bool:
+        found = await cluster_client.get(JobSet, job.key)
+        gone = all(
+            each.metadata.uid != latest.metadata.uid
+            for each in await cluster_client.list(TrainJob, namespace=job.namespace)
+        )
+        return gone and not found.metadata.owner_references
+
+    await eventually(orphaned, timeout=30, reason="the JobSet has no owner")
+    again = latest.to_dict()
+    again["metadata"] = {"name": "job", "namespace": job.namespace}
+    again.pop("status", None)
+    await cluster_client.create(TrainJob.from_dict(again))
+    await completes()
+    assert (await cluster_client.get(JobSet, job.key)).metadata.uid == job_set.metadata.uid

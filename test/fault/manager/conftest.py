@@ -1,0 +1,207 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The shipped manager as a process behind the proxy, and what can be measured of it from outside."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import eventually
+from pkg.ctrl.envtest.pki import Authority
+from pkg.ctrl.envtest.ports import free_ports
+from pkg.ctrl.rest import Config, Request, Transport, TransportError
+
+ROOT = Path(__file__).parents[3]
+
+
+class Ours:
+    """The manager as a process of its own, with its log, memory and health."""
+
+    def __init__(self, server: str, folder: Path, **configuration: Any) -> None:
+        self.log = folder / "manager.log"
+        self.folder = folder
+        self.webhook_port, health = free_ports(2)
+        self.health_url = f"http://127.0.0.1:{health}"
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+            "users": [{"name": "u", "user": {}}],
+        }
+        self.authority = Authority.create("test")
+        self.authority.server("webhook", ["127.0.0.1"]).write(folder)
+        config = {
+            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+            "kind": "Configuration",
+            "metrics": {"bindAddress": "0"},
+            "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
+            "clientConnection": {"qps": -1},
+            "certManagement": {"enable": False},
+            "webhook": {"host": "127.0.0.1", "port": self.webhook_port, "certDir": str(folder)},
+            **configuration,
+        }
+        (folder / "kubeconfig").write_text(yaml.safe_dump(content))
+        (folder / "kubeconfig").chmod(0o600)
+        (folder / "config.yaml").write_text(yaml.safe_dump(config))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, or start it again."""
+        program = ROOT / "cmd" / "trainer-controller-manager" / "main.py"
+        arguments = [f"--config={self.folder / 'config.yaml'}", f"--kubeconfig={self.folder / 'kubeconfig'}"]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(program), *arguments],
+                cwd=ROOT,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdout=log,
+                stderr=log,
+            )
+
+    async def ready(self) -> None:
+        """Wait until it reports that it is ready."""
+        await eventually(
+            lambda: self.health("readyz"), timeout=60, reason=f"the manager is not ready: {self.log}"
+        )
+
+    async def health(self, name: str) -> bool:
+        """Return True if a probe succeeds."""
+        async with Transport(Config(self.health_url)) as transport:
+            try:
+                answer = await transport.send(Request("GET", f"/{name}"))
+                await answer.read()
+            except TransportError:
+                return False
+            return answer.status == 200
+
+    @asynccontextmanager
+    async def lag(self) -> AsyncIterator[list[float]]:
+        """Probe ``/healthz`` 20 times a second, each on a connection of its own; the list gets the latencies."""
+        latencies: list[float] = []
+
+        async def probe() -> None:
+            while True:
+                began = time.monotonic()
+                reader, writer = await asyncio.open_connection(
+                    "127.0.0.1", int(self.health_url.rpartition(":")[2])
+                )
+                try:
+                    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    await reader.read()
+                finally:
+                    writer.transport.abort()
+                    with anyio.CancelScope(shield=True), suppress(OSError):
+                        await writer.wait_closed()
+                latencies.append(time.monotonic() - began)
+                await anyio.sleep(0.05)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(probe)
+            yield latencies
+            tasks.cancel_scope.cancel()
+
+    @property
+    def running(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def memory(self, what: str = "VmRSS") -> float:
+        """Return its memory in MiB: ``VmRSS`` now, ``VmHWM`` at most."""
+        assert self._process is not None
+        status = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in status if line.startswith(f"{what}:")) / 1024
+
+    def lines(self, text: str = "") -> int:
+        """Return how many lines of the log hold ``text``."""
+        return sum(text in line for line in self.log.read_text().splitlines())
+
+    @property
+    def errors(self) -> int:
+        """How many reconciles have failed."""
+        return self.lines("Reconciler error")
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        assert self._process is not None
+        self._process.terminate()
+
+    def wait(self) -> int:
+        """Wait for its end; return the exit code."""
+        assert self._process is not None
+        return self._process.wait(timeout=60)
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+@pytest.fixture
+def new_manager(tmp_path: Path, trainer_crds: Any) -> Iterator[Callable[..., Ours]]:
+    """Make managers that reach the API server at a URL; they are killed at the end."""
+    del trainer_crds
+    made: list[Ours] = []
+
+    def make(server: str, **configuration: Any) -> Ours:
+        folder = tmp_path / f"manager-{len(made)}"
+        folder.mkdir()
+        made.append(Ours(server, folder, **configuration))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.kill()
+
+
+@pytest.fixture
+async def ours(new_manager: Callable[..., Ours], proxy: Any) -> Ours:
+    """A ready manager behind the proxy."""
+    manager = new_manager(proxy.url)
+    manager.start()
+    await manager.ready()
+    return manager
+
+
+@pytest.fixture
+def train(
+    client: LiveClient, namespace: str, make_runtime: Callable[..., Awaitable[str]]
+) -> Callable[..., Awaitable[TrainJob]]:
+    """Create a TrainJob of a runtime of this test's own."""
+    runtime: list[str] = []
+
+    async def create(name: str, **spec: Any) -> TrainJob:
+        if not runtime:
+            runtime.append(f"torch-{namespace}")
+            await make_runtime("torch-distributed", runtime[0])
+        reference = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": runtime[0]}
+        body = {"metadata": {"namespace": namespace, "name": name}, "spec": {"runtimeRef": reference, **spec}}
+        return await client.create(TrainJob.from_dict(body))
+
+    return create
+
+
+@pytest.fixture
+def served(client: LiveClient, namespace: str) -> Callable[[], Awaitable[bool]]:
+    """Return True if every TrainJob of the namespace has its JobSet."""
+
+    async def check() -> bool:
+        jobs = {each.name for each in await client.list(TrainJob, namespace=namespace)}
+        return bool(jobs) and jobs == {each.name for each in await client.list(JobSet, namespace=namespace)}
+
+    return check

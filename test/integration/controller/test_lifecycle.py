@@ -1,0 +1,238 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Edits, other writers and deletions around a TrainJob, on a real API server without JobSet's controller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg.apis.core.v1 import ConfigMap, Event, Namespace, Secret
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.ctrl import metrics
+from pkg.ctrl.client import MERGE, LiveClient, raw_patch
+from pkg.ctrl.envtest import consistently, eventually
+from pkg.ctrl.rest import Request
+
+pytestmark = pytest.mark.integration
+
+RunManager = Callable[..., Any]
+TOUCHES_PER_SECOND = 20
+CHANGES = 30
+
+
+def train_job(namespace: str, runtime: str, **spec: Any) -> TrainJob:
+    metadata = {"name": "job", "namespace": namespace}
+    return TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": {"name": runtime}, **spec}})
+
+
+def mpi_runtime(namespace: str) -> TrainingRuntime:
+    containers = [{"name": "node", "image": "busybox"}]
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    jobs = [
+        {
+            "name": name,
+            "template": {"metadata": metadata, "spec": {"template": {"spec": {"containers": containers}}}},
+        }
+        for name, metadata in (("launcher", {"labels": labels}), ("node", {}))
+    ]
+    spec = {"mlPolicy": {"mpi": {}}, "template": {"spec": {"replicatedJobs": jobs}}}
+    return TrainingRuntime.from_dict({"metadata": {"name": "mpi", "namespace": namespace}, "spec": spec})
+
+
+async def edit(client: LiveClient, job: TrainJob, **spec: Any) -> None:
+    await client.patch(job, raw_patch(MERGE, json.dumps({"spec": spec}).encode()))
+
+
+def image(job_set: JobSet) -> str | None:
+    (job,) = job_set.spec.replicated_jobs or []
+    (container,) = job.template.spec.template.spec.containers or []
+    return container.image
+
+
+def jobs_status(ready: int) -> dict[str, Any]:
+    counts = {"name": "node", "ready": ready, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+    return {"status": {"restarts": 0, "replicatedJobsStatus": [counts]}}
+
+
+def refused() -> float:
+    """Return how many requests of this process conflicted."""
+    return sum(
+        sample.value
+        for metric in metrics.REGISTRY.collect()
+        for sample in metric.samples
+        if sample.name == "rest_client_requests_total" and sample.labels.get("code") in ("409", "422")
+    )
+
+
+async def test_the_job_set_follows_its_train_job_only_while_it_is_suspended(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = (namespace, "job")
+    async with run_manager():
+        job = await live_client.create(
+            train_job(namespace, torch_runtime, suspend=True, trainer={"image": "a", "numNodes": 2})
+        )
+        await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        await edit(live_client, job, trainer={"image": "b"})
+
+        async def follows() -> bool:
+            return image(await live_client.get(JobSet, key)) == "b"
+
+        await eventually(follows, reason="a suspended JobSet follows")
+        await edit(live_client, job, suspend=False)
+
+        async def resumed() -> bool:
+            return (await live_client.get(JobSet, key)).spec.suspend is False
+
+        await eventually(resumed, reason="the JobSet runs")
+        await edit(live_client, job, trainer={"image": "a"})
+        await consistently(follows, reason="a running JobSet stays as it is")
+
+
+async def test_another_order_of_variables_takes_effect(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = (namespace, "job")
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)"}]
+
+    async def order() -> list[str]:
+        (job,) = (await live_client.get(JobSet, key)).spec.replicated_jobs or []
+        (container,) = job.template.spec.template.spec.containers or []
+        return [each.name for each in container.env or () if each.name in ("A", "B")]
+
+    async with run_manager():
+        job = await live_client.create(
+            train_job(namespace, torch_runtime, suspend=True, trainer={"env": env})
+        )
+        await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        assert await order() == ["A", "B"]
+        await edit(live_client, job, trainer={"env": env[::-1]})
+
+        async def reversed_() -> bool:
+            return await order() == ["B", "A"]
+
+        await eventually(reversed_, reason="the order follows")
+
+
+async def test_a_job_set_of_another_client_gives_no_verdict_and_its_keys_are_not_used(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    await live_client.create(mpi_runtime(namespace))
+    planted = [
+        JobSet.from_dict({"metadata": {"name": "job", "namespace": namespace}, "spec": {"suspend": False}}),
+        Secret.from_dict({"metadata": {"name": "mpi-mpi-ssh-auth", "namespace": namespace}, "data": {}}),
+        ConfigMap.from_dict({"metadata": {"name": "mpi2-mpi-hostfile", "namespace": namespace}, "data": {}}),
+    ]
+    before = [await live_client.create(obj) for obj in planted]
+    async with run_manager():
+        await live_client.create(train_job(namespace, torch_runtime, suspend=True))
+        for name in ("mpi", "mpi2"):
+            job = train_job(namespace, "mpi")
+            job.metadata.name = name
+            job.spec.runtime_ref.kind = "TrainingRuntime"
+            await live_client.create(job)
+
+        async def told() -> bool:
+            events = await live_client.list(Event, namespace=namespace)
+            conflicts = [each for each in events if "exists and has no controller" in (each.message or "")]
+            return {each.involved_object.name for each in conflicts if each.involved_object} == {
+                "job",
+                "mpi",
+                "mpi2",
+            }
+
+        await eventually(told, timeout=20, reason="each conflict is an event")
+        after = [await live_client.get(type(obj), obj.key) for obj in before]
+        assert [obj.to_dict() for obj in after] == [obj.to_dict() for obj in before]
+        assert [each.name for each in await live_client.list(JobSet, namespace=namespace)] == ["job"]
+
+
+async def test_another_writer_of_the_train_job_causes_no_conflict(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = (namespace, "job")
+    sent: list[Request] = []
+    async with run_manager(sent=sent):
+        job = await live_client.create(train_job(namespace, torch_runtime))
+        job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+
+        async def touch() -> None:
+            for number in range(1_000_000):
+                body = b'{"metadata":{"annotations":{"touched":"%d"}}}' % number
+                await live_client.patch(job, raw_patch(MERGE, body))
+                await anyio.sleep(1 / TOUCHES_PER_SECOND)
+
+        sent.clear()
+        conflicts = refused()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(touch)
+            for number in range(1, CHANGES + 1):
+                body = json.dumps(jobs_status(number)).encode()
+                await live_client.status.patch(job_set, raw_patch(MERGE, body))
+
+                async def shown(number: int = number) -> bool:
+                    counts = (await live_client.get(TrainJob, key)).status.jobs_status or ()
+                    return [each.ready for each in counts] == [number]
+
+                await eventually(shown, interval=0.01, reason="the TrainJob's status follows")
+            tasks.cancel_scope.cancel()
+        writes = [each for each in sent if each.method != "GET" and "/events" not in each.path]
+    assert refused() == conflicts
+    assert {each.path.rpartition("/")[2] for each in writes} == {"status"}
+    assert len(writes) <= CHANGES * 1.1
+
+
+async def test_a_condition_of_another_writer_outlives_ours(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = (namespace, "job")
+    async with run_manager():
+        job = await live_client.create(train_job(namespace, torch_runtime))
+        await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        when = "2025-01-01T00:00:00Z"
+        theirs = {
+            "type": "Theirs",
+            "status": "True",
+            "reason": "R",
+            "message": "m",
+            "lastTransitionTime": when,
+        }
+        body = json.dumps({"status": {"conditions": [theirs]}}).encode()
+        await live_client.status.patch(job, raw_patch(MERGE, body))
+        await edit(live_client, job, suspend=True)
+
+        async def both() -> bool:
+            found = await live_client.get(TrainJob, key)
+            return {each.type for each in found.status.conditions or ()} == {"Theirs", "Suspended"}
+
+        await eventually(both, reason="both conditions are there")
+
+
+async def test_a_namespace_that_is_terminating_is_asked_once(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = (namespace, "job")
+    sent: list[Request] = []
+    async with run_manager(sent=sent):
+        job = await live_client.create(train_job(namespace, torch_runtime))
+        job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        await live_client.delete(await live_client.get(Namespace, ("", namespace)))
+        sent.clear()
+        await live_client.delete(job_set)
+
+        def asked() -> list[str]:
+            here = [each for each in sent if f"/{namespace}/" in each.path and each.method != "GET"]
+            return [each.path for each in here if not each.path.endswith("/status")]
+
+        await eventually(lambda: bool(asked()), reason="the JobSet is asked for again")
+        for number in range(10):
+            body = b'{"metadata":{"annotations":{"touched":"%d"}}}' % number
+            await live_client.patch(job, raw_patch(MERGE, body))
+            await anyio.sleep(0.1)
+        assert [path.rpartition("/")[2] for path in asked()] == ["job"]

@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The pod grouper in this process under its shipped rights, and every request that it sends."""
+
+import collections
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from pkg import config
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.crd_schema import custom_resource_definition
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import Object, Unstructured
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.cli import resources
+from pkg.cli.manager import flags, program
+from pkg.ctrl import Manager
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment, apply_manifests, eventually
+from pkg.ctrl.rest import Config, RESTMapper, Transport
+
+USER = "grouper-under-test"
+BOTH = "grouper-and-trainer-under-test"
+ANNOTATION = "pod-group-name"
+
+
+class Sent(collections.Counter[tuple[str, str]]):
+    """What reconciles sent: lists, watches and discovery aside. ``paths`` has everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paths: list[str] = []
+
+
+@pytest.fixture(scope="module")
+def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
+    async def install() -> None:
+        await trainer_control_plane.install_crds(custom_resource_definition(PodGroup))
+        async with Transport(trainer_control_plane.config) as transport:
+            role, binding = resources.manifests("podgrouper")
+            subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User"}
+            binding["metadata"]["name"] = USER
+            binding["subjects"] = [{**subject, "name": USER}, {**subject, "name": BOTH}]
+            (trainers,) = (
+                each for each in resources.manifests("rbac") if each["kind"] == "ClusterRoleBinding"
+            )
+            trainers["metadata"]["name"] = BOTH
+            trainers["subjects"] = [{**subject, "name": BOTH}]
+            client = LiveClient(transport, RESTMapper(transport))
+            await apply_manifests(client, [role, binding, trainers], owner="test")
+
+    anyio.run(install)
+    return trainer_control_plane
+
+
+class Counting:
+    """A transport that counts what reconciles send: lists, watches and discovery aside."""
+
+    def __init__(self, transport: Transport, sent: Sent) -> None:
+        self._transport = transport
+        self._sent = sent
+
+    async def send(self, request: Any) -> Any:
+        self._sent.paths.append(request.path)
+        parts = request.path.split("/")
+        if "namespaces" in parts[:-2] and dict(request.query).get("watch") is None:
+            self._sent[request.method, parts[parts.index("namespaces") + 2]] += 1
+        return await self._transport.send(request)
+
+
+@pytest.fixture(autouse=True)
+async def leave_no_pods(live_client: LiveClient) -> AsyncIterator[None]:
+    """Delete all pods: no later test's manager shall find work in them."""
+    yield
+    for pod in await live_client.list(Pod):
+        with contextlib.suppress(NotFoundError):
+            await live_client.delete(pod, grace_period_seconds=0)
+
+
+RunGrouper = Callable[..., AbstractAsyncContextManager[tuple[Manager, Sent]]]
+
+
+@pytest.fixture
+async def configs(grouper_control_plane: Environment) -> dict[str, Config]:
+    return {user: await grouper_control_plane.add_user(user) for user in (USER, BOTH)}
+
+
+@pytest.fixture
+def run_grouper(configs: dict[str, Config]) -> RunGrouper:
+    @asynccontextmanager
+    async def run(*arguments: str, **said: Any) -> AsyncIterator[tuple[Manager, Sent]]:
+        cfg = config.load()
+        for key, value in said.items():
+            setattr(cfg.pod_grouper, key, value)
+        parsed = flags.parse(arguments or ["--controllers=podgrouper"])
+        grouper_config = configs[BOTH if arguments else USER]
+        options = dataclasses.replace(
+            program.options(parsed, cfg), metrics_bind_address="0", health_probe_bind_address="0"
+        )
+        sent = Sent()
+        async with Transport(dataclasses.replace(grouper_config, qps=0)) as transport:
+            mgr = Manager(grouper_config, options, transport=Counting(transport, sent))
+            await program.setup(mgr, parsed, cfg)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(mgr.start)
+                with anyio.fail_after(30):
+                    await mgr.elected.wait()
+                yield mgr, sent
+                mgr.stop()
+
+    return run
+
+
+@pytest.fixture
+def make(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
+    """Create an object of any kind that the first owner given owns."""
+
+    async def create(
+        kind: GVK, name: str, owner: Object | None, spec: dict[str, Any], **labels: str
+    ) -> Unstructured:
+        metadata: dict[str, Any] = {"name": name, "namespace": namespace, "labels": labels}
+        if owner is not None:
+            gvk, uid = type(owner).gvk, owner.metadata.uid
+            reference = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": owner.name, "uid": uid}
+            metadata["ownerReferences"] = [reference]
+        data = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+        return await live_client.create(Unstructured.wrap(data))
+
+    return create
+
+
+@pytest.fixture
+def grouped(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
+    """Wait until so many pods name a group; return the names."""
+
+    async def wait(count: int) -> list[str]:
+        async def named() -> list[str] | None:
+            pods = await live_client.list(Pod, namespace=namespace)
+            names = [pod.annotations[ANNOTATION] for pod in pods if ANNOTATION in pod.annotations]
+            return names if len(names) == count else None
+
+        found: list[str] = await eventually(named, timeout=30, reason=f"{count} pods are grouped")
+        return found
+
+    return wait

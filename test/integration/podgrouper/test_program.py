@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The program ``podgrouper`` as KAI-Scheduler's operator starts it, with the rights that KAI gives its service account."""
+
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from pkg.apis.coordination.v1 import Lease
+from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment, apply_manifests, eventually
+from pkg.ctrl.envtest.ports import free_ports
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+KAI_ROLE = ROOT / "test" / "testdata" / "kai" / "podgrouper-role.yaml"
+USER = "system:serviceaccount:kai-scheduler:pod-grouper"
+JOB = GVK("batch", "v1", "Job")
+CONTAINERS = [{"name": "main", "image": "busybox"}]
+
+
+@pytest.fixture
+async def kubeconfig(grouper_control_plane: Environment, live_client: LiveClient, tmp_path: Path) -> Path:
+    role = yaml.safe_load(KAI_ROLE.read_text())
+    api = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": f"{api}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "kai-podgrouper"},
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": role["metadata"]["name"]},
+        "subjects": [{"apiGroup": api, "kind": "User", "name": USER}],
+    }
+    await apply_manifests(live_client, [role, binding], owner="test")
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(grouper_control_plane.kubeconfig_for(USER, [])))
+    path.chmod(0o600)
+    return path
+
+
+def answer(port: int, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
+        return str(response.read().decode())
+
+
+def started(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+    with log.open("wb") as out:
+        command = [sys.executable, "-m", "pkg.cli.podgrouper", *arguments]
+        return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
+
+
+async def test_it_groups_pods_with_the_operators_arguments_and_rights(
+    kubeconfig: Path,
+    live_client: LiveClient,
+    namespace: str,
+    make: Callable[..., Any],
+    grouped: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    metrics, health = free_ports(2)
+    arguments = ["--scheduler-name", "mine", "--queue-label-key", "queue", "--nodepool-label-key", "pool"]
+    arguments += ["--knative-gang-schedule=true", "--qps", "50", "--burst", "300"]
+    arguments += ["--max-concurrent-reconciles", "10", "--leader-elect"]
+    arguments += ["--namespace-label-selector", f"kubernetes.io/metadata.name={namespace}"]
+    arguments += [f"--metrics-bind-address=127.0.0.1:{metrics}"]
+    arguments += [f"--health-probe-bind-address=127.0.0.1:{health}", f"--kubeconfig={kubeconfig}"]
+    spec = {"suspend": True, "template": {"spec": {"containers": CONTAINERS, "restartPolicy": "Never"}}}
+    job = await make(JOB, "j", None, spec, queue="q", pool="p")
+    log = tmp_path / "log"
+    process = started(arguments, log)
+    try:
+        await make(Pod.gvk, "p", job, {"containers": CONTAINERS, "schedulerName": "mine"}, pool="p")
+        (name,) = await grouped(1)
+        group = await live_client.get(PodGroup, (namespace, name))
+        assert (group.spec.queue, group.labels["pool"]) == ("q", "p")
+        (writer,) = {entry["manager"] for entry in group.metadata.managed_fields or ()}
+        assert writer == "podgrouper"
+
+        lease = await live_client.get(Lease, ("default", "54dff599.kai.scheduler"))
+        assert lease.spec.holder_identity
+
+        def ready() -> bool:
+            return answer(health, "/readyz") == answer(health, "/healthz") == "ok"
+
+        await eventually(ready, timeout=15, reason="it is ready")
+        assert 'controller="pod"' in answer(metrics, "/metrics")
+    finally:
+        process.terminate()
+        code = process.wait(30)
+    text = log.read_text()
+    assert code == 0, text[-2000:]
+    assert "orbidden" not in text
+    assert "Traceback" not in text

@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The manager outside the cluster, as README starts it, leaves another manager's webhooks alone."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from pkg.apis.core.v1 import Namespace, Secret
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.object import Unstructured
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.cli.cluster import contents
+from pkg.cli.cluster.tools import JOBSET
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Binaries, Environment, eventually
+from pkg.ctrl.envtest.ports import free_ports
+from pkg.ctrl.rest import Config, Request, RESTMapper, Transport, TransportError
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).parents[3]
+SECRET = (contents.TRAINER_NAMESPACE, "kubeflow-trainer-webhook-cert")
+HOOKS = ("", "validator.trainer.kubeflow.org")
+
+
+@pytest.fixture
+async def live() -> AsyncIterator[tuple[Environment, LiveClient]]:
+    """A cluster with the Secret and the webhook configuration of a manager that runs there."""
+    binaries = await Binaries().locate(JOBSET)
+    async with (
+        Environment(crds=contents.crds(binaries[JOBSET.name])) as server,
+        Transport(server.config) as transport,
+    ):
+        client = LiveClient(transport, RESTMapper(transport))
+        await client.create(Namespace.from_dict({"metadata": {"name": SECRET[0]}}))
+        metadata = {"name": SECRET[1], "namespace": SECRET[0]}
+        await client.create(Secret.from_dict({"metadata": metadata, "data": {"tls.crt": "dGhlaXJz"}}))
+        (hooks,) = contents.trainer_webhooks("https://127.0.0.1:1", b"theirs")
+        assert hooks["metadata"]["name"] == HOOKS[1]
+        for hook in hooks["webhooks"]:  # the API server shall not call a manager that is not there
+            hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}
+        await client.create(Unstructured.wrap(hooks))
+        yield server, client
+
+
+def readme_configuration() -> str:
+    """Return the Configuration that README shows for a manager outside the cluster."""
+    found: list[str] = [
+        block
+        for block in re.findall(
+            r"^```yaml\n(.*?)^```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+        )
+        if "kind: Configuration" in block
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.timeout(120)
+async def test_a_manager_outside_the_cluster_runs_jobs_and_touches_no_certificate(
+    live: tuple[Environment, LiveClient], tmp_path: Path
+) -> None:
+    server, client = live
+    health, webhook = free_ports(2)
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(server.kubeconfig_for("admin", ["system:masters"])))
+    (tmp_path / "kubeconfig").chmod(0o600)
+    (tmp_path / "config.yaml").write_text(
+        # Other tests may listen at the usual ports.
+        readme_configuration()
+        + f"health: {{healthProbeBindAddress: '127.0.0.1:{health}'}}\nwebhook: {{port: {webhook}}}\n"
+    )
+    before = (
+        (await client.get(Secret, SECRET)).to_dict(),
+        (await client.get(ValidatingWebhookConfiguration, HOOKS)).to_dict(),
+    )
+    arguments = ["run", "--kubeconfig", str(tmp_path / "kubeconfig"), f"--config={tmp_path / 'config.yaml'}"]
+    with (tmp_path / "log").open("wb") as log:
+        manager = subprocess.Popen(  # noqa: ASYNC220 - started once, ended below
+            [sys.executable, str(ROOT / "cmd" / "trainerctl" / "main.py"), *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        async with Transport(Config(host=f"http://127.0.0.1:{health}")) as probe:
+
+            async def ready() -> bool:
+                try:
+                    return (await probe.send(Request("GET", "/readyz"))).status == 200
+                except TransportError:
+                    return False
+
+            await eventually(ready, timeout=60, reason="the manager is ready")
+        pod = {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}
+        template = {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": pod}}}]}}
+        metadata = {"name": "plain", "namespace": "default"}
+        await client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": {"template": template}}))
+        spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": "plain"}}
+        await client.create(
+            TrainJob.from_dict({"metadata": {"name": "job", "namespace": "default"}, "spec": spec})
+        )
+        await eventually(
+            lambda: client.get(JobSet, ("default", "job")), timeout=30, reason="the TrainJob has its JobSet"
+        )
+        assert not listens(webhook)
+    finally:
+        manager.terminate()
+        assert manager.wait(timeout=30) == 0, (tmp_path / "log").read_text()[-2000:]
+    after = (
+        (await client.get(Secret, SECRET)).to_dict(),
+        (await client.get(ValidatingWebhookConfiguration, HOOKS)).to_dict(),
+    )
+    assert after == before
+    secrets = await client.list(Secret)
+    assert [secret.key.name for secret in secrets] == [SECRET[1]]
