@@ -7,9 +7,13 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from typing import NoReturn
+from typing import Final, NoReturn
+
+from pkg.apis.machinery import names
 
 from .terminal import one_line
+
+DEFAULT_NAMESPACE: Final = "default"
 
 
 class Parser(argparse.ArgumentParser):
@@ -30,6 +34,13 @@ def whole(least: int, most: int) -> Callable[[str], int]:
         return number
 
     return parsed
+
+
+def namespace(text: str) -> str:
+    """Return the valid name of a namespace."""
+    if errors := names.is_dns1123_label(text):
+        raise argparse.ArgumentTypeError(f"{text} is not a valid namespace: {'; '.join(errors)}")
+    return text
 
 
 def seconds(text: str) -> float:

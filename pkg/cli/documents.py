@@ -26,6 +26,7 @@ from pkg.apis.machinery.scheme import Scheme
 from pkg.config.document import PathSteps, render_path
 
 from . import yamljson
+from .arguments import DEFAULT_NAMESPACE, namespace
 from .terminal import one_line
 
 T = TypeVar("T", bound=Object)
@@ -104,7 +105,7 @@ class Document:
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, outputs: Sequence[str] = ()) -> None:
-    """Add ``-f`` and, with ``outputs``, ``-o``, whose first choice is the default."""
+    """Add ``-f``, ``-n`` and, with ``outputs``, ``-o``, whose first choice is the default."""
     parser.add_argument(
         "-f",
         "--filename",
@@ -114,6 +115,13 @@ def add_arguments(parser: argparse.ArgumentParser, *, outputs: Sequence[str] = (
         action="extend",
         required=True,
         help="YAML or JSON, many documents; a folder; - for standard input",
+    )
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        type=namespace,
+        default=DEFAULT_NAMESPACE,
+        help="namespace for objects that do not set one",
     )
     if outputs:
         parser.add_argument(
@@ -125,6 +133,8 @@ async def load(files: Sequence[str]) -> list[Document]:
     """Return what :func:`read` does, standard input read so that a signal can end the wait for it."""
     if files.count(STANDARD_INPUT) > 1:
         raise InputError("standard input can be read only once")
+    if STANDARD_INPUT in files and sys.stdin is None:
+        raise InputError("standard input is closed")
     stdin = await _drain(sys.stdin.buffer) if STANDARD_INPUT in files else b""
     return read(files, stdin=stdin)
 
@@ -138,7 +148,7 @@ def read(files: Sequence[str], *, stdin: bytes = b"") -> list[Document]:
     found = [document for source, text in _texts(files, stdin) for document in _documents(source, text)]
     if not found:
         named = ", ".join("standard input" if name == STANDARD_INPUT else name for name in files)
-        raise InputError(f"{named}: there is no object in it")
+        raise InputError(f"{named}: contains no Kubernetes objects")
     return found
 
 
@@ -147,6 +157,8 @@ def _texts(files: Sequence[str], stdin: bytes) -> Iterator[tuple[str, str]]:
         if name == STANDARD_INPUT:
             yield "standard input", _text("standard input", stdin)
             continue
+        if not name:
+            raise InputError("a file name is empty")
         for path in _paths(Path(name)):
             try:
                 content = path.read_bytes()

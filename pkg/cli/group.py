@@ -20,7 +20,6 @@ from pkg.constants import kai
 from . import documents, offline
 from .grouping import Explanation, Objects, explain
 from .snapshot import Key, key_of
-from .stored import DEFAULT_NAMESPACE
 from .terminal import Console, one_line
 
 _MODELS: Final[dict[GVK, type[Object]]] = {
@@ -34,9 +33,6 @@ _UNTOLD: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``group`` to ``parser``."""
     documents.add_arguments(parser, outputs=("text", "json", "yaml"))
-    parser.add_argument(
-        "-n", "--namespace", default=DEFAULT_NAMESPACE, help="namespace for objects that do not set one"
-    )
     parser.add_argument("--config", metavar="FILE", help="the manager's Configuration, for its settings")
     parser.set_defaults(run=group_command)
 

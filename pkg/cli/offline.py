@@ -36,8 +36,9 @@ from pkg.runtime.framework import PluginError
 from pkg.util.trainjob import ChildConflictError
 
 from . import documents, resources
+from .arguments import DEFAULT_NAMESPACE
 from .documents import Document
-from .stored import DEFAULT_NAMESPACE, KINDS, Schemas, Webhooks, not_served, schemas
+from .stored import KINDS, Schemas, Webhooks, not_served, schemas
 from .terminal import Console
 
 T = TypeVar("T", bound=Object)
@@ -88,9 +89,6 @@ class Offline:
 def add_arguments(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:
     """Add ``-f``, ``-o`` and where runtimes may come from."""
     documents.add_arguments(parser, outputs=outputs)
-    parser.add_argument(
-        "-n", "--namespace", default=DEFAULT_NAMESPACE, help="namespace for objects that do not set one"
-    )
     parser.add_argument("--kubeconfig", help="read runtimes missing from the files from this cluster")
     parser.add_argument("--context", help="read them from the cluster of this context")
 

@@ -23,12 +23,12 @@ from pkg.ctrl.webhook.admission import BadRequestError, errored
 from pkg.runtime import Runtime
 
 from . import resources, structural
+from .arguments import DEFAULT_NAMESPACE
 from .cel import Evaluator
 from .structural import Problem
 
 Data = dict[str, Any]
 
-DEFAULT_NAMESPACE: Final = "default"
 KINDS: Final[dict[GVK, type[Object]]] = {
     kind.gvk: kind for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime)
 }

@@ -16,8 +16,9 @@ from typing import Any
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.cli import documents, resources, structural
+from pkg.cli.arguments import DEFAULT_NAMESPACE
 from pkg.cli.documents import Document
-from pkg.cli.stored import DEFAULT_NAMESPACE, KINDS, Schemas, Webhooks, not_served, without_status
+from pkg.cli.stored import KINDS, Schemas, Webhooks, not_served, without_status
 from pkg.cli.stored import schemas as schemas
 from pkg.cli.structural import Problem
 from pkg.cli.terminal import Console
@@ -132,9 +133,6 @@ class Validator:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``validate`` to ``parser``."""
     documents.add_arguments(parser, outputs=("text", "json"))
-    parser.add_argument(
-        "-n", "--namespace", default=DEFAULT_NAMESPACE, help="namespace for objects that do not set one"
-    )
     parser.set_defaults(run=validate_command)
 
 

@@ -27,6 +27,13 @@ _MAX_ALIASED: Final = 200_000
 """Values that aliases and merges may add to a document; a few lines can stand for billions."""
 
 
+_MAX_DEPTH: Final = 200
+"""How deep values may be nested; the objects of Kubernetes are not a quarter as deep."""
+_SAFE_DEPTH: Final = 1_000
+_MAX_DIGITS: Final = 1_000
+_TOO_DEEP: Final = f"nested more than {_MAX_DEPTH} levels deep"
+_BRACKET: Final = re.compile(r"[\[\]{}]")
+_INDENT: Final = re.compile(r"^[ \t?:-]+", re.MULTILINE)
 # C1 control characters, marks of text direction and line separators, which both formats allow unescaped.
 _INVISIBLE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _SURROGATE_ESCAPE: Final = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
@@ -108,6 +115,14 @@ class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, 
             if key.tag != _MERGE:
                 key.tag = _TAG + "str"
 
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        """Return the number; one of thousands of digits is an error."""
+        if len(node.value) > _MAX_DIGITS:
+            problem = f"a number has more than {_MAX_DIGITS} digits"
+            raise SyntaxProblemError(problem, node.start_mark.line + 1)
+        number: int = super().construct_yaml_int(node)
+        return number
+
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float | int:
         """Return the number; a whole one as such."""
         number: float = super().construct_yaml_float(node)
@@ -146,6 +161,7 @@ _Loader.add_implicit_resolver(
     ),
     _NUMBERS,
 )
+_Loader.add_constructor(_TAG + "int", _Loader.construct_yaml_int)
 _Loader.add_constructor(_TAG + "float", _Loader.construct_yaml_float)
 for _name in ("binary", "timestamp", "omap", "pairs", "set"):
     _Loader.add_constructor(_TAG + _name, _Loader.construct_other)
@@ -160,8 +176,12 @@ def parse(text: str, *, is_json: bool = False) -> Iterator[tuple[int, Any]]:
         SyntaxProblemError: the text is neither YAML nor JSON.
     """
     halves = _SURROGATE_ESCAPE.search(text) is not None
-    for number, data in _parse(text, is_json=is_json):
-        yield number, _without_halves(data) if halves else data
+    try:
+        for number, data in _parse(text, is_json=is_json):
+            _check_depth(data)
+            yield number, _without_halves(data) if halves else data
+    except RecursionError as error:
+        raise SyntaxProblemError(_TOO_DEEP) from error
 
 
 def _parse(text: str, *, is_json: bool) -> Iterator[tuple[int, Any]]:
@@ -247,23 +267,23 @@ def shown(value: Any) -> str:
 
 
 def _parse_json(text: str) -> Iterator[Any]:
-    decoder = json.JSONDecoder(object_pairs_hook=_without_twins, parse_constant=_refused)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_without_twins, parse_constant=_refused, parse_int=_integer, parse_float=_number
+    )
     at, end = 0, len(text)
-    try:
-        while True:
-            while at < end and text[at].isspace():
-                at += 1
-            if at == end:
-                return
-            value, at = decoder.raw_decode(text, at)
-            yield value
-    except RecursionError as error:
-        raise SyntaxProblemError("it is nested too deeply") from error
+    while True:
+        while at < end and text[at].isspace():
+            at += 1
+        if at == end:
+            return
+        value, at = decoder.raw_decode(text, at)
+        yield value
 
 
 def _parse_yaml(text: str) -> Iterator[tuple[int, Any]]:
     loader = _Loader(text)
     try:
+        _check_nesting(text)
         number = 0
         while loader.check_data():
             number += 1
@@ -275,8 +295,6 @@ def _parse_yaml(text: str) -> Iterator[tuple[int, Any]]:
         raise SyntaxProblemError(error.problem or error.context or "not YAML", line) from error
     except yaml.YAMLError as error:
         raise SyntaxProblemError(" ".join(str(error).split())) from error
-    except RecursionError as error:
-        raise SyntaxProblemError("it is nested too deeply") from error
     finally:
         loader.dispose()
 
@@ -296,6 +314,41 @@ def _expanded(value: Any, left: list[int], above: tuple[int, ...]) -> Any:
     return [_expanded(item, left, above) for item in value]
 
 
+def _check_nesting(text: str) -> None:
+    """Refuse YAML that is nested too deeply before it is composed, which libyaml does by recursion in C.
+
+    Brackets and indentation bound the depth, quoted ones too; only where they are many is the text parsed for it.
+    """
+    opened = deepest = 0
+    for bracket in _BRACKET.finditer(text):
+        opened = max(opened + (1 if bracket[0] in "[{" else -1), 0)
+        deepest = max(deepest, opened)
+    if deepest + max((len(match[0]) for match in _INDENT.finditer(text)), default=0) <= _SAFE_DEPTH:
+        return
+    depth = 0
+    for event in yaml.parse(text, Loader=_BASE):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _MAX_DEPTH:
+                raise SyntaxProblemError(_TOO_DEEP)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _check_depth(data: Any) -> None:
+    level = [data]
+    for _ in range(_MAX_DEPTH + 1):
+        level = [
+            below
+            for value in level
+            if isinstance(value, dict | list)
+            for below in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return
+    raise SyntaxProblemError(_TOO_DEEP)
+
+
 def _without_halves(value: Any) -> Any:
     if isinstance(value, str):
         return _HALF.sub("\ufffd", value)
@@ -311,6 +364,19 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise SyntaxProblemError(f"key {key} is given twice")
         found[key] = value
     return found
+
+
+def _integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise SyntaxProblemError(f"a number has more than {_MAX_DIGITS} digits")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise SyntaxProblemError(f"{shown(text)} is not a number in JSON")
+    return number
 
 
 def _refused(constant: str) -> Any:

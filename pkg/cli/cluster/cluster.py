@@ -40,6 +40,7 @@ from pkg.ctrl.envtest.probe import answer
 from pkg.ctrl.rest import RESTMapper, Transport, load_config
 
 FIELD_OWNER: Final = "trainerctl"
+NEEDED_BYTES: Final = 256 << 20
 # Controllers go first, all at once; then the API server; then its store.
 _LAST: Final = ("kube-apiserver", "etcd")
 
@@ -114,6 +115,7 @@ class Cluster:
             ToolError: a program is neither here nor can it be built.
             ComponentError: a component failed; names its log.
         """
+        _require_space(self.directory)
         located = await self._binaries.locate(*self.options.tools)
         left = self.supervisor.end_leftovers() if self.directory.exists() else []
         if left:
@@ -298,6 +300,14 @@ class Cluster:
         metrics = f"http://{HOST}:{parts.ports.manager_metrics}/metrics" if self.options.manager else ""
         components = list(self.supervisor.components.values())
         state.State(parts.plane.url, metrics, self.options.nodes, components).write(self.directory)
+
+
+def _require_space(directory: Path) -> None:
+    """Raise EnvtestError unless the disk has room for a cluster; etcd without room fails late and at length."""
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    if (free := shutil.disk_usage(there).free) < NEEDED_BYTES:
+        least = f"{NEEDED_BYTES >> 20} MiB"
+        raise EnvtestError(f"{there} has {free >> 20} MiB of free space; a cluster needs {least}")
 
 
 def _stop_order(running: Sequence[str]) -> list[list[str]]:

@@ -45,7 +45,6 @@ VERBOSITY: Final[Mapping[str, int]] = {
     "debug": DEBUG,
     "trace": TRACE,
 }
-_LONGEST_STACK: Final = 16_384
 _NAMES: Final[Mapping[str, str]] = {
     "critical": "panic",
     "exception": "error",
@@ -161,11 +160,7 @@ def describe(error: BaseException) -> str:
 def _stack(error: Any) -> str:
     if not isinstance(error, BaseException) or error.__traceback__ is None or _needs_no_stack(error):
         return ""
-    text = "".join(traceback.format_exception(error)).rstrip()
-    if len(text) <= _LONGEST_STACK:
-        return text
-    half = _LONGEST_STACK // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+    return cut("".join(traceback.format_exception(error)).rstrip(), 2 * LONGEST)
 
 
 def _needs_no_stack(error: BaseException) -> bool:

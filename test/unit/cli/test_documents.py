@@ -143,6 +143,32 @@ def test_a_merge_that_cannot_be_carried_out_is_an_error(text: str, problem: str)
         list(yamljson.parse(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: " + "[" * 100_000 + "]" * 100_000, "nested more than 200 levels deep"),
+        ("\n".join(" " * number + "a:" for number in range(1_100)), "nested more than 200 levels deep"),
+        ("- " * 50_000 + "a", "nested more than 200 levels deep"),
+        ("a: " + "{b: " * 300 + "1" + "}" * 300, "nested more than 200 levels deep"),
+        ('{"a": ' + "[" * 300 + "]" * 300 + "}", "nested more than 200 levels deep"),
+        ("[" * 100_000, "nested more than 200 levels deep"),
+        ("a: " + "9" * 5_000, "a number has more than 1000 digits"),
+        ('{"a": ' + "9" * 5_000 + "}", "a number has more than 1000 digits"),
+        ('{"a": 1e999}', "is not a number in JSON"),
+    ],
+)
+def test_what_would_break_the_parser_is_an_error(text: str, problem: str) -> None:
+    with pytest.raises(yamljson.SyntaxProblemError, match=problem):
+        list(yamljson.parse(text))
+
+
+def test_brackets_in_text_are_no_nesting() -> None:
+    script = "[" * 2_000
+    assert list(yamljson.parse(f"a: '{script}'\nb: {'-' * 1_500}x\n")) == [
+        (1, {"a": script, "b": "-" * 1_500 + "x"})
+    ]
+
+
 @pytest.mark.parametrize("text", ['{"a": "\\ud800x", "b\\uDFFF": ["\\ud83d\\ude00"]}', '"a": "\\uD800x"'])
 def test_half_of_a_surrogate_pair_can_be_printed(text: str) -> None:
     try:
@@ -188,7 +214,7 @@ def test_aliases_share_nothing() -> None:
         (MAP + "---\n- a\n", "job.yaml: document 2, [0]: a map is expected"),
         (MAP + "---\nkind: A\n", "job.yaml:5: document 2: apiVersion is missing or no string"),
         ("apiVersion: v1\nkind: A\nmetadata: 3\n", "job.yaml:3: document 1 (A): metadata: a map is expected"),
-        ("# nothing\n", "job.yaml: there is no object in it"),
+        ("# nothing\n", "job.yaml: contains no Kubernetes objects"),
         (
             f"{MAP}---\n{JOB}spec:\n  runtimeRef: {{name: x}}\n  trainer:\n    numNodes: three\n",
             (

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: what it accepts, and one line for what went wrong."""
 
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,7 @@ def test_cluster_up_takes_its_flags() -> None:
         ("cluster up --timeout inf", "argument --timeout: inf is not a positive number of seconds"),
         ("demo --nodes 0", "argument --nodes: 0 is not a whole number between 1 and 100"),
         ("demo --timeout nan", "argument --timeout: nan is not a positive number of seconds"),
+        ("render -n Bad -f x", "argument -n/--namespace: Bad is not a valid namespace"),
         ("cluster up --\x1b[31m", "unrecognized arguments: --\\x1b[31m"),
     ],
 )
@@ -99,6 +102,27 @@ def test_without_a_home_the_way_out_is_named(
     for command in (["cluster", "list"], ["cluster", "status"], ["demo"], ["run"]):
         assert trainerctl.main(command) == 1
         assert "set HOME or XDG_STATE_HOME" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["render", "explain", "validate", "group"])
+def test_no_input_at_all_is_told(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trainerctl.main([command, "-f", ""]) == 2
+    assert capsys.readouterr().err == "trainerctl: a file name is empty\n"
+    monkeypatch.setattr(sys, "stdin", None)
+    assert trainerctl.main([command, "-f", "-"]) == 2
+    assert capsys.readouterr().err == "trainerctl: standard input is closed\n"
+
+
+def test_a_cluster_is_not_begun_on_a_full_disk(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=3 << 20))
+    assert trainerctl.main(["cluster", "up"]) == 1
+    assert "has 3 MiB of free space; a cluster needs 256 MiB" in capsys.readouterr().err
 
 
 def homeless() -> Path:

@@ -97,7 +97,7 @@ def test_programs_get_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
             "kind: ConfigMap\napiVersion: v1\n",
             "the input contains no TrainJob, TrainingRuntime or ClusterTrainingRuntime",
         ),
-        ("[]", "there is no object in it"),
+        ("[]", "contains no Kubernetes objects"),
     ],
 )
 def test_input_that_cannot_be_judged_is_code_2(

@@ -198,14 +198,6 @@ def test_a_group_with_an_error_of_ours_carries_its_stack_and_says_nothing_twice(
     assert "ValueError: a bug" in line["stacktrace"]
 
 
-def test_a_stack_is_bounded(lines: Start) -> None:
-    read = lines()
-    log.logger_from().error("Reconciler error", error=caught(ValueError("x" * 40_000)))
-    stack = json.loads(read()[0])["stacktrace"]
-    assert len(stack) < 17_000
-    assert "characters left out" in stack
-
-
 def test_values_are_references_and_plain_json(lines: Start) -> None:
     read = lines()
     pod = Pod.from_dict({"metadata": {"namespace": "a", "name": "b"}, "spec": {"containers": []}})
