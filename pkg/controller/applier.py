@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ from pkg.apis.machinery.gvk import GVK, NamespacedName
 from pkg.apis.machinery.object import Object, metadata_only
 from pkg.constants import trainer as constants
 from pkg.ctrl import log
-from pkg.ctrl.client import Client, Reader, Stored, apply_lazily, peek
+from pkg.ctrl.client import Client, Reader, apply_lazily, peek
 from pkg.util import trainjob
 
 from . import drift
@@ -44,18 +44,13 @@ class Outcome(StrEnum):
     """Another writer had changed or removed what was applied before."""
 
 
-class _Settled(NamedTuple):
-    desired: bytes
-    live: bytes
-
-
 class Applier:
     """Server-side apply with a memory; ``reader`` reads the content of what is cached as metadata alone."""
 
     def __init__(self, client: Client, reader: Reader | None = None) -> None:
         self._client = client
         self._reader: Reader = client if reader is None else reader
-        self._settled: dict[NamespacedName, dict[Name, _Settled]] = {}
+        self._settled: dict[NamespacedName, dict[Name, tuple[bytes, bytes]]] = {}
 
     def forget(self, owner: NamespacedName) -> None:
         """Drop what was remembered for ``owner``."""
@@ -63,15 +58,14 @@ class Applier:
 
     def knows(self, owner: NamespacedName, desired: Object, live: Object) -> bool:
         """Return True if ``live`` was found to be as ``desired`` before."""
-        known = self._settled.get(owner, {}).get((desired.gvk, desired.key))
-        return known is not None and known == (_digest(desired.to_dict()), _live_digest(live))
+        return self._known(owner, desired) == (_digest(desired.to_dict()), _digest_of(live))
 
     def settle(self, owner: NamespacedName, desired: Object, live: Object) -> None:
         """Remember that ``live`` is as ``desired``, as far as the server lets it be."""
-        settled = _Settled(_digest(desired.to_dict()), _live_digest(live))
+        settled = _digest(desired.to_dict()), _digest_of(live)
         self._settled.setdefault(owner, {})[desired.gvk, desired.key] = settled
 
-    async def apply(self, owner: NamespacedName, desired: T) -> Outcome:
+    async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
         """Make the live object what ``desired`` says, as field owner ``trainer``.
 
         An object that is being deleted is left alone: its deletion wakes the owner again.
@@ -82,13 +76,11 @@ class Applier:
             TransportError: it was not reached.
         """
         live, pending = await self._compare(owner, desired)
-        known = self._settled.get(owner, {}).get((desired.gvk, desired.key))
         if not pending:
             return Outcome.UNCHANGED
-        wire = desired.to_dict()
-        settled = _Settled(_digest(wire), await self._send(desired, wire, live))
-        self._settled.setdefault(owner, {})[desired.gvk, desired.key] = settled
-        if known is not None and (live is None or known.desired == settled.desired):
+        wanted, known = _digest(desired.to_dict()), self._known(owner, desired)
+        self.settle(owner, desired, await self._send(desired, live))
+        if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
 
@@ -96,83 +88,69 @@ class Applier:
         """Return True if :meth:`apply` would send a request; raises as it does."""
         return (await self._compare(owner, desired))[1]
 
+    def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
+        return self._settled.get(owner, {}).get((desired.gvk, desired.key))
+
     async def _compare(self, owner: NamespacedName, desired: Object) -> tuple[Object | None, bool]:
         """Return the live object and whether there is anything to send."""
-        live = await self._live(desired)
-        if live is None:
+        kind: type[Object] = metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
+        try:
+            live = await peek(self._client, kind, desired.key)
+        except NotFoundError:
             return None, True
         trainjob.require_control(live, trainjob.controller_of(desired))
         if live.metadata.deletion_timestamp is not None or self.knows(owner, desired, live):
             return live, False
-        known = self._settled.get(owner, {}).get((desired.gvk, desired.key))
-        wire = desired.to_dict()
+        wire, known = desired.to_dict(), self._known(owner, desired)
         if live.gvk in _AS_METADATA:
-            in_order = known is None and await self._holds(desired, wire)
+            in_order = known is None and await self._holds(desired)
+        elif known is not None and known[0] == _digest(wire):
+            in_order = drift.covers(drift.content(live.to_dict()), drift.content(wire))
         else:
-            part, wanted = drift.desired_part(live.to_dict()), drift.desired_part(wire)
-            # What live has beyond the desired object may be ours of earlier: the server knows, and an apply asks it.
-            same = known is not None and known.desired == _digest(wire)
-            in_order = drift.covers(part, wanted) if same else drift.equal(part, wanted)
+            # What live has beyond the desired object may be of an earlier apply: the server knows, and an apply asks it.
+            in_order = drift.equal(drift.content(live.to_dict()), drift.content(wire))
         if in_order:
             self.settle(owner, desired, live)
         return live, not in_order
 
-    async def _holds(self, desired: Object, wire: drift.Wire) -> bool:
+    async def _holds(self, desired: Object) -> bool:
         """Read the content that is not cached: once for each object after a start, a read is cheaper than a write."""
         try:
             stored = await self._reader.get(type(desired), desired.key)
         except NotFoundError:
             return False
-        return drift.covers(drift.content(stored.to_dict()), wire)
+        return drift.covers(drift.content(stored.to_dict()), drift.content(desired.to_dict()))
 
-    async def _live(self, desired: Object) -> Object | None:
-        kind: type[Object] = metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
-        try:
-            return await peek(self._client, kind, desired.key)
-        except NotFoundError:
-            return None
+    async def _send(self, desired: T, live: Object | None) -> T:
+        """Apply, and return the live object that comes of it.
 
-    async def _send(self, desired: Object, wire: drift.Wire, live: Object | None) -> bytes:
-        """Apply, and return the digest of the live object that comes of it.
-
-        With the uid, the request for an object that was deleted meanwhile fails instead of creating another. An answer that
-        is not as desired, since a webhook changed it, is followed by one more apply; a running JobSet stays as it is.
+        An answer that is not as desired, since a webhook changed it, is followed by one more apply; a running JobSet stays.
         """
-        uid = None if live is None else live.metadata.uid
-        answer = await self._apply(desired, uid)
-        running = desired.gvk == JobSet.gvk and not drift.JobSetRule(answer).suspended
-        if not running and not drift.covers(drift.desired_part(answer), drift.desired_part(wire)):
-            answer = await self._apply(desired, answer["metadata"].get("uid"))
-        return _digest_of(desired.gvk, answer)
+        answer = await self._apply(desired, None if live is None else live.metadata.uid)
+        if isinstance(answer, JobSet) and not answer.spec.suspend:
+            return answer
+        if drift.covers(drift.content(answer.to_dict()), drift.content(desired.to_dict())):
+            return answer
+        return await self._apply(desired, answer.metadata.uid)
 
-    async def _apply(self, desired: Object, uid: str | None) -> drift.Wire:
+    async def _apply(self, desired: T, uid: str | None) -> T:
+        """With the uid, the request for an object that was deleted meanwhile fails instead of creating another."""
         log.logger_from().debug("Applying", kind=desired.gvk.kind, object=str(desired.key))
         if uid is not None:
             desired = desired.shallow_copy()
             desired.metadata = desired.metadata.model_copy(update={"uid": uid})
         stored = await apply_lazily(self._client, desired, field_owner=constants.FIELD_OWNER, force=True)
-        return _wire(stored)
+        return stored.object
 
 
-def _wire(stored: Stored[Any]) -> drift.Wire:
-    wire: drift.Wire = msgspec.json.decode(stored.text) if stored.text else stored.object.to_dict()
-    return wire
-
-
-def _live_digest(live: Object) -> bytes:
-    if live.gvk in _AS_METADATA or live.metadata.generation is not None:
-        return _digest_of(live.gvk, {"metadata": live.metadata.to_dict()})
-    return _digest_of(live.gvk, live.to_dict())
-
-
-def _digest_of(gvk: GVK, live: drift.Wire) -> bytes:
-    metadata = live["metadata"]
-    if gvk in _AS_METADATA:
-        return f"{metadata.get('uid')}/{metadata.get('resourceVersion')}".encode()
-    if (generation := metadata.get("generation")) is not None:
-        # The server counts every change but those of metadata, and of a status that is a subresource.
-        return _digest([metadata.get("uid"), generation, drift.content({"metadata": metadata})])
-    return _digest(drift.content(live))
+def _digest_of(live: Object) -> bytes:
+    metadata = live.metadata
+    if live.gvk in _AS_METADATA:
+        return f"{metadata.uid}/{metadata.resource_version}".encode()
+    # The generation counts every change but those of metadata, and of a status that is a subresource.
+    counted = metadata.generation is not None
+    wire = {"metadata": metadata.to_dict()} if counted else live.to_dict()
+    return _digest([metadata.uid, metadata.generation, drift.content(wire)])
 
 
 def _digest(data: Any) -> bytes:

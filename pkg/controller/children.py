@@ -31,12 +31,15 @@ from pkg.util import trainjob
 
 from . import patches
 from .applier import Applier, Outcome
-from .drift import JobSetRule, Wire, content
+from .drift import Wire, content
+from .jobsetrule import JobSetRule
 
 SOON: Final = timedelta(seconds=1)
 _UNTIL_DELETED: Final = timedelta(seconds=10)
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
+_IMMUTABLE: Final = "immutable"
+"""What JobSet's webhook and CRD say of a field that must not change."""
 _EVENT_REASON: Final = "JobSetRecreating"
 
 Applied = list[tuple[Object, Outcome]]
@@ -122,9 +125,17 @@ class Children:
                 return await self._repair(runtime, train_job, live)
             desired = await _desired(runtime, train_job)
             job_set, siblings = _split(desired)
-            if live is not None and job_set is not None:
-                await self._follow(train_job, live, job_set)
-            return await self._apply(train_job.key, live, job_set, siblings)
+            if live is None or job_set is None:
+                return await self._apply(train_job.key, live, job_set, siblings)
+            await self._follow(train_job, live, job_set)
+            try:
+                return await self._apply(train_job.key, live, job_set, siblings)
+            except (ForbiddenError, InvalidError) as error:
+                rule = JobSetRule(live.to_dict())
+                if not (rule.suspended and _IMMUTABLE in str(error)):
+                    raise
+                await self._rebuild(train_job, live, job_set, rule, error)
+                raise
 
     @contextmanager
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
@@ -206,7 +217,7 @@ class Children:
         try:
             preview = await self._send(desired, live, dry_run=True)
         except (ForbiddenError, InvalidError) as error:
-            if "immutable" not in str(error):
+            if _IMMUTABLE not in str(error):
                 raise
             refusal = error
         else:
@@ -216,7 +227,9 @@ class Children:
                 return
         if not rule.suspended:
             await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
-            raise PendingError(f"jobset {live.key}: its Jobs are being suspended", _UNTIL_DELETED)
+            # No status reports the end of Jobs that were never made.
+            after = _UNTIL_DELETED if rule.observed else SOON
+            raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
         await self._rebuild(train_job, live, desired, rule, refusal)
 
     async def _rebuild(

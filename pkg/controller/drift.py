@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compares live objects with desired ones, and knows which part of a JobSet may change in place.
+"""Compares live objects with desired ones.
 
 Everything here is pure and works on wire forms (plain JSON). The API server has the last word: a difference found here is
 a reason to send a request, never a reason to delete.
@@ -22,10 +22,6 @@ _ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
 
 _METADATA: Final = ("labels", "annotations", "ownerReferences")
 """The metadata that a desired object sets; the server manages the rest."""
-
-_POD_METADATA: Final = frozenset({"labels", "annotations"})
-_POD_SPEC: Final = frozenset({"nodeSelector", "tolerations", "schedulingGates"})
-_JOB_SET_SPEC: Final = frozenset({"suspend", "coordinator", "ttlSecondsAfterFinished"})
 
 _NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
@@ -49,8 +45,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 def covers(live: Any, desired: Any, defaults: Mapping[str, Any] = _NONE) -> bool:
     """Return True if every field of ``desired`` is in ``live`` with an equal value; live may have more.
 
-    Keyed lists are compared key by key in any order, others item by item and at the same length. An empty map or list
-    equals an absent one, and a field that live leaves out equals its entry in ``defaults``.
+    Of keyed lists live may have more items in between, others are compared item by item. An empty map or list equals an
+    absent one, and a field that live leaves out equals its entry in ``defaults``.
     """
     if isinstance(desired, dict):
         live = {} if live is None else live
@@ -77,8 +73,13 @@ def _covers_list(live: list[Any], desired: list[Any], defaults: Mapping[str, Any
         return len(live) == len(desired) and all(
             covers(left, right, defaults) for left, right in zip(live, desired, strict=True)
         )
-    by_key = {item[key]: item for item in live}
-    return all(item[key] in by_key and covers(by_key[item[key]], item, defaults) for item in desired)
+    wanted = {item[key] for item in desired}
+    found = [item for item in live if item[key] in wanted]
+    # The order counts: of variables, for one, a later may refer to an earlier.
+    return len(found) == len(desired) and all(
+        left[key] == right[key] and covers(left, right, defaults)
+        for left, right in zip(found, desired, strict=True)
+    )
 
 
 def _item_key(*lists: list[Any]) -> str | None:
@@ -92,68 +93,13 @@ def _keyed_by(items: list[Any], key: str) -> bool:
     return all(isinstance(value, str) for value in values) and len(set(values)) == len(values)
 
 
-def desired_part(obj: Wire) -> Wire:
-    """Return the part of ``obj`` that a desired object sets: no status, and of the metadata what clients write."""
+def content(obj: Wire) -> Wire:
+    """Return the part of ``obj`` that clients write: no status, and of the metadata no more than desired objects set."""
     metadata = obj.get("metadata", {})
     ours = {key: metadata[key] for key in _METADATA if metadata.get(key)}
-    return {**{key: value for key, value in obj.items() if key != "status"}, "metadata": ours}
+    return {**without(obj, {"status"}), "metadata": ours}
 
 
-def content(obj: Wire) -> Wire:
-    """Return ``obj`` without what changes with every write: status, resourceVersion, generation, managedFields."""
-    metadata = _without(obj.get("metadata", {}), {"resourceVersion", "generation", "managedFields"})
-    return {**_without(obj, {"status"}), "metadata": metadata}
-
-
-def _without(data: Wire, fields: set[str] | frozenset[str]) -> Wire:
+def without(data: Wire, fields: set[str] | frozenset[str]) -> Wire:
+    """Return ``data`` without ``fields``."""
     return {key: value for key, value in data.items() if key not in fields}
-
-
-class JobSetRule:
-    """What may happen to a live JobSet.
-
-    JobSet lets ``suspend``, ``coordinator``, ``ttlSecondsAfterFinished`` and the scheduling of the pods of a suspended JobSet
-    change. The rest is fixed: JobSet's webhook refuses a change, and without the webhook the existing Jobs do not follow it.
-    """
-
-    def __init__(self, live: Wire) -> None:
-        self._live = live
-        self._jobs: list[Wire] = live.get("status", {}).get("replicatedJobsStatus") or []
-        self.suspended: bool = bool(live.get("spec", {}).get("suspend"))
-        self.observed: bool = bool(self._jobs)
-        """Whether JobSet's controller has reconciled it, and so may have created Jobs."""
-        self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
-
-    def holds(self, desired: Wire) -> bool:
-        """Return True if the fixed part is as desired, as far as that shows without asking the server."""
-        return equal(_fixed(self._live), _fixed(desired))
-
-    def keeps(self, answer: Wire) -> bool:
-        """Return True if ``answer``, the server's preview of a change, has the same fixed part."""
-        return _fixed(answer) == _fixed(self._live)
-
-    def suspended_as_it_is(self, desired: Wire) -> Wire:
-        """Return the apply configuration that suspends the live JobSet and leaves the rest of its spec exactly as it is."""
-        return {**desired, "spec": {**self._live.get("spec", {}), "suspend": True}}
-
-
-def _fixed(job_set: Wire) -> Wire:
-    spec = _without(job_set.get("spec", {}), _JOB_SET_SPEC)
-    return {**spec, "replicatedJobs": [_fixed_job(job) for job in spec.get("replicatedJobs") or ()]}
-
-
-def _fixed_job(job: Wire) -> Wire:
-    template = job.get("template", {})
-    job_spec = template.get("spec", {})
-    pod = job_spec.get("template", {})
-    metadata, spec = (
-        _without(pod.get("metadata", {}), _POD_METADATA),
-        _without(pod.get("spec", {}), _POD_SPEC),
-    )
-    return {
-        **job,
-        "template": {
-            **template,
-            "spec": {**job_spec, "template": {**pod, "metadata": metadata, "spec": spec}},
-        },
-    }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pkg import ctrl, metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery import conditions
-from pkg.apis.machinery.errors import InvalidError, NotFoundError, StatusError
+from pkg.apis.machinery.errors import InvalidError, NotFoundError
 from pkg.apis.machinery.object import ObjectMeta
 from pkg.apis.machinery.time import parse_time
 from pkg.apis.meta.v1 import Condition
@@ -20,12 +20,11 @@ from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
 from pkg.ctrl import client, log, predicate
 from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
-from pkg.ctrl.rest import RestError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 
-from . import patches
+from . import patches, wake
 from .applier import Applier, Outcome
 from .children import Children, EventRecorder, PendingError
 from .unbuilt import UnbuiltFirst
@@ -92,45 +91,41 @@ class TrainJobReconciler:
             job_set = await self._children.job_set(stored)
         except (PendingError, ChildConflictError) as error:
             return self._stand_back(stored, error)
+        orphan = job_set is not None and trainjob.controller_of(job_set) is None
 
         train_job = stored.shallow_copy()
         # The status alone is written. It is put past pydantic, for which an assignment would make it one that somebody set.
         train_job.__dict__["status"] = stored.status.deep_copy()
-        errors: list[Exception] = []
-        pending: PendingError | None = None
-        orphan = job_set is not None and trainjob.controller_of(job_set) is None
-        key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
-        if _finished(train_job):
-            if (runtime := self._runtimes.get(key)) is not None and not orphan:
-                await _attempt(errors, self._set_status(runtime, train_job, may_be_gone=True))
-        elif (runtime := self._runtimes.get(key)) is None:
-            _set_unsupported(train_job, key, self._now)
-        else:
-            _clear_unsupported(train_job)
-            try:
-                await self._reconcile_objects(runtime, train_job)
-            except PendingError as error:
-                pending = error
-            except Exception as error:  # plugins may fail with anything
-                errors.append(error)
-                self._report(train_job, error)
-            _set_suspended(train_job, self._now)
-            if not (orphan and (errors or pending)):  # else it was adopted
-                await _attempt(errors, self._set_status(runtime, train_job, may_be_gone=pending is not None))
-        try:
-            await self._write_status(stored, train_job)
-        except PendingError as error:
-            pending = error
-        except (StatusError, RestError) as error:
-            errors.append(error)
+        errors = await self._advance(train_job, orphan=orphan)
+        await _attempt(errors, self._write_status(stored, train_job))
         self._phases.observe(train_job)
         if _finished(train_job):
             self._children.forget(request)
-        _raise(errors)
-        if pending is not None:
-            log.logger_from().info("Waiting", reason=str(pending))
-            return ctrl.Result(requeue_after=pending.after)
-        return ctrl.Result()
+        return _result(errors)
+
+    async def _advance(self, train_job: TrainJob, *, orphan: bool) -> list[Exception]:
+        """Bring the children up to date, and the status of ``train_job``; return what failed.
+
+        An orphan gives no verdict before it is adopted.
+        """
+        errors: list[Exception] = []
+        key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
+        runtime, finished = self._runtimes.get(key), _finished(train_job)
+        if runtime is None:
+            if not finished:
+                _set_unsupported(train_job, key, self._now)
+            return errors
+        if not finished:
+            _clear_unsupported(train_job)
+            await _attempt(errors, self._reconcile_objects(runtime, train_job))
+            for error in errors:
+                if not isinstance(error, PendingError):
+                    self._report(train_job, error)
+            _set_suspended(train_job, self._now)
+        if not orphan or not (finished or errors):
+            may_be_gone = finished or any(isinstance(error, PendingError) for error in errors)
+            await _attempt(errors, self._set_status(runtime, train_job, may_be_gone=may_be_gone))
+        return errors
 
     def _stand_back(self, train_job: TrainJob, error: PendingError | ChildConflictError) -> ctrl.Result:
         """Do nothing with another's JobSet, whose verdict must not become this TrainJob's.
@@ -142,11 +137,9 @@ class TrainJobReconciler:
         """
         if _finished(train_job):
             return ctrl.Result()
-        if isinstance(error, PendingError):
-            log.logger_from().info("Waiting", reason=str(error))
-            return ctrl.Result(requeue_after=error.after)
-        self._report(train_job, error)
-        raise error
+        if not isinstance(error, PendingError):
+            self._report(train_job, error)
+        return _result([error])
 
     async def _reconcile_objects(self, runtime: Runtime, train_job: TrainJob) -> None:
         for obj, outcome in await self._children.reconcile(runtime, train_job):
@@ -201,13 +194,14 @@ class TrainJobReconciler:
             raise PendingError("another writer changed the conditions meanwhile") from error
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
-        """Register the controller: woken by TrainJobs, and by whatever the runtimes' plugins watch."""
+        """Register the controller: woken by TrainJobs, by what the runtimes' plugins watch, and when an obstacle goes."""
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
         # A reconcile that writes a status has brought everything else in order before.
         builder = builder.for_(TrainJob, predicates=[predicate.NotOwnWrite()])
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
+        builder = wake.watch_obstacles(builder, mgr.client)
         builder.watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
 
 
@@ -275,7 +269,7 @@ def _wire(status: TrainJobStatus) -> dict[str, object]:
 async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
     """Await ``step`` and gather its failure, so that the steps after it still run.
 
-    Plugins are other people's code and may fail with anything; nothing is lost, :func:`_raise` follows.
+    Plugins are other people's code and may fail with anything; nothing is lost, :func:`_result` follows.
     """
     try:
         await step
@@ -283,8 +277,15 @@ async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
         errors.append(error)
 
 
-def _raise(errors: list[Exception]) -> None:
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise ExceptionGroup("\n".join(dict.fromkeys(map(str, errors))), errors)
+def _result(errors: list[Exception]) -> ctrl.Result:
+    """Return when to come back; raise what failed, unless it is only pending."""
+    failed = [error for error in errors if not isinstance(error, PendingError)]
+    if len(failed) == 1:
+        raise failed[0]
+    if failed:
+        raise ExceptionGroup("\n".join(dict.fromkeys(map(str, failed))), failed)
+    for pending in errors:
+        if isinstance(pending, PendingError):
+            log.logger_from().info("Waiting", reason=str(pending))
+            return ctrl.Result(requeue_after=pending.after)
+    return ctrl.Result()

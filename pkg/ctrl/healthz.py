@@ -57,6 +57,7 @@ class HealthHandler:
         self._endpoint = "/" + endpoint.strip("/")
         self._checks = checks
         self._deadline = deadline
+        self._lines = log.Sparing()
 
     def routes(self) -> dict[str, Handler]:
         """Return what an HTTP server needs to know."""
@@ -90,8 +91,9 @@ class HealthHandler:
             names = ",".join(f'"{name}"' for name in unknown)
             text += f"warn: some health checks cannot be excluded: no matches for {names}\n"
         endpoint = self._endpoint.strip("/")
-        if failed:
-            _log.info("Health check failed", endpoint=endpoint, failed={o.name: o.error for o in failed})
+        if failed and (held_back := self._lines.allow()) is not None:
+            errors = {outcome.name: outcome.error for outcome in failed}
+            _log.info("Health check failed", endpoint=endpoint, failed=errors, **held_back)
         text += f"{endpoint} check {'failed' if failed else 'passed'}\n"
         return HTTPResponse.text(text, status=500 if failed else 200)
 

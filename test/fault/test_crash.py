@@ -120,6 +120,10 @@ class Managers:
         """Whether the manager has given up by itself."""
         return self._process is None or self._process.poll() is not None
 
+    def failed_reconciles(self) -> int:
+        """How many reconciles have failed in all runs."""
+        return sum("Reconciler error" in line for line in self.log.read_text().splitlines())
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -243,7 +247,7 @@ async def test_a_crash_after_any_write_leaves_the_same_end_state(
 ) -> None:
     want, total = reference
     chosen = [k for k in range(BEGIN, total + 1) if k <= FIRST or (k - FIRST) % EVERY == 0]
-    differing = orphans = late = 0
+    differing = orphans = late = failed = 0
     slowest = 0.0
     for k in chosen:
         place = f"{namespace}-{k}"
@@ -260,6 +264,7 @@ async def test_a_crash_after_any_write_leaves_the_same_end_state(
         if not crash.happened:
             managers.kill()
         Crash(proxy, place, managers.kill, None)
+        before = managers.failed_reconciles()
         managers.start()
         restarted = anyio.current_time()
         got, orphaned = await look(client, place)
@@ -273,6 +278,7 @@ async def test_a_crash_after_any_write_leaves_the_same_end_state(
         assert got == want, f"after write {k}: {difference(got, want)}"
         orphans += orphaned
         assert await client.list(Event, namespace=place) == []
+        failed += managers.failed_reconciles() - before
         await end(client, place)
     assert late <= 2, "the manager makes fewer writes than it did"
     figure(
@@ -281,5 +287,6 @@ async def test_a_crash_after_any_write_leaves_the_same_end_state(
         at_most=0,
         unit="",
     )
+    figure("F22 crash: failed reconciles after the restarts", failed, at_most=0, unit="reconciles")
     figure("crash: children without a TrainJob", orphans, at_most=0, unit="objects")
     figure("crash: end state after the restart", slowest, at_most=60)

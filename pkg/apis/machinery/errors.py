@@ -21,7 +21,7 @@ A server that was never reached is not here: see ``pkg.ctrl.rest.TransportError`
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 MAX_RETRY_AFTER: Final = 60.0
 """Seconds that a server can have its clients wait before the next attempt, at most."""
@@ -29,6 +29,9 @@ MAX_RETRY_AFTER: Final = 60.0
 
 class StatusError(Exception):
     """An API server's refusal; ``str()`` is the server's message."""
+
+    needs_no_stack: ClassVar[bool] = True
+    """The reason is outside this program: a log shows the text alone."""
 
     def __init__(
         self,

@@ -84,6 +84,10 @@ def _binary_text(whole: int) -> str:
     return f"{whole}{_BINARY[power]}"
 
 
+_SHORT: Final = 64
+"""Characters of a text whose result is remembered. Users write longer ones, too: nothing may keep those."""
+
+
 def _decimal_text(nanos: int, *, exponent: bool) -> str:
     power = -9
     while nanos % 1000 == 0 and (exponent or power < 18):
@@ -94,17 +98,15 @@ def _decimal_text(nanos: int, *, exponent: bool) -> str:
     return f"{nanos}{_DECIMAL_SUFFIX[power]}"
 
 
-@lru_cache(maxsize=4096)
 def parse(text: str) -> Amount:
     """Return the amount that ``text`` writes.
 
     Raises:
         ValueError: it is no quantity.
     """
-    return _read(text)[0]
+    return _parse(text) if len(text) <= _SHORT else _read(text)[0]
 
 
-@lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
     """Return ``text`` as Go writes it back after reading it.
 
@@ -113,9 +115,21 @@ def canonical(text: str) -> str:
     Raises:
         ValueError: it is no quantity.
     """
+    return _canonical(text) if len(text) <= _SHORT else _written_back(text)
+
+
+def _written_back(text: str) -> str:
     text = text.strip()
     amount, keep = _read(text)
     return text if keep else str(amount)
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Amount:
+    return _read(text)[0]
+
+
+_canonical = lru_cache(maxsize=4096)(_written_back)
 
 
 def _read(text: str) -> tuple[Amount, bool]:

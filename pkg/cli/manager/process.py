@@ -7,9 +7,11 @@ An operator's mistake is one line on stderr and no traceback: exit code 2 for th
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib.util
+import resource
 import sys
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -30,6 +32,7 @@ DISTRIBUTION: Final = "trainer-controller-manager"
 BAD_USAGE: Final = 2
 FAILED: Final = 1
 
+_FILES: Final = 1 << 16
 _REACH: Final = 10.0
 _RETRY: Final = 1.0
 _EXPECTED: Final = (
@@ -46,6 +49,7 @@ Work = Callable[[], Awaitable[None]]
 
 def supervise(program: str, work: Work) -> int:
     """Run ``work`` on an event loop; return the exit code."""
+    raise_file_limit()
     use_uvloop = importlib.util.find_spec("uvloop") is not None
     bound = ending.Bound(functools.partial(_report_unended, program))
     try:
@@ -60,6 +64,15 @@ def supervise(program: str, work: Work) -> int:
     finally:
         bound.lift()
     return 0
+
+
+def raise_file_limit() -> None:
+    """Let the process open as many files as it is allowed to, as Go programs do: servers take a part of them only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def serve(

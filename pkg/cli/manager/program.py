@@ -11,9 +11,12 @@ from typing import Final
 
 from pkg import config, controller, ctrl, metrics, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery import shape
+from pkg.apis.machinery.object import Object
 from pkg.apis.scheduling.v1 import PriorityClass
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
-from pkg.ctrl import healthz, log, rest
+from pkg.ctrl import cache, healthz, log, rest
 from pkg.ctrl.client import ReadThrough
 from pkg.runtime import Runtime, core
 
@@ -67,13 +70,14 @@ def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
 
 
 def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
-    """Return the manager's options, with what the cache shall hold for the pod grouper where that runs."""
+    """Return the manager's options, with what the cache holds for the pod grouper where that runs."""
     made = config.manager_options(cfg)
-    if not groups_pods(parsed, cfg):
-        return made
-    from pkg import podgrouper  # fifty modules, for those only who group pods
+    # A JobSet repeats parts of its TrainJob for each replicated job.
+    held: dict[type[Object], cache.ByObject] = {JobSet: cache.ByObject(limits=shape.WIDE)}
+    if groups_pods(parsed, cfg):
+        from pkg import podgrouper  # fifty modules, for those only who group pods
 
-    held = podgrouper.cache_options(podgrouper.settings(cfg))
+        held |= podgrouper.cache_options(podgrouper.settings(cfg))
     return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))
 
 

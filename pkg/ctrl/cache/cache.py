@@ -33,6 +33,8 @@ MATCH_STEP: Final = 1024
 """Objects a list looks at in a row."""
 PEEKED: Final = 32
 """Decoded objects kept for those who peek: those of the reconciles under way, and the runtimes most in use."""
+PEEKED_BYTES: Final = 32 << 10
+"""Bytes of the text of such an object: decoded, it may take several hundred times as much."""
 
 
 class Cache:
@@ -170,6 +172,8 @@ class Cache:
         held, obj = self._peeked.pop(place, (None, None))
         if held is not entry or obj is None:
             obj = _decode(engine, kind, entry)
+            if len(entry.data) > PEEKED_BYTES:
+                return obj
             if len(self._peeked) >= PEEKED:
                 del self._peeked[next(iter(self._peeked))]
         self._peeked[place] = (entry, obj)

@@ -34,6 +34,8 @@ class CacheSyncTimeoutError(CacheError):
 class CacheDegradedError(CacheError):
     """The server does not serve ``gvk``, or denies it to us. It is asked for again meanwhile."""
 
+    needs_no_stack = True
+
     def __init__(self, gvk: GVK, reason: str) -> None:
         super().__init__(f"{gvk.group_kind}: {reason}")
         self.gvk = gvk

@@ -68,7 +68,7 @@ class Engine:
                         fields=selection.fields,
                         metadata_only=self.metadata_only,
                         transform=selection.transform,
-                        limits=options.limits,
+                        limits=selection.limits or options.limits,
                         page_size=options.page_size,
                     )
                     reflector = Reflector(
@@ -284,7 +284,7 @@ class Engine:
         transform = self.selection.transform
         try:
             text = codec.outline(text) if self.metadata_only else text
-            entry = codec.entry_of(text, transform, self._options.limits)
+            entry = codec.entry_of(text, transform, self.selection.limits or self._options.limits)
         except errors.BadObjectError:
             return  # nothing that could be read; whoever looks at the answer meets the error
         if not entry.resource_version:

@@ -29,6 +29,7 @@ class ByObject:
     namespaces: Collection[str] | None = None
     """One list and watch each; ``("",)`` is all of them in one."""
     transform: Transform | None = None
+    limits: shape.Limits | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,4 +65,5 @@ class Options:
             fields=own.fields if own.fields is not None else self.default_fields,
             namespaces=(tuple(dict.fromkeys(namespaces)) or ALL_NAMESPACES) if namespaced else ALL_NAMESPACES,
             transform=own.transform or self.default_transform,
+            limits=own.limits or self.limits,
         )

@@ -52,6 +52,8 @@ from .states import (
 
 STEP: Final = 16
 """Objects taken in a row before other tasks get a turn."""
+_STEP_BYTES: Final = 256 << 10
+"""Bytes of them: large objects are fewer."""
 _SPREAD: Final = 0.1
 """The part by which what a server asks to wait is lengthened at most, so that not all come back at once."""
 SHORT_WATCH: Final = 1.0
@@ -228,9 +230,12 @@ class Reflector:
         self._sink.connected()
         if not state.continue_token:
             self._sink.begin()
-        for number, item in enumerate(page.items or (), 1):
+        work = 0
+        for item in page.items or ():
             self._take_object(item)
-            if number % STEP == 0:
+            work += max(len(item), _STEP_BYTES // STEP)
+            if work >= _STEP_BYTES:
+                work = 0
                 await anyio.lowlevel.checkpoint()
         if page.metadata.continue_:
             return dataclasses.replace(state, continue_token=page.metadata.continue_)
@@ -301,7 +306,7 @@ class Reflector:
         """
         limit = silence()
         with anyio.move_on_after(limit) as watchdog:
-            number = 0
+            work = 0
             now = asyncio.get_running_loop().time
             async for line in lines:
                 if line and self._take_line(line, initial=initial):
@@ -310,8 +315,9 @@ class Reflector:
                 deadline = now() + limit
                 if abs(deadline - watchdog.deadline) > 1:
                     watchdog.deadline = deadline
-                number += 1
-                if number % STEP == 0:
+                work += max(len(line), _STEP_BYTES // STEP)
+                if work >= _STEP_BYTES:
+                    work = 0
                     await anyio.lowlevel.checkpoint()
             return False
         raise Silence(f"no line for {limit:.0f} s")

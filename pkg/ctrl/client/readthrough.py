@@ -23,6 +23,8 @@ T = TypeVar("T", bound=Object)
 _RATE: Final = 10.0
 _BURST: Final = 50
 _PATIENCE: Final = 2.0
+_LONGEST_NAME: Final = 253
+"""Characters of an object's name; what refers to objects may hold any text."""
 
 
 class ReadThrough(narrow.ReadOnly):
@@ -58,7 +60,7 @@ class ReadThrough(narrow.ReadOnly):
     async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str], missing: NotFoundError) -> T:
         """Return the object as the server lists it; raise ``missing`` if it does not, or is not asked."""
         namespace, name = key
-        if kind.gvk in self._kinds and name and self._bucket.take_at_once():
+        if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.take_at_once():
             with anyio.move_on_after(_PATIENCE), suppress(StatusError, RestError):
                 for found in await self._live.list(kind, namespace=namespace, fields={"metadata.name": name}):
                     return found

@@ -81,9 +81,9 @@ def bounded(text: bytes) -> bytes:
     Raises:
         AnswerError: the rest exceeds them, too: decoding it would hold up the process.
     """
-    if shape.check(text) is not None:
+    if shape.check(text, shape.WIDE) is not None:
         text = rest.decoded(_without_managed_fields, text)
-        if (reason := shape.check(text)) is not None:
+        if (reason := shape.check(text, shape.WIDE)) is not None:
             raise rest.AnswerError(f"the object is not decoded: {reason}")
     return text
 

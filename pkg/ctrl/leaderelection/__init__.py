@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choosing one process of several by a Lease."""
 
+from .leaderelection import Elector as Elector
 from .leaderelection import InvalidTimingError as InvalidTimingError
 from .leaderelection import LeaderElectionError as LeaderElectionError
 from .leaderelection import LeaderElectionLostError as LeaderElectionLostError
 from .leaderelection import LeaderElector as LeaderElector
 from .leaderelection import Timing as Timing
+from .threaded import ThreadedElector as ThreadedElector
+from .threaded import connection as connection

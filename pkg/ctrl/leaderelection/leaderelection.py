@@ -19,7 +19,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 
@@ -83,6 +83,31 @@ class Timing:
         return min(_HASTE * self.renew_deadline, _MARGIN * self.lease_duration)
 
 
+class Elector(Protocol):
+    """What a manager needs of one: :meth:`acquire`, then :meth:`renew` until it raises or is cancelled, then :meth:`release`."""
+
+    @property
+    def identity(self) -> str:
+        """Who we are on the lease."""
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as last seen, or one that names it only."""
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the program may write: it never led, or its tenure has not run out."""
+
+    async def acquire(self) -> None:
+        """Return once the lease is ours."""
+
+    async def renew(self) -> None:
+        """Keep the lease until cancelled; LeaderElectionLostError when it could not be kept."""
+
+    async def release(self) -> None:
+        """Give the lease up, if it is ours; failing is logged only."""
+
+
 class LeaderElector:
     """Acquires, renews and releases the lease ``key`` for ``identity``.
 
@@ -110,6 +135,7 @@ class LeaderElector:
         self._observed: Lease | None = None
         self._observed_at = float("-inf")
         self._renewed_at = float("-inf")
+        self._led = False
         metrics.LEADER_STATUS.labels(key.name).set(0)
 
     @property
@@ -130,7 +156,12 @@ class LeaderElector:
     @property
     def is_leader(self) -> bool:
         """Whether we may act: the lease is ours and our tenure has not run out."""
-        return self.leader == self._identity and anyio.current_time() < self._deadline
+        return self.leader == self._identity and anyio.current_time() < self.tenure_ends
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the program may write: it never led, or its tenure has not run out."""
+        return not self._led or self.is_leader
 
     async def acquire(self) -> None:
         """Return once the lease is ours; the server's errors are logged and tried again."""
@@ -141,6 +172,7 @@ class LeaderElector:
                 reported = self.leader
                 _log.info("New leader elected", lease=self._key, leader=reported)
             await anyio.sleep(self._until_next_look())
+        self._led = True
         metrics.LEADER_STATUS.labels(self._key.name).set(1)
         _log.info("Successfully acquired lease", lease=self._key, identity=self._identity)
 
@@ -185,12 +217,13 @@ class LeaderElector:
             _log.error("Failed to release lease", lease=self._key, error=error)
 
     @property
-    def _deadline(self) -> float:
+    def tenure_ends(self) -> float:
+        """When, on the monotonic clock, a holder that has not renewed the lease by then has given up."""
         return self._renewed_at + self._timing.tenure
 
     async def _renew_in_time(self) -> None:
         while True:
-            left = self._deadline - anyio.current_time()
+            left = self.tenure_ends - anyio.current_time()
             if left <= 0:
                 raise LeaderElectionLostError(
                     f"leader election lost: lease {self._key} was not renewed in time"
@@ -201,7 +234,7 @@ class LeaderElector:
                 raise LeaderElectionLostError(
                     f"leader election lost: lease {self._key} is held by {self.leader or 'nobody'}"
                 )
-            left = self._deadline - anyio.current_time()
+            left = self.tenure_ends - anyio.current_time()
             await anyio.sleep(max(0.0, min(left, self._timing.retry_period)))
 
     async def _try_once(self, deadline: float) -> bool:

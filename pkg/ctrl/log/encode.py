@@ -45,6 +45,7 @@ VERBOSITY: Final[Mapping[str, int]] = {
     "debug": DEBUG,
     "trace": TRACE,
 }
+_LONGEST_STACK: Final = 16_384
 _NAMES: Final[Mapping[str, str]] = {
     "critical": "panic",
     "exception": "error",
@@ -151,16 +152,27 @@ def cut(text: str, longest: int = CUT) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error's text on one line per part; a group is its parts', an empty text the type's name."""
+    """Return an error's text; of a group each distinct text of its parts, of an empty text the type's name."""
     if isinstance(error, BaseExceptionGroup):
-        return "\n".join(describe(part) for part in error.exceptions)
+        return "\n".join(dict.fromkeys(describe(part) for part in error.exceptions))
     return str(error) or type(error).__name__
 
 
 def _stack(error: Any) -> str:
-    if not isinstance(error, BaseException) or error.__traceback__ is None:
+    if not isinstance(error, BaseException) or error.__traceback__ is None or _needs_no_stack(error):
         return ""
-    return cut("".join(traceback.format_exception(error)).rstrip(), 2 * LONGEST)
+    text = "".join(traceback.format_exception(error)).rstrip()
+    if len(text) <= _LONGEST_STACK:
+        return text
+    half = _LONGEST_STACK // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+
+
+def _needs_no_stack(error: BaseException) -> bool:
+    """Return True if the error, or every part of a group, declares that its text says everything."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_needs_no_stack, error.exceptions))
+    return bool(getattr(error, "needs_no_stack", False))
 
 
 def _plain(value: Any) -> Any:

@@ -34,9 +34,9 @@ class Lifecycle:
         *,
         grace: float,
         connect: Callable[[], Awaitable[None]],
-        elector: leaderelection.LeaderElector | None,
+        elector: leaderelection.Elector | None,
         release: bool,
-        on_elected: Callable[[leaderelection.LeaderElector], None],
+        on_elected: Callable[[leaderelection.Elector], None],
     ) -> None:
         self.events = RunnableGroup("events", self._member_failed, lasting=True)
         self.servers = RunnableGroup("servers", self._member_failed, lasting=True)
@@ -108,7 +108,7 @@ class Lifecycle:
         if not self.stop.is_set():
             self.elected.set()
 
-    def _won(self, elector: leaderelection.LeaderElector) -> None:
+    def _won(self, elector: leaderelection.Elector) -> None:
         self._on_elected(elector)
         if self._tasks is not None:
             # Beside the renewals, which must not wait until everything is ready.
@@ -179,8 +179,8 @@ class _Candidate:
 
     def __init__(
         self,
-        elector: leaderelection.LeaderElector,
-        won: Callable[[leaderelection.LeaderElector], None],
+        elector: leaderelection.Elector,
+        won: Callable[[leaderelection.Elector], None],
     ) -> None:
         self._elector = elector
         self._won = won

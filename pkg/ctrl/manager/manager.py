@@ -12,8 +12,8 @@ from __future__ import annotations
 import dataclasses
 import socket
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -67,8 +67,9 @@ class Manager:
         self.controller_options = self.options.controller
         self.controller_names: set[str] = set()
         """Names that are taken: logs and metrics know controllers by them."""
-        self._transports: list[rest.Transport] = []
-        main = transport or self._transport(config)
+        self._owned: list[AbstractAsyncContextManager[object]] = []
+        self._elector: leaderelection.Elector | None = None
+        main = transport or self._transport(config, may_write=self._may_write)
         # Events and leases are not held up by reconciling's requests: they have a way of their own.
         aside = transport or self._transport(dataclasses.replace(config, qps=0))
         self.rest_mapper = rest.RESTMapper(main)
@@ -83,10 +84,11 @@ class Manager:
         )
         self._main = main
         self._broadcaster = recorder.Broadcaster(self._aside)
+        self._elector = self._make_elector(threaded=transport is None)
         self._lifecycle = Lifecycle(
             grace=self.options.graceful_shutdown_timeout,
             connect=self._connect,
-            elector=self._make_elector(),
+            elector=self._elector,
             release=self.options.leader_election_release_on_cancel,
             on_elected=self._tell_of_leading,
         )
@@ -153,8 +155,8 @@ class Manager:
 
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()
-        for transport in self._transports:
-            await self._stack.enter_async_context(transport)
+        for each in self._owned:
+            await self._stack.enter_async_context(each)
         self._open = True
         return self
 
@@ -208,7 +210,7 @@ class Manager:
             failure.append(error)
         waiting.cancel()
 
-    def _tell_of_leading(self, elector: leaderelection.LeaderElector) -> None:
+    def _tell_of_leading(self, elector: leaderelection.Elector) -> None:
         self.event_recorder_for(elector.identity).event(
             elector.lease, recorder.NORMAL, "LeaderElection", f"{elector.identity} became leader"
         )
@@ -243,12 +245,17 @@ class Manager:
 
     # Building.
 
-    def _transport(self, config: rest.Config) -> rest.Transport:
-        transport = rest.Transport(config, observe=_count_request)
-        self._transports.append(transport)
+    def _transport(
+        self, config: rest.Config, *, may_write: Callable[[], bool] | None = None
+    ) -> rest.Transport:
+        transport = rest.Transport(config, observe=_count_request, may_write=may_write)
+        self._owned.append(transport)
         return transport
 
-    def _make_elector(self) -> leaderelection.LeaderElector | None:
+    def _may_write(self) -> bool:
+        return self._elector is None or self._elector.may_act
+
+    def _make_elector(self, *, threaded: bool) -> leaderelection.Elector | None:
         options = self.options
         if not options.leader_election:
             return None
@@ -262,15 +269,17 @@ class Manager:
             renew_deadline=options.renew_deadline,
             retry_period=options.retry_period,
         )
+        key = NamespacedName(namespace, options.leader_election_id)
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        connect = leaderelection.connection(self.config, _count_request) if threaded else None
         try:
-            return leaderelection.LeaderElector(
-                self._aside,
-                NamespacedName(namespace, options.leader_election_id),
-                f"{socket.gethostname()}_{uuid.uuid4()}",
-                timing,
-            )
+            if connect is None:
+                return leaderelection.LeaderElector(self._aside, key, identity, timing)
+            elector = leaderelection.ThreadedElector(connect, key, identity, timing)
         except leaderelection.InvalidTimingError as error:
             raise ManagerError(f"leader election: {error}") from error
+        self._owned.append(elector)
+        return elector
 
     def _add_servers(self) -> None:
         options = self.options

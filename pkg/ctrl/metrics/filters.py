@@ -40,6 +40,8 @@ later is locked out sooner, for one request a minute."""
 DENIED_TTL: Final = 30.0
 """Seconds for which a denial is believed."""
 _DEADLINE: Final = 10.0
+_AT_ONCE: Final = 4
+"""Reviews that the API server is asked for at a time."""
 _REMEMBERED: Final = 1024
 """Answers kept of each kind: tokens that are made up must not fill the memory."""
 
@@ -76,6 +78,8 @@ class _Guard:
 
     def __init__(self, reviewer: Reviewer) -> None:
         self._reviewer = reviewer
+        self._asking = anyio.Semaphore(_AT_ONCE)
+        self._lines = log.Sparing()
         self._salt = secrets.token_bytes(32)
         self._users: _Memory[UserInfo | None] = _Memory()
         self._verdicts: _Memory[bool] = _Memory()
@@ -96,7 +100,7 @@ class _Guard:
         try:
             user = await self._authenticate(token)
         except (ReviewError, TimeoutError) as error:
-            _log.error("Authentication failed", error=error)
+            self._complain("Authentication failed", error)
             return _plain("Authentication failed", HTTPStatus.INTERNAL_SERVER_ERROR)
         if user is None:
             return _plain("Unauthorized", HTTPStatus.UNAUTHORIZED)
@@ -104,7 +108,7 @@ class _Guard:
         try:
             allowed = await self._authorize(user, request.method.lower(), request.path)
         except (ReviewError, TimeoutError) as error:
-            _log.error("Authorization failed", user=name, error=error)
+            self._complain("Authorization failed", error, user=name)
             return _plain(f"Authorization for user {name} failed", HTTPStatus.INTERNAL_SERVER_ERROR)
         if not allowed:
             _log.debug("Authorization denied", user=name, path=request.path)
@@ -117,8 +121,7 @@ class _Guard:
         known = self._users.get(key)
         if known is not None:
             return known[0]
-        with anyio.fail_after(_DEADLINE):
-            review = await self._reviewer.create(TokenReview(spec=TokenReviewSpec(token=token)))
+        review = await self._ask(TokenReview(spec=TokenReviewSpec(token=token)))
         status = review.status
         user = status.user if status.authenticated else None
         if status.error and user is None:
@@ -140,11 +143,20 @@ class _Guard:
             extra=user.extra,
             non_resource_attributes=NonResourceAttributes(path=path, verb=verb),
         )
-        with anyio.fail_after(_DEADLINE):
-            review = await self._reviewer.create(SubjectAccessReview(spec=spec))
+        review = await self._ask(SubjectAccessReview(spec=spec))
         allowed = bool(review.status.allowed) and not review.status.denied
         self._verdicts.put(key, allowed, ALLOWED_TTL if allowed else DENIED_TTL)
         return allowed
+
+    def _complain(self, message: str, error: Exception, **fields: str) -> None:
+        if (held_back := self._lines.allow()) is not None:
+            _log.error(message, error=error, **fields, **held_back)
+
+    async def _ask(self, review: T) -> T:
+        """Return the API server's answer. A few are asked for at a time: made-up tokens must not hold up leases and events."""
+        with anyio.fail_after(_DEADLINE):
+            async with self._asking:
+                return await self._reviewer.create(review)
 
 
 class _Memory(Generic[V]):

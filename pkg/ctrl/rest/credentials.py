@@ -32,12 +32,19 @@ class Credentials(ABC):
         """Get new ones, since the server refused the last; return whether asking again can help."""
         return False
 
+    def for_another_loop(self) -> Credentials | None:
+        """Return credentials of the same identity for an event loop in another thread; None where there are none."""
+        return None
+
 
 class Anonymous(Credentials):
     """No headers: anonymous, or known by a client certificate."""
 
     async def headers(self) -> dict[str, str]:
         return {}
+
+    def for_another_loop(self) -> Credentials:
+        return self
 
 
 class StaticToken(Credentials):
@@ -49,6 +56,9 @@ class StaticToken(Credentials):
     async def headers(self) -> dict[str, str]:
         return self._headers
 
+    def for_another_loop(self) -> Credentials:
+        return self
+
 
 class Basic(Credentials):
     """A user name and a password."""
@@ -59,6 +69,9 @@ class Basic(Credentials):
 
     async def headers(self) -> dict[str, str]:
         return self._headers
+
+    def for_another_loop(self) -> Credentials:
+        return self
 
 
 class TokenFile(Credentials):
@@ -78,6 +91,11 @@ class TokenFile(Credentials):
         if anyio.current_time() - self._read_at >= self._period:
             self._read()
         return {"Authorization": f"Bearer {self._token}"}
+
+    def for_another_loop(self) -> Credentials:
+        made = TokenFile(self._path, period=self._period)
+        made._token = self._token
+        return made
 
     async def refresh(self) -> bool:
         before = self._token

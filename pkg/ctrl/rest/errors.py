@@ -36,6 +36,8 @@ _LONGEST_NUMBER: Final = 20
 class RestError(Exception):
     """The base of this room's errors."""
 
+    needs_no_stack = True
+
 
 class ConfigError(RestError):
     """The settings of a connection cannot be used; one line that names the file."""

@@ -4,7 +4,7 @@
 
 ``Meter`` (counts what the server answered) ← ``Authorize`` (headers, and once again after a 401) ←
 ``RetryAfter`` (asks again when the server says when) ← ``Warn`` (logs what the server warns of) ←
-``Throttle`` (a token bucket).
+``Throttle`` (a token bucket) ← ``Fence`` (for what only a leader writes).
 """
 
 from __future__ import annotations
@@ -141,6 +141,23 @@ class Warn:
 def warnings_in(header: str) -> list[str]:
     """Return the texts of a Warning header, which holds ``299 - "text"`` once or several times."""
     return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(header)]
+
+
+class Fence:
+    """Keeps writes from the wire once ``may_write`` says no, however long they waited on their way here."""
+
+    def __init__(self, inner: RoundTripper, may_write: Callable[[], bool], host: str) -> None:
+        self._inner = inner
+        self._may_write = may_write
+        self._host = host
+
+    async def send(self, request: Request) -> Response:
+        """Send, unless it is a write that may not be."""
+        if request.method != "GET" and not self._may_write():
+            raise errors.TransportError(
+                f"{request.method} {request.path} is not sent: leadership was lost", host=self._host
+            )
+        return await self._inner.send(request)
 
 
 class Throttle:

@@ -37,6 +37,8 @@ _LONGEST_SHOWN: Final = 64
 Query = tuple[tuple[str, str], ...]
 _encoded: Final = lru_cache(maxsize=64)(urlencode)
 """A program asks in few ways, again and again."""
+_SHORT: Final = 512
+"""Characters of the values of a query that is remembered: names in selectors may be any text."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,7 +61,10 @@ class Request:
     @property
     def target(self) -> str:
         """Path and query as they stand in the request line."""
-        return f"{self.path}?{_encoded(self.query)}" if self.query else self.path
+        if not self.query:
+            return self.path
+        short = sum(len(value) for _, value in self.query) <= _SHORT
+        return f"{self.path}?{(_encoded if short else urlencode)(self.query)}"
 
 
 def field_selector_string(fields: Mapping[str, str] | str | None) -> str:

@@ -28,7 +28,8 @@ TLS_CHECK_PERIOD: Final = 10.0
 class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
-    Requests pass the layers of ``pkg.ctrl.rest.layers``. ``observe`` hears of every answer.
+    Requests pass the layers of ``pkg.ctrl.rest.layers``. ``observe`` hears of every answer; ``may_write`` is asked
+    before each write.
     """
 
     def __init__(
@@ -36,11 +37,15 @@ class Transport:
         config: Config,
         *,
         observe: layers.Observe | None = None,
+        may_write: Callable[[], bool] | None = None,
         tls_check_period: float = TLS_CHECK_PERIOD,
     ) -> None:
         self.config = config
         self._wire = _Wire(config, tls_check_period)
-        inner: RoundTripper = layers.Throttle(self._wire, config.qps, config.burst)
+        inner: RoundTripper = self._wire
+        if may_write is not None:
+            inner = layers.Fence(inner, may_write, config.address)
+        inner = layers.Throttle(inner, config.qps, config.burst)
         inner = layers.Warn(inner)
         if observe is not None:
             inner = layers.Meter(inner, self._wire.host, observe)

@@ -21,7 +21,7 @@ from .defaultgrouper import DefaultGrouper
 from .errors import GroupingError
 from .gonumbers import atoi
 from .grouper import Grouper, Reads
-from .reading import UNREADABLE
+from .reading import UNREADABLE, not_ended
 
 REVISION_LABEL: Final = "serving.knative.dev/revision"
 MIN_SCALE_ANNOTATION: Final = "autoscaling.knative.dev/min-scale"
@@ -101,7 +101,9 @@ class KnativeGrouper(Grouper):
         )
 
     async def _has_a_group_for_each_pod(self, revision: Unstructured) -> bool:
-        """Whether the revision's pods were grouped one by one, as an older release or another setting did.
+        """Return True if the revision's pods were grouped one by one, as an older release or another setting did.
+
+        Pods that have ended do not count: a revision without any other is grouped as a new one.
 
         Raises:
             GroupingError: all that is there is one group, owned by neither the revision nor a pod.
@@ -111,7 +113,7 @@ class KnativeGrouper(Grouper):
         )
         groups = [
             pod.annotations[kai.POD_GROUP_ANNOTATION_FOR_POD]
-            for pod in pods
+            for pod in not_ended(pods)
             if kai.POD_GROUP_ANNOTATION_FOR_POD in pod.annotations
         ]
         if len(set(groups)) < len(groups):  # two share one

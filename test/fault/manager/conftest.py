@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +100,13 @@ class Ours:
                 reader, writer = await asyncio.open_connection(
                     "127.0.0.1", int(self.health_url.rpartition(":")[2])
                 )
-                writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-                await reader.read()
-                writer.close()
+                try:
+                    writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    await reader.read()
+                finally:
+                    writer.transport.abort()
+                    with anyio.CancelScope(shield=True), suppress(OSError):
+                        await writer.wait_closed()
                 latencies.append(time.monotonic() - began)
                 await anyio.sleep(0.05)
 

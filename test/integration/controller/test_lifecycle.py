@@ -95,6 +95,31 @@ async def test_the_job_set_follows_its_train_job_only_while_it_is_suspended(
         await consistently(follows, reason="a running JobSet stays as it is")
 
 
+async def test_another_order_of_variables_takes_effect(
+    run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    key = (namespace, "job")
+    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)"}]
+
+    async def order() -> list[str]:
+        (job,) = (await live_client.get(JobSet, key)).spec.replicated_jobs or []
+        (container,) = job.template.spec.template.spec.containers or []
+        return [each.name for each in container.env or () if each.name in ("A", "B")]
+
+    async with run_manager():
+        job = await live_client.create(
+            train_job(namespace, torch_runtime, suspend=True, trainer={"env": env})
+        )
+        await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        assert await order() == ["A", "B"]
+        await edit(live_client, job, trainer={"env": env[::-1]})
+
+        async def reversed_() -> bool:
+            return await order() == ["B", "A"]
+
+        await eventually(reversed_, reason="the order follows")
+
+
 async def test_a_job_set_of_another_client_gives_no_verdict_and_its_keys_are_not_used(
     run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
 ) -> None:

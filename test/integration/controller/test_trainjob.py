@@ -10,6 +10,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.object import OwnerReference
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.ctrl import metrics
 from pkg.ctrl.client import LiveClient
 from pkg.ctrl.envtest import consistently, eventually
 
@@ -166,6 +167,15 @@ async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
         assert event.source is not None
         assert event.source.component == "trainer-trainjob-controller"
         assert event.first_timestamp
+        # By now its own next try is far away.
+        request = {"controller": "trainjob_controller"}
+        failed = "controller_runtime_reconcile_errors_total"
+
+        def tries() -> float:
+            return metrics.REGISTRY.get_sample_value(failed, request) or 0.0
+
+        before = tries()
+        await eventually(lambda: tries() - before >= 11, timeout=60, reason="the back-off has grown")
         template = {
             "spec": {
                 "replicatedJobs": [
@@ -186,7 +196,7 @@ async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
             )
         )
         await eventually(
-            lambda: live_client.get(JobSet, key), timeout=30, reason="the JobSet is made after all"
+            lambda: live_client.get(JobSet, key), timeout=5, reason="the runtime wakes its TrainJob"
         )
 
 

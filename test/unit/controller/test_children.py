@@ -341,6 +341,18 @@ async def test_before_the_first_look_of_jobsets_controller_a_job_set_follows_in_
     assert await w.image() == "two"
 
 
+async def test_a_job_set_that_no_controller_observed_follows_soon_after_it_is_suspended() -> None:
+    w = await world(webhook=False)
+    await w.reconcile()
+    await w.edit_image()
+    await w.suspend(True)
+    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    assert await w.image() == "one"
+    assert w.result.requeue_after == timedelta(seconds=1)
+    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    assert await w.image() == "two"
+
+
 async def test_a_young_job_set_whose_jobs_may_be_under_way_is_not_deleted_yet() -> None:
     w = await world(suspend=True)
     await w.reconcile()
@@ -389,6 +401,22 @@ async def test_what_the_job_no_longer_requests_goes_away_even_if_no_manager_ran_
     assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
     await w.rebuilt()
     assert (await w.pod())["containers"][0]["env"] == [{"name": "KEEP", "value": "1"}]
+
+
+async def test_a_refusal_that_no_comparison_foresaw_leads_to_a_new_job_set() -> None:
+    w = await suspended_world()
+    apply = w.server.apply
+
+    async def strict(obj: Any, **options: Any) -> Any:
+        if isinstance(obj, JobSet) and obj.metadata.uid:
+            raise ForbiddenError(IMMUTABLE, code=403, reason="Forbidden")
+        return await apply(obj, **options)
+
+    w.server.apply = strict  # type: ignore[method-assign] # a stricter server
+    await w.suspend(False)
+    assert await w.reconcile() == ["delete JobSet"]
+    assert await w.rebuilt() == ["apply JobSet"]
+    assert (await w.job_set())["spec"]["suspend"] is False
 
 
 # What changes in place.

@@ -12,6 +12,7 @@ from pkg.ctrl.client import Reader
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
+from pkg.podgrouper.plugins.reading import not_ended
 from pkg.podgrouper.podgroup import Metadata
 
 from .distributed_common import KubeflowDistributedGrouper
@@ -50,11 +51,11 @@ class MpiGrouper(KubeflowDistributedGrouper):
         return metadata
 
     async def _has_launcher(self, job: Unstructured) -> bool:
-        """Whether a launcher pod is there that is not going away."""
+        """Return True if a launcher pod exists that has not ended and is not being deleted."""
         pods = await self._client.list(
             Pod, namespace=job.namespace, labels={JOB_NAME_LABEL: job.name, JOB_ROLE_LABEL: "launcher"}
         )
-        return any(pod.metadata.deletion_timestamp is None for pod in pods)
+        return any(pod.metadata.deletion_timestamp is None for pod in not_ended(pods))
 
 
 def _launchers(job: Unstructured) -> int:

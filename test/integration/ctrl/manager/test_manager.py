@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A whole manager against a real API server."""
 
+import time
+
 import anyio
 import pytest
 
@@ -15,7 +17,7 @@ from pkg.ctrl import manager, recorder
 from pkg.ctrl.client import Client, LiveClient, merge_from
 from pkg.ctrl.envtest import eventually
 from pkg.ctrl.httpserver import HTTPRequest
-from pkg.ctrl.rest import Config
+from pkg.ctrl.rest import Config, TransportError
 
 pytestmark = pytest.mark.integration
 NOBODYS = unstructured(GVK("nobody.example.com", "v1", "Nothing"))
@@ -96,6 +98,52 @@ async def test_a_controller_works_tells_and_hands_over(
         "two",
     ]
     assert all(event.first_timestamp and event.count == 1 for event in told)
+
+
+def stall(seconds: float) -> None:
+    """Keep the event loop from running, and the interpreter busy."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
+async def test_a_busy_event_loop_does_not_cost_the_lease(
+    rest_config: Config, live_client: LiveClient, namespace: str
+) -> None:
+    mgr = stamping_manager(rest_config, namespace)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        await mgr.elected.wait()
+        before = await live_client.get(Lease, NamespacedName(namespace, "stamps"))
+        stall(2.5)  # longer than the renew deadline
+        await ask_for_stamp(live_client, namespace, "one")
+        await eventually(lambda: stamped(live_client, namespace, "one"), reason="one was not stamped")
+        after = await live_client.get(Lease, NamespacedName(namespace, "stamps"))
+        assert after.spec.holder_identity == before.spec.holder_identity
+        assert after.spec.lease_transitions == before.spec.lease_transitions
+        mgr.stop()
+
+
+async def test_an_event_loop_that_stands_still_for_longer_than_the_lease_ends_its_manager(
+    rest_config: Config, live_client: LiveClient, namespace: str
+) -> None:
+    mgr = stamping_manager(rest_config, namespace)
+
+    async def run() -> None:
+        with pytest.raises(manager.LostLeadershipError, match="the event loop has not run for"):
+            await mgr.start()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        await mgr.elected.wait()
+        stall(4.5)
+        with pytest.raises(TransportError, match="leadership was lost"):
+            await mgr.client.create(
+                ConfigMap.from_dict({"metadata": {"namespace": namespace, "name": "one"}})
+            )
+    lease = await live_client.get(Lease, NamespacedName(namespace, "stamps"))
+    # It is not released: what the process began before it stood still may still arrive.
+    assert lease.spec.holder_identity
 
 
 async def test_a_kind_that_nobody_serves_degrades_itself_alone_and_is_named(

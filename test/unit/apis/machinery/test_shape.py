@@ -80,7 +80,7 @@ def test_large_ordinary_train_jobs_pass() -> None:
     long_values = [{"name": f"NAME_{n}", "value": "v" * 1000} for n in range(1200)]
     overrides = [
         {"targetJobs": [{"name": "node"}], "spec": {"tolerations": [{"key": f"k{n}", "operator": "Exists"}]}}
-        for n in range(4000)
+        for n in range(3000)
     ]
     for spec in ({"trainer": {"env": long_values}}, {"podTemplateOverrides": overrides}):
         assert shape.check(text({"spec": spec})) is None

@@ -70,3 +70,27 @@ def test_the_error_that_the_manager_ended_with_is_reported() -> None:
         raise failure
     assert over.wait(20)
     assert (reported, codes) == ([failure], [7])
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1500))
+from pkg.cli.manager import process
+
+async def report():
+    print(resource.getrlimit(resource.RLIMIT_NOFILE))
+
+sys.exit(process.supervise("p", report))
+"""
+
+
+def test_the_process_may_open_as_many_files_as_it_is_allowed_to() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LIMITED],
+        cwd=Path(__file__).parents[4],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "(1500, 1500)\n")

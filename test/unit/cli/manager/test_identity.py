@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The manager's requests name it alike, wherever it is started from."""
+"""A program's requests name it alike, wherever it is started from."""
 
 import json
 import subprocess
@@ -49,17 +49,19 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("program", "command"),
     [
-        ["-m", "pkg.cli.manager"],
-        [MAIN],
-        [str(REPOSITORY / "cmd/trainerctl/main.py"), "run"],
-        ["-c", "from pkg.cli.manager import main; main()"],
+        ("trainer-controller-manager", ["-m", "pkg.cli.manager"]),
+        ("trainer-controller-manager", [MAIN]),
+        ("trainer-controller-manager", [str(REPOSITORY / "cmd/trainerctl/main.py"), "run"]),
+        ("trainer-controller-manager", ["-c", "from pkg.cli.manager import main; main()"]),
+        ("podgrouper", ["-m", "pkg.cli.podgrouper"]),
+        ("podgrouper", [str(REPOSITORY / "cmd/podgrouper/main.py")]),
     ],
-    ids=["module", "script", "trainerctl", "code"],
+    ids=["module", "script", "trainerctl", "code", "podgrouper module", "podgrouper script"],
 )
 def test_the_user_agent_is_the_programs_wherever_it_is_started_from(
-    server: Server, tmp_path: Path, command: list[str]
+    server: Server, tmp_path: Path, program: str, command: list[str]
 ) -> None:
     cluster = {"server": f"http://127.0.0.1:{server.server_port}"}
     kubeconfig = tmp_path / "kubeconfig"
@@ -76,5 +78,5 @@ def test_the_user_agent_is_the_programs_wherever_it_is_started_from(
     )  # fmt: skip
     assert "does not accept the credentials" in ran.stderr
     # The API server names the field manager of a plain write by what stands before the slash.
-    assert {agent.partition("/")[0] for agent in server.agents} == {"trainer-controller-manager"}
-    assert not any(agent.startswith("trainer-controller-manager/unknown") for agent in server.agents)
+    assert {agent.partition("/")[0] for agent in server.agents} == {program}
+    assert not any(agent.startswith(f"{program}/unknown") for agent in server.agents)

@@ -5,6 +5,7 @@
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 from structlog.testing import capture_logs
@@ -14,13 +15,13 @@ from pkg.apis.machinery.base import Struct
 from pkg.apis.machinery.object import unstructured
 from pkg.apis.machinery.shape import Limits
 from pkg.ctrl import cache, handler, source
-from pkg.ctrl.cache import ByObject, UndecodableObjectError
+from pkg.ctrl.cache import ByObject, UndecodableObjectError, reflector
 from pkg.ctrl.cache.codec import entry_of
 from pkg.ctrl.reconcile import Request
 from pkg.ctrl.workqueue import PriorityQueue
 
 WIDE: dict[str, Any] = {"data": {f"k{number}": "" for number in range(100_000)}}
-REASON = r"^ConfigMap team-a/wide: more than 180002 strings$"
+REASON = r"^ConfigMap team-a/wide: more than 120002 strings$"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u", "controller": True}
 
 
@@ -144,3 +145,31 @@ async def test_deep_objects_are_survived(server: Any, watched: cache.Cache, sett
     server.put("a")
     await settle()
     assert [obj.name for obj in await watched.list(unstructured(ConfigMap.gvk))] == ["a"]
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])
+async def test_other_tasks_get_a_turn_after_each_large_object(
+    server: Any, start: Any, monkeypatch: pytest.MonkeyPatch, streams: bool
+) -> None:
+    between, taken = [0], reflector.Reflector._take_object
+
+    def counting(self: Any, raw: Any) -> str:
+        between[-1] += 1
+        return taken(self, raw)
+
+    async def tick() -> None:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            between.append(0)
+
+    monkeypatch.setattr(reflector.Reflector, "_take_object", counting)
+    server.streams_lists = streams
+    for number in range(10):
+        server.put(f"large-{number}", data={"k": "x" * 300_000})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        made = await start()
+        await made.get_informer(ConfigMap)
+        await made.wait_for_sync(1)
+        tasks.cancel_scope.cancel()
+    assert max(between) == 1

@@ -13,8 +13,10 @@ import pytest
 import structlog
 
 from pkg.apis.core.v1 import Pod
+from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.machinery.gvk import NamespacedName
-from pkg.ctrl import log
+from pkg.ctrl import log, rest
+from pkg.ctrl.cache.errors import CacheDegradedError
 
 Start = Callable[..., Callable[[], list[str]]]
 NS = 1_700_000_000_123_456_789
@@ -168,6 +170,40 @@ def test_an_error_carries_its_text_and_its_stack(lines: Start) -> None:
     line = json.loads(read()[0])
     assert line["error"] == "one\ntwo"
     assert "ValueError: one" in line["stacktrace"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFoundError('pods "a" not found'),
+        rest.TransportError("connection refused", host="a"),
+        CacheDegradedError(Pod.gvk, "not served"),
+        ExceptionGroup("all", [NotFoundError("a"), ExceptionGroup("in", [rest.NoKindMatchError(Pod.gvk)])]),
+    ],
+)
+def test_an_error_of_the_world_outside_carries_its_text_alone(lines: Start, error: Exception) -> None:
+    read = lines()
+    log.logger_from().error("Reconciler error", error=caught(error))
+    line = json.loads(read()[0])
+    assert line["error"]
+    assert "stacktrace" not in line
+
+
+def test_a_group_with_an_error_of_ours_carries_its_stack_and_says_nothing_twice(lines: Start) -> None:
+    read = lines()
+    group = ExceptionGroup("all", [NotFoundError("gone"), NotFoundError("gone"), ValueError("a bug")])
+    log.logger_from().error("Reconciler error", error=caught(group))
+    line = json.loads(read()[0])
+    assert line["error"] == "gone\na bug"
+    assert "ValueError: a bug" in line["stacktrace"]
+
+
+def test_a_stack_is_bounded(lines: Start) -> None:
+    read = lines()
+    log.logger_from().error("Reconciler error", error=caught(ValueError("x" * 40_000)))
+    stack = json.loads(read()[0])["stacktrace"]
+    assert len(stack) < 17_000
+    assert "characters left out" in stack
 
 
 def test_values_are_references_and_plain_json(lines: Start) -> None:

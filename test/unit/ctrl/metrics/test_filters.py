@@ -5,6 +5,7 @@ from typing import Any
 
 import anyio
 import pytest
+from structlog.testing import capture_logs
 
 from pkg.apis.authentication.v1 import TokenReview
 from pkg.apis.authorization.v1 import SubjectAccessReview
@@ -156,3 +157,37 @@ async def test_made_up_tokens_do_not_fill_the_memory_and_no_token_is_kept(judge:
     answers = guard._users._answers
     assert len(answers) == filters._REMEMBERED
     assert b"made-up" not in b"".join(answers)
+
+
+async def test_made_up_tokens_are_asked_about_a_few_at_a_time(judge: Judge, guarded: Handler) -> None:
+    at_once = most = 0
+
+    async def slow() -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await anyio.sleep(0.1)
+        at_once -= 1
+
+    judge.fails[TokenReview] = slow
+    answers: list[int] = []
+
+    async def scrape(number: int) -> None:
+        answers.append((await ask(guarded, f"Bearer made-up-{number}"))[0])
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(100):
+            tasks.start_soon(scrape, number)
+    assert answers == [401] * 100
+    assert most == 4
+
+
+async def test_scrapes_that_fail_write_few_lines(judge: Judge, guarded: Handler) -> None:
+    async def fail() -> None:
+        raise ReviewError("no answer")
+
+    judge.fails[TokenReview] = fail
+    with capture_logs() as lines:
+        for number in range(200):
+            assert (await ask(guarded, f"Bearer made-up-{number}"))[0] == 500
+    assert 0 < len(lines) <= 25

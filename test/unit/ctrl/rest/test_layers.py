@@ -179,3 +179,22 @@ async def test_every_answer_is_counted_and_so_is_none() -> None:
     with pytest.raises(rest.TransportError):
         await meter.send(GET)
     assert seen == [("404", "GET", "h:1"), ("<error>", "GET", "h:1")]
+
+
+async def test_no_write_passes_a_closed_fence_however_long_it_waited_before() -> None:
+    may_write = [True]
+    wire = answers(*(rest.FakeResponse() for _ in range(9)))
+    layer = layers.Throttle(layers.Fence(wire, lambda: may_write[0], "https://h"), qps=0.1, burst=1)
+    patch = rest.Request("PATCH", "/x")
+    await layer.send(patch)
+
+    async def write() -> None:
+        with pytest.raises(rest.TransportError, match="https://h: PATCH /x is not sent: leadership was lost"):
+            await layer.send(patch)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(write)
+        await anyio.sleep(5)
+        may_write[0] = False
+    assert (await layer.send(GET)).status == 200
+    assert [request.method for request in wire.requests] == ["PATCH", "GET"]

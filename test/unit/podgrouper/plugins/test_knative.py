@@ -103,3 +103,23 @@ async def test_a_pod_must_name_its_revision(group_knative: GroupKnative) -> None
         await group_knative(labels={})
     with pytest.raises(NotFoundError):
         await group_knative(labels={"serving.knative.dev/revision": "gone"})
+
+
+@pytest.mark.parametrize(
+    ("phases", "name"),
+    [
+        pytest.param(["Running", "Pending"], "pg-p-uid-p", id="none has ended"),
+        pytest.param(["Running", "Running", "Failed"], "pg-p-uid-p", id="one of three has ended"),
+        pytest.param(["Failed", "Succeeded"], "pg-r-uid-r", id="all have ended"),
+    ],
+)
+async def test_pods_that_have_ended_do_not_count(
+    phases: list[str], name: str, make_pod: Any, group_knative: GroupKnative
+) -> None:
+    others = []
+    for index, phase in enumerate(phases):
+        pod = make_pod(f"p{index}", labels=LABELS, annotations={"pod-group-name": f"g{index}"})
+        pod.status.phase = phase
+        others.append(pod)
+
+    assert (await group_knative(*others)).name == name

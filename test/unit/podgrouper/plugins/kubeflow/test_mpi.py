@@ -26,6 +26,17 @@ async def test_a_launcher_that_waits_for_its_workers_is_not_needed_until_it_is_t
     assert (await group(worker, job, make_pod("l", labels=LAUNCHER))).min_available == 3
 
 
+@pytest.mark.parametrize(("phase", "needed"), [("Running", 3), ("Failed", 2), ("Succeeded", 2)])
+async def test_a_launcher_that_has_ended_does_not_count(
+    phase: str, needed: int, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    job = make_object("kubeflow.org/v1", "MPIJob", "j", spec=DELAYED)
+    launcher = make_pod("l", labels=LAUNCHER)
+    launcher.status.phase = phase
+
+    assert (await group(make_pod("w", job), job, launcher)).min_available == needed
+
+
 async def test_any_other_policy_needs_the_launcher(make_object: Any, make_pod: Any, group: Any) -> None:
     job = make_object(
         "kubeflow.org/v1", "MPIJob", "j", spec={**DELAYED, "launcherCreationPolicy": "AtStartup"}

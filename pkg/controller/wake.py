@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Wakes TrainJobs whose obstacle is gone: their own next try may be minutes away."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from pkg import ctrl
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.object import Object
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.ctrl import client, event, handler, predicate
+from pkg.ctrl.builder import Builder
+from pkg.runtime import indexer
+from pkg.util import trainjob
+
+_APPEARED: Final = predicate.Funcs[Object](
+    create=lambda evt: not evt.is_in_initial_list,  # those come with a reconcile of every TrainJob
+    update=lambda evt: evt.new.metadata.generation != evt.old.metadata.generation,
+    delete=lambda _evt: False,
+)
+
+
+def watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
+    """Add the watches: of runtimes that appear or change, and of JobSets in the way that go."""
+    for kind, index in (
+        (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
+        (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
+    ):
+        waiting = handler.enqueue_requests_from_map_func(without_job_set(reader, index))
+        builder = builder.watches(kind, waiting, predicates=[_APPEARED])
+    return builder.watches(JobSet, handler.Funcs(delete=namesake(reader)))
+
+
+def without_job_set(reader: client.Reader, index: str) -> Callable[[Object], Awaitable[list[ctrl.Request]]]:
+    """Return the function that maps a runtime to its TrainJobs that have no JobSet; ``index`` finds its TrainJobs."""
+
+    async def requests(runtime: Object) -> list[ctrl.Request]:
+        jobs = await reader.list(TrainJob, namespace=runtime.namespace, fields={index: runtime.name})
+        return [ctrl.Request.for_object(job) for job in jobs if not await _exists(reader, JobSet, job)]
+
+    return requests
+
+
+def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], handler.Queue], Awaitable[None]]:
+    """Return the handler that wakes the TrainJob of a deleted JobSet's name that did not control the JobSet."""
+
+    async def wake(evt: event.DeleteEvent[JobSet], queue: handler.Queue) -> None:
+        owner = trainjob.controller_of(evt.object)
+        if owner is not None and (owner.kind, owner.name) == (TrainJob.gvk.kind, evt.object.name):
+            return  # its owner is woken anyway
+        if await _exists(reader, TrainJob, evt.object):
+            queue.add(ctrl.Request.for_object(evt.object))
+
+    return wake
+
+
+async def _exists(reader: client.Reader, kind: type[Object], obj: Object) -> bool:
+    try:
+        await client.peek(reader, kind, obj.key)
+    except NotFoundError:
+        return False
+    return True

@@ -1,0 +1,218 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The shipped manager is asked to end, has its certificates changed, or lacks a kind it needs, while it works."""
+
+import ssl
+import time
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+
+from pkg.apis.coordination.v1 import Lease
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.gvk import GVK
+from pkg.apis.machinery.object import unstructured
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.envtest.pki import KeyPair
+from pkg.ctrl.rest import RESTMapper, Transport
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
+PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
+CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
+RATE = 200
+
+
+class Admissions:
+    """Reviews of a TrainJob that is right, sent straight to a manager at a steady rate."""
+
+    def __init__(self, ours: Any, namespace: str, runtime: str) -> None:
+        self.answers: Counter[str] = Counter()
+        self.stopping = False
+        self._ours = ours
+        reference = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": runtime}
+        job = {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "metadata": {"namespace": namespace, "name": "asked"},
+            "spec": {"runtimeRef": reference},
+        }
+        request = {"uid": "1", "operation": "CREATE", "object": job, "namespace": namespace, "name": "asked"}
+        self._body = msgspec.json.encode(
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+        )
+
+    async def run(self, *, rate: int, keep: bool) -> None:
+        """Ask until told to stop; connections are kept, or each review has one of its own."""
+        trust = ssl.create_default_context(cadata=self._ours.authority.certificate.decode())
+        connector = aiohttp.TCPConnector(ssl=trust, limit=0, force_close=not keep)
+        async with aiohttp.ClientSession(connector=connector) as session, anyio.create_task_group() as tasks:
+            began, asked = time.monotonic(), 0
+            while not self.stopping:
+                asked += 1
+                tasks.start_soon(self._ask, session)
+                await anyio.sleep(max(0.0, began + asked / rate - time.monotonic()))
+
+    async def _ask(self, session: aiohttp.ClientSession) -> None:
+        try:
+            await self._ask_once(session)
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            # It closed a connection that it took for idle. The API server's client tries another one.
+            try:
+                await self._ask_once(session)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                self.answers[f"broken off: {error!r}"] += 1
+
+    async def _ask_once(self, session: aiohttp.ClientSession) -> None:
+        url = f"https://127.0.0.1:{self._ours.webhook_port}{PATH}"
+        headers = {"Content-Type": "application/json"}
+        try:
+            async with session.post(
+                url, data=self._body, headers=headers, timeout=aiohttp.ClientTimeout(20)
+            ) as answer:
+                body = await answer.read()
+                allowed = answer.status == 200 and msgspec.json.decode(body)["response"]["allowed"]
+                self.answers["allowed" if allowed else f"{answer.status}: {body[:200]!r}"] += 1
+        except aiohttp.ClientConnectorError:
+            self.answers["no connection"] += 1
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            raise
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            self.answers[f"broken off: {error!r}"] += 1
+
+    @property
+    def wrong(self) -> dict[str, int]:
+        """Answers other than a verdict or a closed port."""
+        return {what: n for what, n in self.answers.items() if what not in ("allowed", "no connection")}
+
+
+async def test_f14_no_review_fails_while_certificates_change_twenty_times(
+    ours: Any, train: Any, namespace: str, figure: Any, outage_seconds: float
+) -> None:
+    """Catches a manager that stops listening, mixes a certificate with another's key, or misses a change."""
+    await train("before")
+    swaps = 20 if outage_seconds >= 30 else 3
+    load = Admissions(ours, namespace, f"torch-{namespace}")
+    trust = ssl.create_default_context(cadata=ours.authority.certificate.decode())
+    served: set[bytes] = set()
+
+    async def shows(pair: KeyPair) -> bool:
+        der = await anyio.to_thread.run_sync(served_by, ours.webhook_port, trust)
+        return ssl.DER_cert_to_PEM_cert(der).strip() == pair.certificate.decode().split("-----END")[
+            0
+        ].strip() + ("\n-----END CERTIFICATE-----")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(load.run, rate=RATE // 2, keep=True))
+        tasks.start_soon(partial(load.run, rate=RATE // 2, keep=False))
+        began = time.monotonic()
+        for _ in range(swaps):
+            pair = ours.authority.server("webhook", ["127.0.0.1"])
+            replace(ours.folder, pair)
+            await eventually(partial(shows, pair), timeout=30, reason="the new certificate is not served")
+            served.add(pair.certificate)
+        took = time.monotonic() - began
+        load.stopping = True
+    assert len(served) == swaps
+    figure(f"F14 {swaps} rotations in {took:.0f} s, {load.answers['allowed']} reviews: failed",
+           sum(load.wrong.values()) + load.answers["no connection"], at_most=0, unit="reviews")  # fmt: skip
+    figure(
+        "F14 of the reviews due, not made", 1 - load.answers["allowed"] / (RATE * took), at_most=0.9, unit=""
+    )
+
+
+def replace(folder: Path, pair: KeyPair) -> None:
+    """Replace both files, the certificate first: for a moment they do not belong together."""
+    for name, content in (("tls.crt", pair.certificate), ("tls.key", pair.key)):
+        fresh = folder / f".{name}"
+        fresh.write_bytes(content)
+        fresh.replace(folder / name)
+
+
+def served_by(port: int, trust: ssl.SSLContext) -> bytes:
+    """Return the certificate that a server shows to a new client, in DER."""
+    import socket
+
+    with (
+        socket.create_connection(("127.0.0.1", port), 5) as raw,
+        trust.wrap_socket(raw, server_hostname="127.0.0.1") as wrapped,
+    ):
+        return wrapped.getpeercert(binary_form=True) or b""
+
+
+async def test_f21_reviews_are_answered_until_the_end_and_the_lease_goes_last(
+    client: LiveClient, namespace: str, new_manager: Any, proxy: Any, train: Any, served: Any, figure: Any
+) -> None:
+    """Catches an end in which caches stop before reviews, answers are cut, or the lease is released before the work."""
+    ours = new_manager(
+        proxy.url,
+        leaderElection={"leaderElect": True, "resourceNamespace": namespace, "resourceName": "lock"},
+    )
+    ours.start()
+    await ours.ready()
+    await train("before")
+    await eventually(served, timeout=30, reason="the first TrainJob has no JobSet")
+    load = Admissions(ours, namespace, f"torch-{namespace}")
+    async with anyio.create_task_group() as tasks:
+        for keep in (True, False):
+            tasks.start_soon(partial(load.run, rate=40, keep=keep))
+        await anyio.sleep(2)
+        for number in range(10):
+            await train(f"late-{number}")
+        before = load.answers["allowed"]
+        begin = len(proxy.answers)
+        ours.terminate()
+        ended = await anyio.to_thread.run_sync(ours.wait)
+        load.stopping = True
+    assert before > 40
+    assert ended == 0
+    assert load.wrong == {}, load.wrong
+    figure(
+        "F21 reviews answered otherwise while the manager ends",
+        sum(load.wrong.values()),
+        at_most=0,
+        unit="reviews",
+    )
+    writes = [seen for seen, _ in proxy.answers[begin:] if seen.method != "GET"]
+    assert "/leases/" in writes[-1].path, [seen.path for seen in writes]
+    lease = await client.get(Lease, (namespace, "lock"))
+    assert not lease.spec.holder_identity
+
+
+async def test_f16_a_missing_kind_is_logged_once_in_a_while(
+    trainer_crds: list[dict[str, Any]], new_proxy: Any, new_manager: Any, figure: Any, outage_seconds: float
+) -> None:
+    """Catches a manager that logs each failed try to list a kind which is not served."""
+    seconds = max(20.0, outage_seconds)
+    async with Environment() as environment:
+        missing = [each for each in trainer_crds if each["spec"]["names"]["kind"] == "JobSet"]
+        await environment.install_crds(*[each for each in trainer_crds if each not in missing])
+        async with Transport(environment.config) as transport:
+            client = LiveClient(transport, RESTMapper(transport))
+            with pytest.raises(NotFoundError):
+                await client.get(CRD, ("", missing[0]["metadata"]["name"]))
+        ours = new_manager((await new_proxy(environment.config)).url)
+        ours.start()
+        await ours.ready()
+        before, size = ours.lines(), ours.log.stat().st_size
+        await anyio.sleep(seconds)
+        assert "jobset" in ours.log.read_text().lower(), "the missing kind is named"
+        figure(
+            f"F16 JobSet missing: log lines in {seconds:.0f} s",
+            ours.lines() - before,
+            at_most=seconds / 5,
+            unit="lines",
+        )
+        figure(
+            "F16 JobSet missing: bytes of log",
+            ours.log.stat().st_size - size,
+            at_most=500 * seconds / 5,
+            unit="bytes",
+        )
+        assert ours.running

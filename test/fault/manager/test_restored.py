@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""etcd is restored from an older snapshot under the running manager: resourceVersions go backwards."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import anyio
+import pytest
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.cli import resources
+from pkg.ctrl.client import MERGE, LiveClient, raw_patch
+from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.rest import RESTMapper, Transport
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
+KEPT = 5
+"""TrainJobs that the snapshot holds."""
+LOST = 20
+"""TrainJobs that are newer than it."""
+BUMP = 1000
+"""By how many revisions the restored store is put ahead: more than the lost history had."""
+
+
+def train_job(name: str, nodes: int = 1) -> TrainJob:
+    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "torch-distributed"}
+    spec = {"runtimeRef": ref, "trainer": {"numNodes": nodes}}
+    return TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}, "spec": spec})
+
+
+async def nodes_of(client: LiveClient, name: str) -> int | None:
+    """How many pods the JobSet of a TrainJob runs; None where there is no JobSet."""
+    try:
+        found = await client.get(JobSet, ("default", name))
+    except NotFoundError:
+        return None
+    return (found.spec.replicated_jobs or [])[0].template.spec.parallelism
+
+
+async def restart_with(plane: Any, snapshot: Path, *, take: bool) -> None:
+    """End both processes, ``take`` the snapshot or put it back, and start them again."""
+    plane.supervisor.kill(["kube-apiserver", "etcd"])
+    data = plane._data  # no one else needs to know where it is
+    source, target = (data, snapshot) if take else (snapshot, data)
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(source, target)
+    if not take:
+        await bump_revision(plane)
+    await plane.start()
+
+
+async def bump_revision(plane: Any) -> None:
+    """Do to the store what ``etcdutl snapshot restore --bump-revision --mark-compacted`` does.
+
+    Without it, servers take a watch's old position for one of the new history: no client can tell, and Kubernetes asks for
+    a restart of all of them.
+    """
+    plane.supervisor.start(plane._etcd_component())
+    async with aiohttp.ClientSession(plane.etcd_url) as session:
+
+        async def put() -> int:
+            try:
+                async with session.post("/v3/kv/put", json={"key": "YnVtcA==", "value": "eA=="}) as answer:
+                    return int((await answer.json())["header"]["revision"])
+            except aiohttp.ClientError:
+                return 0
+
+        await eventually(put, timeout=30, reason="etcd does not start")
+        revision = 0
+        for _ in range(BUMP):
+            revision = await put()
+        body = {"revision": str(revision), "physical": True}
+        async with session.post("/v3/kv/compaction", json=body) as answer:
+            assert answer.status == 200, await answer.text()
+    plane.supervisor.kill(["etcd"])
+
+
+async def test_f2_a_store_that_goes_back_in_time_is_followed(
+    trainer_crds: list[dict[str, Any]], new_proxy: Any, new_manager: Any, figure: Any, tmp_path: Path
+) -> None:
+    """Catches a cache that keeps objects which the restored store never had, or waits for versions of the future."""
+    async with Environment() as environment:
+        await environment.install_crds(*trainer_crds)
+        plane = environment.control_plane
+        async with Transport(environment.config) as transport:
+            client = LiveClient(transport, RESTMapper(transport))
+            (shipped,) = [
+                each
+                for each in resources.manifests("runtimes")
+                if each["metadata"]["name"] == "torch-distributed"
+            ]
+            await client.create(ClusterTrainingRuntime.from_dict(shipped))
+            proxy = await new_proxy(environment.config)
+            ours = new_manager(proxy.url)
+            ours.start()
+            await ours.ready()
+            for number in range(KEPT):
+                await client.create(train_job(f"kept-{number}"))
+
+            async def have(wanted: dict[str, int]) -> bool:
+                found = {name: await nodes_of(client, name) for name in wanted}
+                assert found == wanted
+                return True
+
+            kept = {f"kept-{number}": 1 for number in range(KEPT)}
+            await eventually(lambda: have(kept), timeout=30, reason="no JobSets at first")
+            await anyio.sleep(1)
+            snapshot = tmp_path / "snapshot"
+            await restart_with(plane, snapshot, take=True)
+            for number in range(LOST):
+                await client.create(train_job(f"lost-{number}"))
+            lost = {f"lost-{number}": 1 for number in range(LOST)}
+            await eventually(lambda: have(lost), timeout=60, reason="no JobSets after the restart")
+            await client.delete(train_job("kept-0"))
+            await client.delete(JobSet.from_dict({"metadata": {"namespace": "default", "name": "kept-0"}}))
+            await anyio.sleep(2)
+
+            await restart_with(plane, snapshot, take=False)
+            restored = anyio.current_time()
+            # The same names with another spec: what the manager remembers of them is of the other history.
+            again = {f"lost-{number}": 3 for number in range(0, LOST, 2)} | {"new": 2}
+            for name, nodes in again.items():
+                await client.create(train_job(name, nodes))
+            await eventually(lambda: have(again), timeout=120, reason="the restored store is not followed")
+            figure(
+                "F2 etcd restored: new TrainJobs have their JobSets",
+                anyio.current_time() - restored,
+                at_most=60,
+            )
+            # The JobSet that was deleted in the other history is back; one that goes now is made again.
+            assert await have(kept)
+            await client.delete(JobSet.from_dict({"metadata": {"namespace": "default", "name": "kept-0"}}))
+            await eventually(
+                lambda: have(kept), timeout=60, reason="a JobSet of the restored store is not watched"
+            )
+            await client.patch(train_job("kept-1"), raw_patch(MERGE, b'{"spec":{"suspend":true}}'))
+
+            async def suspended() -> bool:
+                found = await client.get(JobSet, ("default", "kept-1"))
+                return bool(found.spec.suspend)
+
+            await eventually(suspended, timeout=60, reason="a change of a restored TrainJob is not seen")
+            figure("F2 etcd restored: followed", anyio.current_time() - restored, at_most=90)
+            assert ours.running

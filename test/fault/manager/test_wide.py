@@ -1,0 +1,192 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Objects and reviews as wide and as large as a tenant can make them, against the shipped manager."""
+
+import asyncio
+import contextlib
+import io
+import ssl
+import statistics
+import time
+from typing import Any
+
+import aiohttp
+import anyio
+import msgspec
+import pytest
+
+from pkg.apis.core.v1 import Event
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.ctrl.client import LiveClient
+from pkg.ctrl.envtest import Environment, eventually
+from pkg.ctrl.rest import Request
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
+TERMS = 430_000
+WIDE = 3
+"""How many such objects are stored."""
+PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
+
+
+def wide_spec(runtime: str, terms: int) -> dict[str, Any]:
+    """A TrainJob's spec with as many empty objects as fit into what the API server stores: 1.3 MB."""
+    affinity: dict[str, Any] = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{}] * terms}
+        }
+    }
+    return {
+        "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": runtime},
+        "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": {"affinity": affinity}}],
+    }
+
+
+def review(spec: dict[str, Any]) -> bytes:
+    metadata = {"namespace": "default", "name": "wide"}
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": metadata,
+        "spec": spec,
+    }
+    request = {"uid": "1", "operation": "CREATE", "object": job, "namespace": "default", "name": "wide"}
+    body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    return msgspec.json.encode(body)
+
+
+@pytest.fixture
+def session_of() -> Any:
+    def make(ours: Any) -> aiohttp.ClientSession:
+        trust = ssl.create_default_context(cadata=ours.authority.certificate.decode())
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust, limit=0))
+
+    return make
+
+
+async def store(client: LiveClient, namespace: str, name: str, spec: dict[str, Any]) -> None:
+    """Create a TrainJob without reading the answer, which our own client would refuse to decode."""
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    path = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs"
+    headers = {"Content-Type": "application/json"}
+    answer = await client.transport.send(
+        Request("POST", path, headers=headers, body=msgspec.json.encode(job))
+    )
+    assert answer.status == 201
+    await answer.close()
+
+
+async def post(session: aiohttp.ClientSession, ours: Any, body: bytes) -> int:
+    """Return the HTTP status of the answer, 0 where the connection broke."""
+    url = f"https://127.0.0.1:{ours.webhook_port}{PATH}"
+    headers = {"Content-Type": "application/json"}
+    try:
+        async with session.post(
+            url, data=io.BytesIO(body), headers=headers, timeout=aiohttp.ClientTimeout(60)
+        ) as answer:
+            await answer.read()
+            return answer.status
+    except (aiohttp.ClientError, OSError, TimeoutError):
+        return 0
+
+
+async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(
+    plane: Environment,
+    client: LiveClient,
+    namespace: str,
+    trainer_crds: list[dict[str, Any]],
+    proxy: Any,
+    ours: Any,
+    train: Any,
+    served: Any,
+    figure: Any,
+) -> None:
+    """Catches a manager that decodes whatever is stored: its loop stalls, its memory grows, it loses its lease."""
+    await train("before")
+    await eventually(served, timeout=30, reason="the first TrainJob has no JobSet")
+    await anyio.sleep(3)
+    idle = ours.memory()
+    runtime = f"torch-{namespace}"
+    wide = [f"wide-{number}" for number in range(WIDE)]
+    async with ours.lag() as latencies:
+        for name in wide:
+            await store(client, namespace, name, wide_spec(runtime, TERMS))
+        await anyio.sleep(8)
+        began = time.monotonic()
+        late = await train("late")
+        await eventually(
+            lambda: client.get(JobSet, late.key), timeout=60, reason="another TrainJob has no JobSet"
+        )
+        took = time.monotonic() - began
+    figure(f"F11 {WIDE} TrainJobs of 1.3 MB stored: another's JobSet after", took, at_most=3)
+    figure("F13 slowest health probe", max(latencies), at_most=1)
+    figure("F13 p99 of health probes", statistics.quantiles(latencies, n=100)[98], at_most=0.2)
+    figure("F13 memory, against idle", ours.memory() / idle, at_most=2, unit="times")
+    figure("F13 most memory, against idle", ours.memory("VmHWM") / idle, at_most=3, unit="times")
+    assert ours.running
+
+    async def reported() -> bool:
+        events = await client.list(Event, namespace=namespace)
+        warned = {
+            each.involved_object.name
+            for each in events
+            if each.type == "Warning" and each.involved_object is not None
+        }
+        return warned >= set(wide)
+
+    await eventually(reported, timeout=20, reason="F12: a wide TrainJob has no Warning event")
+
+
+async def test_f13_wide_reviews_and_broken_off_bodies_stop_nobody(
+    ours: Any, session_of: Any, figure: Any
+) -> None:
+    """Catches a webhook that decodes any body on its loop, or keeps what clients have broken off."""
+    wide = review(wide_spec("none", 2_200_000))
+    assert 6 << 20 < len(wide) < 7 << 20
+    small = review({"runtimeRef": {"name": "none"}})
+    async with session_of(ours) as session:
+        assert await post(session, ours, small) == 200
+        idle = ours.memory()
+        others: list[float] = []
+
+        async def ask_others() -> None:
+            while True:
+                began = time.monotonic()
+                assert await post(session, ours, small) == 200
+                others.append(time.monotonic() - began)
+                await anyio.sleep(0.05)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask_others)
+            async with ours.lag() as latencies:
+                for _ in range(10):
+                    assert await post(session, ours, wide) in (200, 400, 413)
+                for _ in range(60):
+                    await break_off(ours, wide)
+                await anyio.sleep(2)
+            tasks.cancel_scope.cancel()
+        figure("F13 ten reviews of 6.6 MB: slowest health probe", max(latencies), at_most=1)
+        figure(
+            "F13 ten reviews: p99 of health probes", statistics.quantiles(latencies, n=100)[98], at_most=0.2
+        )
+        figure("F13 others' reviews, p99", statistics.quantiles(others, n=100)[98], at_most=0.5)
+        figure("F13 60 broken-off bodies: growth of memory", ours.memory() - idle, at_most=64, unit="MiB")
+        assert await post(session, ours, small) == 200
+    assert ours.running
+
+
+async def break_off(ours: Any, body: bytes) -> None:
+    """Announce a body, send nearly all of it, and go."""
+    trust = ssl.create_default_context(cadata=ours.authority.certificate.decode())
+    _, writer = await asyncio.open_connection("127.0.0.1", ours.webhook_port, ssl=trust)
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    with contextlib.suppress(OSError):
+        writer.write(head.encode() + body[:-100])
+        await asyncio.wait_for(writer.drain(), 30)
+    writer.transport.abort()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()

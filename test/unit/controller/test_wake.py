@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.controller import wake
+from pkg.ctrl import event
+from pkg.ctrl.client.fake import FakeClient
+from pkg.ctrl.reconcile import Request
+from pkg.ctrl.workqueue import PriorityQueue
+from pkg.runtime import indexer
+from pkg.util import trainjob
+
+INDEXES: Any = {
+    (TrainJob, indexer.TRAIN_JOB_RUNTIME_REF_KEY): indexer.index_train_job_training_runtime,
+    (TrainJob, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY): indexer.index_train_job_cluster_training_runtime,
+}
+MakeJob = Callable[..., TrainJob]
+
+
+def job_set(name: str, owner: TrainJob | None = None) -> JobSet:
+    made = JobSet.from_dict({"metadata": {"name": name, "namespace": "ns"}})
+    if owner is not None:
+        made.metadata.owner_references = [trainjob.controller_reference(owner)]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("kind", "namespace", "index"),
+    [
+        (TrainingRuntime, "ns", indexer.TRAIN_JOB_RUNTIME_REF_KEY),
+        (ClusterTrainingRuntime, "", indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
+    ],
+)
+async def test_a_runtime_wakes_its_train_jobs_that_have_no_job_set(
+    new_train_job: MakeJob, kind: type[Any], namespace: str, index: str
+) -> None:
+    ref = {"apiGroup": "trainer.kubeflow.org", "kind": kind.gvk.kind, "name": "rt"}
+    waiting, built = (new_train_job(name=name, runtimeRef=ref) for name in ("waiting", "built"))
+    other = new_train_job(name="other", runtimeRef={**ref, "name": "another"})
+    client = FakeClient(waiting, built, other, job_set("built", built), indexes=INDEXES)
+    runtime = kind.from_dict({"metadata": {"name": "rt", "namespace": namespace or None}})
+    assert await wake.without_job_set(client, index)(runtime) == [Request("ns", "waiting")]
+
+
+@pytest.mark.parametrize("owned", [False, True])
+async def test_a_job_set_in_the_way_wakes_the_train_job_of_its_name_when_it_goes(
+    new_train_job: MakeJob, owned: bool
+) -> None:
+    job = new_train_job()
+    queue = PriorityQueue[Request]()
+    wakes = wake.namesake(FakeClient(job))
+    await wakes(event.DeleteEvent(job_set("job", job if owned else None)), queue)
+    await wakes(event.DeleteEvent(job_set("of-no-train-job")), queue)
+    assert len(queue) == (0 if owned else 1)

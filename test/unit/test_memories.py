@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is remembered under texts that users write stays small, whatever and however much they write."""
+
+import functools
+import importlib
+import pkgutil
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import pkg
+from pkg.apis.core.v1 import ConfigMap
+from pkg.apis.machinery import quantity
+from pkg.apis.machinery.errors import NotFoundError
+from pkg.ctrl.cache.codec import entry_of
+from pkg.ctrl.client import FakeClient, ReadThrough
+from pkg.ctrl.rest import Request
+
+INPUTS = 10_000
+LONG = "1" * 4000
+TABLE = Path("docs/architecture.md").read_text(encoding="utf-8").partition("## What users can fill")[2]
+
+
+def caches() -> Iterator[tuple[str, int | None]]:
+    """Every function of the manager that remembers results, and how many."""
+    for module in pkgutil.walk_packages(pkg.__path__, "pkg."):
+        if module.name.startswith(("pkg.cli", "pkg.ctrl.envtest")):
+            continue
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if isinstance(value, functools._lru_cache_wrapper) and value.__module__ == module.name:
+                yield f"{module.name}.{name}", value.cache_info().maxsize
+
+
+@pytest.mark.parametrize(("name", "size"), list(caches()))
+def test_every_function_that_remembers_is_documented_with_its_bound(name: str, size: int | None) -> None:
+    short = name.removeprefix("pkg.").removeprefix("apis.").removeprefix("ctrl.")
+    (row,) = [line for line in TABLE.splitlines() if f"`{short}`" in line]
+    assert size is None or f"{size:,}" in row
+
+
+def _quantities(number: int) -> None:
+    quantity.canonical(f"{number}{LONG}"[:4000])
+    quantity.parse(f"{number}{LONG}"[:4000])
+    quantity.cmp(f"{number}m", f"{number}.5")
+
+
+def _targets(number: int) -> None:
+    assert Request("GET", "/p", query=(("fieldSelector", f"metadata.name={number}{LONG * 12}"),)).target
+
+
+def _labels(number: int) -> None:
+    entry_of(b'{"metadata":{"name":"a","labels":{"%d%s":"%d"}}}' % (number, LONG.encode(), number))
+
+
+@pytest.mark.parametrize(("throw", "inputs"), [(_quantities, INPUTS), (_targets, 500), (_labels, INPUTS)])
+def test_many_long_inputs_leave_little_behind(throw: Callable[[int], None], inputs: int) -> None:
+    throw(0)
+    tracemalloc.start()
+    try:
+        for number in range(inputs):
+            throw(number)
+        left, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert left < 4 << 20
+
+
+async def test_a_name_that_no_object_has_is_not_looked_up() -> None:
+    live = FakeClient(ConfigMap.from_dict({"metadata": {"name": "a", "namespace": "n"}}))
+    client = ReadThrough(FakeClient(), live, [ConfigMap])
+    with pytest.raises(NotFoundError):
+        await client.get(ConfigMap, ("n", "a" * 254))
+    assert live.calls == []
+    assert (await client.get(ConfigMap, ("n", "a"))).name == "a"
