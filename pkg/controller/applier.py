@@ -49,7 +49,7 @@ class Applier:
 
     def __init__(self, client: Client, reader: Reader | None = None) -> None:
         self._client = client
-        self._reader: Reader = client if reader is None else reader
+        self.reader: Reader = client if reader is None else reader
         self._settled: dict[NamespacedName, dict[Name, tuple[bytes, bytes]]] = {}
 
     def forget(self, owner: NamespacedName) -> None:
@@ -116,7 +116,7 @@ class Applier:
     async def _holds(self, desired: Object) -> bool:
         """Read the content that is not cached: once for each object after a start, a read is cheaper than a write."""
         try:
-            stored = await self._reader.get(type(desired), desired.key)
+            stored = await self.reader.get(type(desired), desired.key)
         except NotFoundError:
             return False
         return drift.covers(drift.content(stored.to_dict()), drift.content(desired.to_dict()))

@@ -189,6 +189,10 @@ class Children:
         rule = JobSetRule(live.to_dict())
         if job_set is None or not (rule.suspended or rule.holds(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
+        # The cache may not know yet that the TrainJob is being deleted; the JobSet would then be deleted with it.
+        owner = await self._applier.reader.get(TrainJob, train_job.key)
+        if owner.metadata.uid != train_job.metadata.uid or owner.metadata.deletion_timestamp is not None:
+            raise PendingError(f"trainjob {train_job.key}: it is being deleted")
         owners = [*(live.metadata.owner_references or ()), trainjob.controller_reference(train_job)]
         log.logger_from().info("Adopting the JobSet", jobSet=str(live.key))
         try:

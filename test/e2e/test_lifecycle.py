@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -15,9 +16,11 @@ from pkg.apis.core.v1 import Event, Pod
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import unstructured
-from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.controller.jobsetrule import JobSetRule
+from pkg.ctrl.client import MERGE, FakeClient, LiveClient, raw_patch
 from pkg.ctrl.envtest import consistently, eventually
+from pkg.runtime import core
 
 pytestmark = pytest.mark.e2e
 
@@ -303,3 +306,22 @@ async def test_an_orphaned_job_set_is_adopted_and_gives_the_verdict(
     await cluster_client.create(TrainJob.from_dict(again))
     await completes()
     assert (await cluster_client.get(JobSet, job.key)).metadata.uid == job_set.metadata.uid
+
+
+async def test_what_jobset_defaults_is_no_difference_for_any_shipped_runtime(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    runtimes = await core.new(cluster_client, FakeClient())
+    different = []
+    for shipped in await cluster_client.list(ClusterTrainingRuntime):
+        metadata = {"name": shipped.name.replace(".", "-")[:40].rstrip("-"), "namespace": cluster_namespace}
+        spec = {"runtimeRef": {"name": shipped.name}, "suspend": True}
+        made = await cluster_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
+        live = await eventually(
+            functools.partial(cluster_client.get, JobSet, made.key), timeout=30, reason="the JobSet is made"
+        )
+        (runtime,) = [each for name, each in runtimes.items() if name.startswith("ClusterTrainingRuntime.")]
+        (desired,) = [each for each in await runtime.new_objects(made) if isinstance(each, JobSet)]
+        if not JobSetRule(live.to_dict()).holds(desired.to_dict()):
+            different.append(shipped.name)
+    assert different == []

@@ -719,6 +719,21 @@ async def test_an_orphan_of_ours_is_adopted(suspend: bool) -> None:
     assert await w.reconcile() == []
 
 
+async def test_an_orphan_is_not_adopted_for_a_train_job_whose_deletion_the_cache_does_not_know() -> None:
+    w = await world()
+    await w.reconcile()
+    await orphaned(w)
+    deleted = (await w.server.get(TrainJob, KEY)).deep_copy()
+    deleted.metadata.deletion_timestamp = "2025-01-01T00:00:00Z"
+    runtimes = await core.new(w.server, FakeClient())
+    w.reconciler = TrainJobReconciler(
+        w.server, w.recorder, runtimes, reader=FakeClient(deleted), now=lambda: w.now
+    )
+    assert await w.reconcile() == []
+    assert w.result.requeue_after
+    assert "ownerReferences" not in (await w.job_set())["metadata"]
+
+
 async def test_a_running_orphan_with_another_spec_is_not_adopted_and_gives_no_verdict() -> None:
     w = await world()
     await w.reconcile()
