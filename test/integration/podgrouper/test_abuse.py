@@ -121,8 +121,7 @@ async def test_a_pod_that_is_too_wide_to_be_decoded_has_an_event(
 
         async def reported() -> bool:
             events = await live_client.list(Event, namespace=namespace)
-            return any(
-                each.reason == "PodGrouperWarning" and "objects" in (each.message or "") for each in events
-            )
+            about = [each for each in events if each.reason == "PodGrouperWarning"]
+            return any("too-wide: " in (each.message or "") for each in about)
 
         await eventually(reported, timeout=30, reason="the pod has an event")
