@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from .errors import ConfigError
 from .tls import IssuedPair
 
 _EXPIRY_MARGIN: Final = timedelta(seconds=10)
+_QUOTED_ENTRY: Final = re.compile(r"(?<=Expected key )(\S+) in .*\{.*")
 _PAST: Final = datetime.fromtimestamp(0, UTC)
 
 
@@ -142,5 +144,8 @@ def _without_its_log() -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error's text on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """Return an error's text on one line.
+
+    kubernetes-asyncio quotes the whole entry in which a key is missing, tokens included: the quotation is left out.
+    """
+    return _QUOTED_ENTRY.sub(r"\1", " ".join(str(error).split())) or type(error).__name__

@@ -454,6 +454,14 @@ async def test_credentials_do_not_go_out_in_the_clear(write: Write, user: dict[s
     assert [line["event"] for line in lines] == ["Credentials are not sent over plain HTTP"]
 
 
+async def test_an_error_names_the_missing_key_and_quotes_no_token(write: Write) -> None:
+    oidc = {"name": "oidc", "config": {"refresh-token": "s3cret"}}
+    path = write(cluster={"server": "https://c.test"}, **{"auth-provider": oidc})
+    with pytest.raises(rest.ConfigError, match=r"Expected key client-id$") as caught:
+        await rest.load_config(str(path))
+    assert "s3cret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("value", ["false", "true", 1, 0, "", []])
 async def test_whether_to_verify_is_true_or_false_and_no_text(write: Write, value: Any) -> None:
     path = write(cluster={"server": "https://c.test", "insecure-skip-tls-verify": value})
