@@ -19,6 +19,7 @@ import yaml
 from pkg import config
 from pkg.apis.core.v1 import Namespace
 from pkg.apis.machinery.errors import NotFoundError
+from pkg.apis.machinery.object import Unstructured
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources
 from pkg.cli.cluster import contents
@@ -60,6 +61,23 @@ def trainer_control_plane(control_plane: Environment) -> Environment:
 async def trainer_config(trainer_control_plane: Environment) -> Config:
     """How the manager under test reaches the API server."""
     return await trainer_control_plane.add_user(USER)
+
+
+@pytest.fixture
+async def may_review(live_client: LiveClient) -> AsyncIterator[None]:
+    """Grant the manager under test what ``config/metrics-authorization`` grants, for the time of one test."""
+    (role,) = [
+        each
+        for each in resources.manifests("metrics-authorization")
+        if each["metadata"]["name"] == "kubeflow-trainer-metrics-authorization"
+        and each["kind"] == "ClusterRole"
+    ]
+    user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
+    objects = [role, role_binding(role["metadata"]["name"], user)]
+    await apply_manifests(live_client, objects, owner="test")
+    yield
+    for each in objects:
+        await live_client.delete(Unstructured.wrap(each))
 
 
 class Recorded:

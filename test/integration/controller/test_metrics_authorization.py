@@ -5,7 +5,7 @@
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 
 import anyio
@@ -14,13 +14,10 @@ import pytest
 from pkg import config
 from pkg.apis.authentication.v1 import TokenRequest
 from pkg.apis.core.v1 import ServiceAccount
-from pkg.apis.machinery.object import Unstructured
 from pkg.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
-from pkg.cli import resources
-from pkg.cli.cluster.access import role_binding
 from pkg.ctrl import Manager, manager
 from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, apply_manifests
+from pkg.ctrl.envtest import Environment
 
 pytestmark = pytest.mark.integration
 RBAC = "rbac.authorization.k8s.io"
@@ -58,23 +55,6 @@ def account(live_client: LiveClient, namespace: str) -> Account:
     return make
 
 
-@pytest.fixture
-async def may_review(live_client: LiveClient) -> AsyncIterator[None]:
-    """Grant the manager under test what ``config/metrics-authorization`` grants, for the time of one test."""
-    (role,) = [
-        each
-        for each in resources.manifests("metrics-authorization")
-        if each["metadata"]["name"] == "kubeflow-trainer-metrics-authorization"
-        and each["kind"] == "ClusterRole"
-    ]
-    user = {"apiGroup": RBAC, "kind": "User", "name": "trainer-under-test"}
-    objects = [role, role_binding(role["metadata"]["name"], user)]
-    await apply_manifests(live_client, objects, owner="test")
-    yield
-    for each in objects:
-        await live_client.delete(Unstructured.wrap(each))
-
-
 async def scrape(mgr: Manager, token: str = "") -> tuple[int, str]:
     """Return status and body of one scrape, over TLS."""
 
@@ -94,13 +74,12 @@ async def scrape(mgr: Manager, token: str = "") -> tuple[int, str]:
     return await anyio.to_thread.run_sync(ask)
 
 
+@pytest.mark.usefixtures("may_review")
 async def test_only_a_service_account_that_may_get_the_path_reads_metrics(
     run_manager: Callable[..., AbstractAsyncContextManager[Manager]],
     account: Account,
     namespace: str,
-    may_review: None,
 ) -> None:
-    del may_review
     granted, other = await account("granted", granted=True), await account("other", granted=False)
     asked = settings()
     async with run_manager(

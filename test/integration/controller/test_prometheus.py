@@ -33,6 +33,7 @@ pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "config" / "prometheus"
+READER = ROOT / "config" / "metrics-authorization" / "reader_role.yaml"
 # What shows nothing as long as nothing is wrong, or as long as nobody asks the webhooks.
 SILENT = (
     "kind_degraded",
@@ -56,7 +57,7 @@ def prometheus() -> Path:
 @pytest.fixture
 async def token(live_client: LiveClient, namespace: str) -> str:
     """That of a ServiceAccount with the role we ship for scrapers."""
-    (role,) = yaml.safe_load_all((PROMETHEUS / "reader_role.yaml").read_text())
+    (role,) = yaml.safe_load_all(READER.read_text())
     await live_client.apply(ClusterRole.from_dict(role), field_owner="test", force=True)
     account = {"name": "prometheus", "namespace": namespace}
     made = await live_client.create(ServiceAccount.from_dict({"metadata": account}))
@@ -137,6 +138,7 @@ def dashboard() -> list[str]:
     return [text.replace("$__rate_interval", "1m").replace("$controller", ".*") for text in texts]
 
 
+@pytest.mark.usefixtures("may_review")
 async def test_prometheus_reads_everything_it_is_told_to_show(
     prometheus: Path,
     run_manager: Callable[..., AbstractAsyncContextManager[Manager]],
