@@ -108,7 +108,6 @@ class ThreadedElector:
         """Return once the lease is ours; from then on it is renewed, whatever our own loop does."""
         await self._start()
         outer, elected = asyncio.get_running_loop(), asyncio.Event()
-        self._heard_at = time.monotonic()
         self._term = self._begin(self._lead(outer, elected))
         self._term.add_done_callback(lambda _: _call(outer, elected.set))
         try:
@@ -203,6 +202,7 @@ class ThreadedElector:
         async with self._turn:
             await self._elector.acquire()
             self._led = True
+            self._heard_at = time.monotonic()  # the wait for the lease is no silence of the loop
             _call(outer, elected.set)
             try:
                 async with anyio.create_task_group() as tasks:

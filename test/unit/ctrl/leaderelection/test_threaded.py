@@ -225,3 +225,23 @@ def test_only_credentials_that_can_serve_two_loops_go_to_the_thread() -> None:
     assert to(OneLoop()) is None
     for each in (rest.Anonymous(), rest.StaticToken("t"), rest.Basic("a", "b"), rest.TokenFile("/token")):
         assert to(each) is not None
+
+
+async def test_a_replica_that_waited_for_longer_than_the_lease_leads_when_its_turn_comes() -> None:
+    server = Server()
+    former = LeaderElector(server.client, KEY, "b", FAST)
+    await former.acquire()
+    holding = asyncio.ensure_future(former.renew())
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
+        waiting = asyncio.ensure_future(one.acquire())
+        await anyio.sleep(FAST.lease_duration + 2 * FAST.retry_period)
+        assert not waiting.done()
+        holding.cancel()
+        await former.release()
+        with anyio.fail_after(30):
+            await waiting
+        renewing = asyncio.ensure_future(one.renew())
+        await anyio.sleep(2 * FAST.retry_period)
+        assert not renewing.done()
+        assert may_act(one)
+        renewing.cancel()
