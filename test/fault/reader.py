@@ -15,6 +15,7 @@ from pathlib import Path
 import anyio
 
 from pkg import ctrl
+from pkg.apis.machinery import shape
 from pkg.apis.machinery.gvk import GVK
 from pkg.apis.machinery.object import unstructured
 from pkg.ctrl.cache import Cache
@@ -61,7 +62,7 @@ class Reader:
 
 async def main(*arguments: str) -> None:
     server, namespace = arguments
-    cache = ctrl.cache.Options(default_namespaces=(namespace,))
+    cache = ctrl.cache.Options(default_namespaces=(namespace,), limits=shape.Limits(size=16 << 20))
     mgr = ctrl.Manager(ctrl.Config(server), ctrl.Options(metrics_bind_address="0", cache=cache))
     ctrl.new_controller_managed_by(mgr).for_(LARGE).complete(Reader(mgr.cache))
     async with ctrl.setup_signal_handler() as stop:
