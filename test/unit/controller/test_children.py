@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pkg.apis.core.v1 import ConfigMap, Secret
+from pkg.apis.core.v1 import ConfigMap, ResourceRequirements, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.machinery.errors import ConflictError, ForbiddenError, NotFoundError
 from pkg.apis.machinery.object import Object
@@ -504,6 +504,14 @@ async def test_what_runs_stays_as_it_is_whatever_is_edited(policy: dict[str, Any
     assert await w.image() == "one"
     assert (await w.job_set())["metadata"]["annotations"] == {"ours": "2"}
     assert (await w.server.get(kind, KEY)).spec.min_member == 1
+
+
+async def test_empty_maps_of_resources_are_sent_as_the_train_job_has_them() -> None:
+    w = await world()
+    empty = ResourceRequirements(limits={}, requests={})
+    await w.train_job(lambda job: setattr(job.spec.trainer, "resources_per_node", empty))
+    await w.reconcile()
+    assert (await w.pod())["containers"][0]["resources"] == {"limits": {}, "requests": {}}
 
 
 async def test_an_empty_map_of_the_pod_template_is_sent_as_it_lives() -> None:
