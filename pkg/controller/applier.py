@@ -58,12 +58,15 @@ class Applier:
 
     def knows(self, owner: NamespacedName, desired: Object, live: Object) -> bool:
         """Return True if ``live`` was found to be as ``desired`` before."""
-        return self._known(owner, desired) == (_digest(desired.to_dict()), _digest_of(live))
+        known = self._known(owner, desired)
+        return known is not None and known == (_digest(desired.to_dict()), _digest_of(live))
 
     def settle(self, owner: NamespacedName, desired: Object, live: Object) -> None:
         """Remember that ``live`` is as ``desired``, as far as the server lets it be."""
-        settled = _digest(desired.to_dict()), _digest_of(live)
-        self._settled.setdefault(owner, {})[desired.gvk, desired.key] = settled
+        self._remember(owner, desired, _digest(desired.to_dict()), live)
+
+    def _remember(self, owner: NamespacedName, desired: Object, wanted: bytes, live: Object) -> None:
+        self._settled.setdefault(owner, {})[desired.gvk, desired.key] = wanted, _digest_of(live)
 
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
         """Make the live object what ``desired`` says, as field owner ``trainer``.
@@ -78,8 +81,9 @@ class Applier:
         live, pending = await self._compare(owner, desired)
         if not pending:
             return Outcome.UNCHANGED
-        wanted, known = _digest(desired.to_dict()), self._known(owner, desired)
-        self.settle(owner, desired, await self._send(desired, live))
+        wire, known = desired.to_dict(), self._known(owner, desired)
+        wanted = _digest(wire)
+        self._remember(owner, desired, wanted, await self._send(desired, wire, live))
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
@@ -103,25 +107,25 @@ class Applier:
             return live, False
         wire, known = desired.to_dict(), self._known(owner, desired)
         if live.gvk in _AS_METADATA:
-            in_order = known is None and await self._holds(desired)
+            in_order = known is None and await self._holds(desired, wire)
         elif known is not None and known[0] == _digest(wire):
             in_order = drift.covers(drift.content(live.to_dict()), drift.content(wire))
         else:
             # What live has beyond the desired object may be of an earlier apply: the server knows, and an apply asks it.
             in_order = drift.equal(drift.content(live.to_dict()), drift.content(wire))
         if in_order:
-            self.settle(owner, desired, live)
+            self._remember(owner, desired, _digest(wire), live)
         return live, not in_order
 
-    async def _holds(self, desired: Object) -> bool:
+    async def _holds(self, desired: Object, wire: drift.Wire) -> bool:
         """Read the content that is not cached: once for each object after a start, a read is cheaper than a write."""
         try:
             stored = await self.reader.get(type(desired), desired.key)
         except NotFoundError:
             return False
-        return drift.covers(drift.content(stored.to_dict()), drift.content(desired.to_dict()))
+        return drift.covers(drift.content(stored.to_dict()), drift.content(wire))
 
-    async def _send(self, desired: T, live: Object | None) -> T:
+    async def _send(self, desired: T, wire: drift.Wire, live: Object | None) -> T:
         """Apply, and return the live object that comes of it.
 
         An answer that is not as desired, since a webhook changed it, is followed by one more apply; a running JobSet stays.
@@ -129,7 +133,7 @@ class Applier:
         answer = await self._apply(desired, None if live is None else live.metadata.uid)
         if isinstance(answer, JobSet) and not answer.spec.suspend:
             return answer
-        if drift.covers(drift.content(answer.to_dict()), drift.content(desired.to_dict())):
+        if drift.covers(drift.content(answer.to_dict()), drift.content(wire)):
             return answer
         return await self._apply(desired, answer.metadata.uid)
 
