@@ -13,20 +13,21 @@ import gc
 import importlib.util
 import resource
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 import anyio
 
 from pkg import config, ctrl
 from pkg.apis.machinery.errors import StatusError, UnauthorizedError
 from pkg.ctrl import log, rest
+from pkg.ctrl.log import options as log_options
 from pkg.ctrl.manager import ManagerError, UnreachableError
 
-from . import ending, lean
+from . import ending, goflags, lean
 
 DISTRIBUTION: Final = "trainer-controller-manager"
 BAD_USAGE: Final = 2
@@ -45,6 +46,45 @@ _EXPECTED: Final = (
 """Errors of the outside world: one line, no traceback."""
 
 Work = Callable[[], Awaitable[None]]
+
+
+class ProgramFlags(Protocol):
+    """The flags that every program has."""
+
+    @property
+    def version(self) -> bool:
+        """Whether to print the version and end."""
+        ...
+
+    @property
+    def log(self) -> log_options.Options:
+        """How to log."""
+        ...
+
+
+F = TypeVar("F", bound=ProgramFlags)
+
+
+def main(
+    program: str,
+    parse: Callable[[Sequence[str]], F],
+    usage: Callable[[], str],
+    run: Callable[[F], Awaitable[None]],
+    arguments: Sequence[str] | None = None,
+) -> int:
+    """Parse the command line and :func:`supervise` ``run`` with its flags; return the exit code."""
+    try:
+        parsed = parse(sys.argv[1:] if arguments is None else arguments)
+    except goflags.HelpRequested:
+        sys.stdout.write(usage())
+        return 0
+    except goflags.FlagError as error:
+        return complain(program, error, BAD_USAGE)
+    if parsed.version:
+        sys.stdout.write(f"{program} {version()}\n")
+        return 0
+    log.configure(parsed.log)
+    return supervise(program, functools.partial(run, parsed))
 
 
 def supervise(program: str, work: Work) -> int:

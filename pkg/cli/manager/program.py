@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -16,11 +15,11 @@ from pkg.apis.machinery import shape
 from pkg.apis.machinery.object import Object
 from pkg.apis.scheduling.v1 import PriorityClass
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
-from pkg.ctrl import cache, healthz, log, rest
+from pkg.ctrl import cache, healthz, rest
 from pkg.ctrl.client import ReadThrough
 from pkg.runtime import Runtime, core
 
-from . import flags, goflags, process
+from . import flags, process
 from .certificates import ManagedWebhooks, certificates_for
 from .flags import Flags
 
@@ -30,22 +29,11 @@ _REFERRED_TO: Final = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the manager until it is stopped; return the exit code."""
-    try:
-        parsed = flags.parse(sys.argv[1:] if arguments is None else arguments)
-    except goflags.HelpRequested:
-        sys.stdout.write(flags.usage())
-        return 0
-    except goflags.FlagError as error:
-        return process.complain(flags.PROGRAM, error, process.BAD_USAGE)
-    if parsed.version:
-        sys.stdout.write(f"{flags.PROGRAM} {process.version()}\n")
-        return 0
-    log.configure(parsed.log)
+    return process.main(flags.PROGRAM, flags.parse, flags.usage, _load_and_run, arguments)
 
-    async def work() -> None:
-        await run(parsed, config.load(parsed.config))
 
-    return process.supervise(flags.PROGRAM, work)
+async def _load_and_run(parsed: Flags) -> None:
+    await run(parsed, config.load(parsed.config))
 
 
 async def run(parsed: Flags, cfg: Configuration) -> None:

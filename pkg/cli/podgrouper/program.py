@@ -5,13 +5,12 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 
 from pkg import config, ctrl, metrics, podgrouper
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.cli.manager import goflags, process
-from pkg.ctrl import healthz, log, rest
+from pkg.cli.manager import process
+from pkg.ctrl import healthz, rest
 
 from . import flags
 from .flags import Flags
@@ -19,22 +18,7 @@ from .flags import Flags
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the pod grouper until it is stopped; return the exit code."""
-    try:
-        parsed = flags.parse(sys.argv[1:] if arguments is None else arguments)
-    except goflags.HelpRequested:
-        sys.stdout.write(flags.usage())
-        return 0
-    except goflags.FlagError as error:
-        return process.complain(flags.PROGRAM, error, process.BAD_USAGE)
-    if parsed.version:
-        sys.stdout.write(f"{flags.PROGRAM} {process.version()}\n")
-        return 0
-    log.configure(parsed.log)
-
-    async def work() -> None:
-        await run(parsed)
-
-    return process.supervise(flags.PROGRAM, work)
+    return process.main(flags.PROGRAM, flags.parse, flags.usage, run, arguments)
 
 
 async def run(parsed: Flags) -> None:
