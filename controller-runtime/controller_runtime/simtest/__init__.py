@@ -1,0 +1,11 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Deterministic simulation of operators: one integer decides every order, delay and failure of a cluster's life."""
+
+from .loop import DeadlockError as DeadlockError
+from .loop import LeakError as LeakError
+from .loop import SimLoop as SimLoop
+from .simulation import Outcome as Outcome
+from .simulation import Simulation as Simulation
+from .simulation import Step as Step
+from .simulation import run as run

@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What can happen to a cluster in a life, each as one function that causes it and takes it back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+Cause = Callable[["Simulation", random.Random], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A fault and what causes it."""
+
+    name: str
+    cause: Cause
+
+
+def _some_manager(sim: Simulation, rng: random.Random) -> str:
+    names = sorted(name for name in sim.processes if name.startswith("manager-"))
+    return rng.choice(names) if names else ""
+
+
+async def _kill(sim: Simulation, rng: random.Random) -> None:
+    await anyio.sleep(rng.random())
+    sim.kill(_some_manager(sim, rng))
+
+
+async def _pause(sim: Simulation, rng: random.Random) -> None:
+    process = sim.processes.get(_some_manager(sim, rng))
+    if process is not None:
+        process.paused = True
+        sim.record(process.name, "paused")
+        await anyio.sleep(rng.choice([0.5, 5.0, 20.0, 40.0]))
+        sim.loop.resume(process)
+        sim.record(process.name, "resumed")
+
+
+async def _stop(sim: Simulation, rng: random.Random) -> None:
+    manager = sim.managers.get(_some_manager(sim, rng))
+    if manager is not None:
+        manager.stop()
+
+
+async def _cut_watches(sim: Simulation, rng: random.Random) -> None:
+    part = rng.choice([0.3, 1.0])
+    sim.server.watches.cut(lambda _: rng.random() < part)
+
+
+async def _compact(sim: Simulation, rng: random.Random) -> None:
+    sim.server.history.compact(keep=rng.choice([0, 5]))
+    sim.server.watches.cut(lambda _: rng.random() < 0.5)
+
+
+async def _lag(sim: Simulation, rng: random.Random) -> None:
+    replica = rng.choice(sim.server.replicas)
+    before, seconds = replica.lag, rng.choice([0.5, 2.0, 10.0])
+    replica.lag = lambda: seconds * rng.random()
+    await anyio.sleep(rng.uniform(5, 40))
+    replica.lag = before
+
+
+async def _slow_watches(sim: Simulation, rng: random.Random) -> None:
+    before, seconds = sim.server.watches.delay, rng.choice([0.05, 0.5, 3.0])
+    sim.server.watches.delay = lambda: seconds * rng.random()
+    await anyio.sleep(rng.uniform(5, 30))
+    sim.server.watches.delay = before
+
+
+async def _cut_off(sim: Simulation, rng: random.Random) -> None:
+    name = _some_manager(sim, rng)
+    sim.network.cut_off.add(name)
+    sim.server.watches.cut(lambda _: True)
+    await anyio.sleep(rng.choice([3.0, 12.0, 30.0]))
+    sim.network.cut_off.discard(name)
+
+
+def _weather(name: str) -> Cause:
+    async def cause(sim: Simulation, rng: random.Random) -> None:
+        setattr(sim.network.weather, name, rng.choice([0.05, 0.3, 0.9]))
+        await anyio.sleep(rng.uniform(2, 20))
+        setattr(sim.network.weather, name, 0.0)
+
+    return cause
+
+
+async def _drift(sim: Simulation, rng: random.Random) -> None:
+    process = sim.processes.get(_some_manager(sim, rng))
+    if process is not None:
+        process.drift += rng.choice([-30.0, -2.0, 2.0, 30.0])
+
+
+async def _forbid(sim: Simulation, rng: random.Random) -> None:
+    resources = sorted(table.resource.group_resource for table in sim.server.tables.values())
+    entry = ("manager", rng.choice(["list", "watch", "patch", "*"]), rng.choice(resources))
+    sim.server.denied.add(entry)
+    await anyio.sleep(rng.uniform(1, 15))
+    sim.server.denied.discard(entry)
+
+
+FAULTS: Final = (
+    Fault("kill", _kill),
+    Fault("pause", _pause),
+    Fault("stop", _stop),
+    Fault("cut watches", _cut_watches),
+    Fault("compact", _compact),
+    Fault("replica behind", _lag),
+    Fault("slow watches", _slow_watches),
+    Fault("cut off", _cut_off),
+    Fault("refused", _weather("refused")),
+    Fault("unavailable", _weather("unavailable")),
+    Fault("pages", _weather("pages")),
+    Fault("lost answers", _weather("lost")),
+    Fault("late answers", _weather("late")),
+    Fault("garbled answers", _weather("garbled")),
+    Fault("conflicts", _weather("conflicts")),
+    Fault("drift", _drift),
+    Fault("forbid", _forbid),
+)

@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which objects a request is about, and how the answer shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from controller_runtime.apis.machinery import errors, labels
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.client import deletion, selection
+from controller_runtime.client.tables import Document, Table
+from controller_runtime.rest import Request
+
+Tables = Mapping[tuple[str, str, str], Table]
+_APPLY = "application/apply-patch+yaml"
+_META = {"apiVersion": "meta.k8s.io/v1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A request, understood."""
+
+    verb: str
+    table: Table
+    key: NamespacedName
+    subresource: str
+    query: Mapping[str, str]
+    request: Request
+    picks: Callable[[Document], bool]
+    """Whether an object is in the namespace of the request, and its selectors pick it."""
+
+    @property
+    def gvk(self) -> GVK:
+        """The kind."""
+        return self.table.facts.gvk
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is stored."""
+        return self.query.get("dryRun") == "All"
+
+    @property
+    def content_type(self) -> str:
+        """The type of the body."""
+        return next((v for k, v in self.request.headers.items() if k.lower() == "content-type"), "")
+
+    @property
+    def is_apply(self) -> bool:
+        """Whether it is a server-side apply."""
+        return self.content_type == _APPLY
+
+    @property
+    def metadata_only(self) -> bool:
+        """Whether the client wants metadata alone."""
+        return "as=PartialObjectMetadata" in self.request.headers.get("Accept", "")
+
+    def manager(self, user: str) -> str:
+        """The field manager."""
+        return self.query.get("fieldManager") or user
+
+    def body(self) -> Any:
+        """Return the JSON value of the body; a new one each time."""
+        try:
+            return msgspec.json.decode(self.request.body or b"{}")
+        except msgspec.DecodeError as error:
+            raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
+
+    def delete_options(self) -> deletion.Options:
+        """Return the options of a delete, from the body and the query."""
+        body: dict[str, Any] = self.body()
+        grace = body.get("gracePeriodSeconds", self.query.get("gracePeriodSeconds"))
+        return deletion.Options(
+            body.get("propagationPolicy") or self.query.get("propagationPolicy"),
+            None if grace is None else int(grace),
+            body.get("preconditions") or {},
+            self.dry_run or body.get("dryRun") == ["All"],
+        )
+
+    def shown(self, document: Document) -> Document:
+        """Return an object as the client wants it."""
+        if self.metadata_only:
+            return {**_META, "kind": "PartialObjectMetadata", "metadata": document["metadata"]}
+        gvk = self.gvk
+        return {"apiVersion": gvk.api_version, "kind": gvk.kind, **document}
+
+    def collection(self, documents: list[Document], version: int, token: str = "", left: int = 0) -> Document:
+        """Return a list, or one page of it."""
+        metadata: dict[str, Any] = {"resourceVersion": str(version)}
+        if token:
+            metadata |= {"continue": token, "remainingItemCount": left}
+        gvk = self.gvk
+        kind = "PartialObjectMetadataList" if self.metadata_only else f"{gvk.kind}List"
+        api_version = "meta.k8s.io/v1" if self.metadata_only else gvk.api_version
+        items = [self.shown(each) for each in documents]
+        return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "items": items}
+
+
+def parse(request: Request, tables: Tables) -> Place:
+    """Return what a request is about.
+
+    Raises:
+        NotFoundError: nothing is served there.
+        BadRequestError: a selector cannot be read.
+    """
+    steps = [unquote(step) for step in request.path.strip("/").split("/")]
+    group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
+    version, *rest = steps
+    namespace = ""
+    if rest[:1] == ["namespaces"] and len(rest) > 2 and (group, version, rest[2]) in tables:
+        namespace, rest = rest[1], rest[2:]
+    table = tables.get((group, version, rest[0])) if rest else None
+    if table is None:
+        raise errors.NotFoundError(
+            "the server could not find the requested resource", code=404, reason="NotFound"
+        )
+    name, subresource = (*rest[1:3], "", "")[:2]
+    query = dict(request.query)
+    try:
+        matcher = labels.selector(query.get("labelSelector") or None)
+    except labels.SelectorError as error:
+        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
+    fields = [
+        part.replace("==", "=").partition("=")[::2] for part in query.get("fieldSelector", "").split(",") if part
+    ]
+
+    def picks(document: Document) -> bool:
+        metadata = document["metadata"]
+        if namespace and metadata.get("namespace") != namespace:
+            return False
+        if not matcher.matches(metadata.get("labels")):
+            return False
+        return all(selection.has_field(table, document, path, value) for path, value in fields)
+
+    key = NamespacedName(namespace if table.resource.namespaced else "", name)
+    return Place(_verb(request, name, query), table, key, subresource, query, request, picks)
+
+
+def _verb(request: Request, name: str, query: Mapping[str, str]) -> str:
+    match request.method:
+        case "GET":
+            return "get" if name else "watch" if query.get("watch") == "true" else "list"
+        case "POST":
+            return "create"
+        case "PUT":
+            return "update"
+        case "PATCH":
+            return "patch"
+        case "DELETE":
+            return "delete" if name else "deletecollection"
+    raise errors.MethodNotAllowedError(
+        "the server does not allow this method on the requested resource", code=405, reason="MethodNotAllowed"
+    )
+
+
+def discovery(path: str, tables: Tables) -> Document | None:
+    """Return what a discovery path answers; None for all other paths."""
+    if path == "/version":
+        return {"major": "1", "minor": "35", "gitVersion": "v1.35.0"}
+    served = {(group, version) for group, version, _ in tables}
+    if path == "/apis":
+        groups: dict[str, list[str]] = {}
+        for group, version in sorted(served):
+            if group:
+                groups.setdefault(group, []).append(version)
+        listed = [
+            {"name": name, "versions": [{"groupVersion": f"{name}/{each}", "version": each} for each in versions]}
+            for name, versions in groups.items()
+        ]
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
+    steps = path.strip("/").split("/")
+    if steps[0] == "api" and len(steps) == 2:
+        group_version = ("", steps[1])
+    elif steps[0] == "apis" and len(steps) == 3:
+        group_version = (steps[1], steps[2])
+    else:
+        return None
+    if group_version not in served:
+        return None
+    resources = [
+        {"name": table.resource.plural, "kind": table.facts.gvk.kind, "namespaced": table.resource.namespaced}
+        for (group, version, _), table in tables.items()
+        if (group, version) == group_version
+    ]
+    return {"kind": "APIResourceList", "apiVersion": "v1", "resources": resources}

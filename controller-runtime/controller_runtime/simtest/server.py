@@ -1,0 +1,308 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An API server in memory that is spoken to in bytes, as the real one is: requests come in, answers go out.
+
+Objects are kept by the rules of :mod:`controller_runtime.client.memory`, which the fake client shares. Here are the parts of a
+server above them: paths, discovery, lists with pages, watches with bookmarks and streaming lists, compaction, replicas that are
+behind, admission, permissions, kinds that come and go, namespaces that end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+
+from controller_runtime.apis.core.v1 import Namespace
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import deletion, garbage, kinds, patching
+from controller_runtime.client.memory import Memory
+from controller_runtime.client.tables import Document, Table, key_of
+from controller_runtime.rest import Request, Response
+
+from . import answers, paths
+from .history import History, Replica
+from .paths import Place
+from .watching import Watches
+
+_TOO_NEW: Final = 3.0
+"""Seconds for which a replica waits to reach the version that a list names."""
+Admit = Callable[["Review"], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Review:
+    """A write that is about to happen; who looks at it may change ``new`` or raise a StatusError."""
+
+    operation: str
+    gvk: GVK
+    new: Document | None
+    old: Document | None
+    user: str
+    subresource: str
+    dry_run: bool
+
+
+class Server:
+    """The objects of a cluster, and the answers to requests about them.
+
+    ``complete`` gets each object before it is stored: it sets defaults and drops unknown fields. ``admit`` are called one after
+    the other for each write.
+    """
+
+    def __init__(self, memory: Memory, replicas: Callable[[History], list[Replica]]) -> None:
+        self.memory = memory
+        self.tables: dict[tuple[str, str, str], Table] = {}
+        self.history = History()
+        self.replicas = replicas(self.history)
+        self.watches = Watches(self.history)
+        self.admit: list[Admit] = []
+        self.denied: set[tuple[str, str, str]] = set()
+        """User, verb and group resource that are refused with 403."""
+        self.requests = 0
+        self._pages: dict[str, tuple[list[Document], int]] = {}
+        self.serve(Namespace)
+
+    # What is served.
+
+    def serve(self, *kinds_: type[Object]) -> None:
+        """Serve kinds by their models."""
+        for kind in kinds_:
+            self._add(kinds.facts_for(kind))
+
+    def serve_crds(self, crds: Iterable[Mapping[str, Any]]) -> None:
+        """Serve custom kinds as CustomResourceDefinitions describe them."""
+        for crd in crds:
+            for facts in kinds.facts_of_crd(crd):
+                self._add(facts)
+
+    def withdraw(self, kind: type[Object]) -> None:
+        """Serve a kind no longer: its objects are gone, its watches end."""
+        facts = kinds.facts_for(kind)
+        place = (facts.resource.group, facts.resource.version, facts.resource.plural)
+        if (table := self.tables.pop(place, None)) is not None:
+            self.watches.cut(lambda watch: watch.table is table)
+
+    def table(self, kind: type[Object]) -> Table:
+        """Return the objects of a kind."""
+        resource = kinds.facts_for(kind).resource
+        return self.tables[resource.group, resource.version, resource.plural]
+
+    def objects(self, kind: type[Object]) -> list[Document]:
+        """Return the stored objects of a kind, by namespace and name."""
+        return [row.document for _, row in sorted(self.table(kind).rows.items())]
+
+    def collect_garbage(self) -> None:
+        """Do what the garbage collector and the namespace controller would do now, to its end."""
+        for namespace in self.objects(Namespace):
+            if namespace["metadata"].get("deletionTimestamp"):
+                self._empty(namespace)
+        garbage.collect(self.memory, self.tables.values())
+
+    # Requests.
+
+    async def handle(self, request: Request, user: str, replica: Replica) -> Response:
+        """Return the answer to a request."""
+        self.requests += 1
+        try:
+            return await self._answer(request, user, replica)
+        except errors.StatusError as error:
+            return answers.refusal(error)
+        except ValueError as error:
+            bad = errors.BadRequestError(str(error), code=400, reason="BadRequest")
+            return answers.refusal(bad)
+
+    async def _answer(self, request: Request, user: str, replica: Replica) -> Response:
+        if (found := paths.discovery(request.path, self.tables)) is not None:
+            return answers.success(found)
+        place = paths.parse(request, self.tables)
+        self._check_permission(place, user)
+        match place.verb:
+            case "get":
+                return answers.success(place.shown(self._find(place).document))
+            case "list":
+                return await self._list(place, replica)
+            case "watch":
+                return await self.watches.open(place, replica, self.memory.version)
+            case "create":
+                return answers.success(place.shown(await self._create(place, user)), 201)
+            case "update":
+                return answers.success(place.shown(await self._write(place, user, self._updated)))
+            case "patch":
+                known = place.key in place.table.rows
+                document = await self._write(place, user, self._patched)
+                return answers.success(place.shown(document), 200 if known else 201)
+            case "delete":
+                return answers.success(await self._delete(place, user))
+            case _:
+                return answers.success(self._delete_all(place))
+
+    def _check_permission(self, place: Place, user: str) -> None:
+        resource = place.table.resource.group_resource
+        if (user, place.verb, resource) in self.denied or (user, "*", resource) in self.denied:
+            text = f'{resource} is forbidden: User "{user}" cannot {place.verb} resource "{place.table.resource.plural}"'
+            raise errors.ForbiddenError(text, code=403, reason="Forbidden")
+
+    def _find(self, place: Place) -> Any:
+        return place.table.find(place.key)
+
+    # Reads.
+
+    async def _list(self, place: Place, replica: Replica) -> Response:
+        query = place.query
+        version = query.get("resourceVersion", "")
+        if token := query.get("continue", ""):
+            return self._page(place, token)
+        if version in ("", None):
+            documents: list[Document] = [row.document for _, row in sorted(place.table.rows.items())]
+            at = int(self.memory.version)
+        else:
+            await self._reach(replica, int(version))
+            documents, at = replica.documents(place.table), replica.applied
+        picked = [each for each in documents if place.picks(each)]
+        limit = int(query.get("limit") or 0)
+        if limit and not version and len(picked) > limit:
+            token = f"{at}-{len(self._pages)}"
+            self._pages[token] = (picked, at)
+            return self._page(place, f"{token}:0")
+        return answers.success(place.collection(picked, at))
+
+    def _page(self, place: Place, token: str) -> Response:
+        name, _, start = token.partition(":")
+        documents, at = self._pages.get(name, ([], -1))
+        if at < self.history.floor:
+            text = "The provided continue parameter is too old to display a consistent list result."
+            raise errors.ExpiredError(text, code=410, reason="Expired")
+        first, limit = int(start), int(place.query.get("limit") or 500)
+        page = documents[first : first + limit]
+        left = len(documents) - first - len(page)
+        return answers.success(place.collection(page, at, f"{name}:{first + limit}" if left > 0 else "", left))
+
+    async def _reach(self, replica: Replica, version: int) -> None:
+        """Wait until a replica knows of a version."""
+        with anyio.move_on_after(_TOO_NEW):
+            while replica.applied < version:
+                await replica.changed.wait()
+        if replica.applied < version:
+            text = f"Too large resource version: {version}, current: {replica.applied}"
+            causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+            details = {"causes": causes, "retryAfterSeconds": 1}
+            raise errors.ServerTimeoutError(text, code=504, reason="Timeout", details=details)
+
+    # Writes.
+
+    async def _create(self, place: Place, user: str) -> Document:
+        document = place.body()
+        self._check_namespace(place)
+        document.setdefault("metadata", {})
+        if place.table.resource.namespaced:
+            document["metadata"].setdefault("namespace", place.key.namespace)
+        if place.subresource == "eviction":
+            self.memory.delete(place.table, place.key, deletion.Options())
+            return {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
+        review = Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
+        await self._admit(review)
+        assert review.new is not None  # noqa: S101 -- a create has an object
+        return self.memory.create(place.table, review.new, place.manager(user), dry_run=place.dry_run)
+
+    async def _write(
+        self, place: Place, user: str, write: Callable[[Place, str, bool], Document]
+    ) -> Document:
+        """Compute the object after a write, have it admitted, and store it; again when it changed meanwhile."""
+        if place.subresource not in ("", "status") or (place.subresource and not place.table.facts.status):
+            raise place.table.no_subresource(place.key.name)
+        if place.key not in place.table.rows:
+            self._check_namespace(place)
+        while True:
+            before = place.table.rows.get(place.key)
+            wanted = write(place, user, True)
+            old = before.document if before is not None else None
+            operation = "UPDATE" if before is not None else "CREATE"
+            await self._admit(
+                Review(operation, place.gvk, wanted, old, user, place.subresource, place.dry_run)
+            )
+            if place.table.rows.get(place.key) is before:
+                return wanted if place.dry_run else write(place, user, False)
+
+    def _updated(self, place: Place, user: str, dry_run: bool) -> Document:  # noqa: FBT001 -- one of a family
+        document = place.body()
+        manager = place.manager(user)
+        return self.memory.update(
+            place.table, document, manager, subresource=place.subresource, dry_run=dry_run
+        )
+
+    def _patched(self, place: Place, user: str, dry_run: bool) -> Document:  # noqa: FBT001 -- one of a family
+        body, manager = place.body(), place.manager(user)
+        if place.is_apply:
+            return self.memory.apply(
+                place.table,
+                body,
+                manager,
+                subresource=place.subresource,
+                force=place.query.get("force") == "true",
+                dry_run=dry_run,
+            )
+        row = place.table.find(place.key)
+        after = patching.patched(place.table, row.document, body, place.content_type)
+        return self.memory.patched(
+            place.table, row, after, manager, subresource=place.subresource, dry_run=dry_run
+        )
+
+    async def _delete(self, place: Place, user: str) -> Document:
+        row = self._find(place)
+        review = Review("DELETE", place.gvk, None, row.document, user, "", place.dry_run)
+        await self._admit(review)
+        options = place.delete_options()
+        left = self.memory.delete(place.table, place.key, options)
+        done = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
+        return done if left is None else left
+
+    def _delete_all(self, place: Place) -> Document:
+        options = place.delete_options()
+        for document in [row.document for row in place.table.rows.values()]:
+            if place.picks(document):
+                self.memory.delete(place.table, key_of(document), options)
+        return place.collection([], int(self.memory.version))
+
+    async def _admit(self, review: Review) -> None:
+        for admit in self.admit:
+            await admit(review)
+
+    # Namespaces.
+
+    def _check_namespace(self, place: Place) -> None:
+        namespace = place.key.namespace
+        if not place.table.resource.namespaced or not namespace:
+            return
+        row = self.table(Namespace).find(NamespacedName("", namespace))
+        if row.document["metadata"].get("deletionTimestamp"):
+            text = (
+                f'{place.table.resource.group_resource} "{place.key.name}" is forbidden: unable to create new '
+                f"content in namespace {namespace} because it is being terminated"
+            )
+            causes = [{"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}]
+            raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
+
+    def _empty(self, namespace: Document) -> None:
+        """Delete what is in a namespace; let it go when there is nothing left."""
+        name, empty = namespace["metadata"]["name"], True
+        for table in self.tables.values():
+            for key in [key for key in table.rows if key.namespace == name]:
+                left = self.memory.delete(table, key, deletion.Options("Background", grace_period_seconds=0))
+                empty = empty and left is None
+        table = self.table(Namespace)
+        row = table.rows.get(NamespacedName("", name))
+        if empty and row is not None:
+            metadata = {k: v for k, v in namespace["metadata"].items() if k != "finalizers"}
+            after = {**namespace, "metadata": metadata}
+            self.memory.rewrite(table, row, after, "namespace-controller", subresource="", dry_run=False)
+
+    def _add(self, facts: kinds.Facts) -> None:
+        place = (facts.resource.group, facts.resource.version, facts.resource.plural)
+        if place not in self.tables:
+            table = self.tables[place] = Table(facts)
+            self.history.follow(table)

@@ -1,0 +1,359 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""One life of a cluster: its server, its processes, what is done to them and what must hold."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import gc
+import hashlib
+import logging
+import random
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import anyio
+
+from controller_runtime.apis.core.v1 import Event, Namespace
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import LiveClient
+from controller_runtime.client.memory import Memory
+from controller_runtime.manager import Manager, Options
+from controller_runtime.rest import Config, RESTMapper
+
+from .faults import FAULTS, Fault
+from .history import History, Replica
+from .loop import CURRENT, Process, SimLoop
+from .network import Network, Wire, enter
+from .sealed import EPOCH, sealed
+from .server import Server
+
+Setup = Callable[[Manager], Awaitable[None]]
+Check = Callable[["Simulation"], Awaitable[None]]
+Act = Callable[["Simulation", random.Random], Awaitable[None]]
+
+_CRASH_LOOP: Final = 1.0
+OPTIONS: Final = Options(
+    leader_election=True,
+    leader_election_id="simulated",
+    leader_election_namespace="default",
+    metrics_bind_address="0",
+    health_probe_bind_address="0",
+)
+"""How managers are set up: with leader election, without servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that is done to the cluster, at a time."""
+
+    at: float
+    name: str
+    seed: int
+    """What the step draws comes from here: it does the same whatever else is done."""
+
+    def __str__(self) -> str:
+        return f"t={self.at:8.3f}  {self.name} ({self.seed})"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the timeline."""
+
+    at: float
+    actor: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.at:10.4f}  {self.actor:16} {self.text}"
+
+
+@dataclass
+class _Registered:
+    """What a scenario registered."""
+
+    setup: Setup | None = None
+    replicas: int = 1
+    options: Options = OPTIONS
+    actions: dict[str, tuple[Act, float]] = field(default_factory=dict)
+    actors: list[tuple[str, Check]] = field(default_factory=list)
+    invariants: list[Callable[[Simulation], None]] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+
+
+class Simulation:
+    """A cluster in memory, and the managers under test."""
+
+    def __init__(self, seed: int, loop: SimLoop, *, minutes: float, faults: float) -> None:
+        self.seed = seed
+        self.loop = loop
+        self.minutes = minutes
+        self.faults = faults
+        """How many faults there are in a life, on average."""
+        self.timeline: list[Line] = []
+        self.world = random.Random(f"{seed}/world")
+        memory = Memory(now=lambda: datetime.fromtimestamp(loop.time() + EPOCH, UTC))
+        lags = random.Random(f"{seed}/lags")
+        self.server = Server(memory, lambda history: _replicas(history, lags))
+        self.network = Network(self.server, random.Random(f"{seed}/network"), self.record)
+        self.processes: dict[str, Process] = {}
+        self.managers: dict[str, Manager] = {}
+        self._registered = _Registered()
+        self._digest = hashlib.sha256()
+        self._clients: dict[str, LiveClient] = {}
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.server.serve(Lease, Event)
+        self.failures: list[BaseException] = []
+
+    # What a scenario registers.
+
+    def serve(self, *kinds: type[Object]) -> None:
+        """Serve kinds by their models."""
+        self.server.serve(*kinds)
+
+    def manager(self, setup: Setup, *, replicas: int = 2, options: Options = OPTIONS) -> None:
+        """Run managers that ``setup`` fills; one of them leads."""
+        registered = self._registered
+        registered.setup, registered.replicas, registered.options = setup, replicas, options
+
+    def action(self, act: Act, *, times: float = 5.0, name: str = "") -> None:
+        """Have users do something, about ``times`` times in a life; ``act`` gets a generator of its own."""
+        self._registered.actions[name or act.__name__] = (act, times)
+
+    def actor(self, run: Check, name: str = "") -> None:
+        """Run something beside the managers for the whole life: a controller, kubelets."""
+        self._registered.actors.append((name or run.__name__, run))
+
+    def always(self, invariant: Callable[[Simulation], None]) -> None:
+        """Check something after every change; it raises AssertionError."""
+        self._registered.invariants.append(invariant)
+
+    def finally_(self, check: Check) -> None:
+        """Check something at the end, when faults have stopped and the cluster had time to settle."""
+        self._registered.checks.append(check)
+
+    # What its parts use.
+
+    def record(self, actor: str, text: str) -> None:
+        """Add a line to the timeline."""
+        self.timeline.append(Line(self.loop.time() - 1000.0, actor, text))
+        self._digest.update(f"{self.loop.time():.6f}|{actor}|{text}\n".encode())
+
+    def client(self, user: str = "user") -> LiveClient:
+        """Return a client of a user outside the managers: faults of the network do not concern it."""
+        if user not in self._clients:
+            transport = _Direct(self, user)
+            self._clients[user] = LiveClient(transport, RESTMapper(transport))
+        return self._clients[user]
+
+    def process(self, name: str) -> Process:
+        """Return a process, made when first asked for."""
+        if name not in self.processes:
+            self.processes[name] = Process(name)
+        return self.processes[name]
+
+    def kill(self, name: str) -> None:
+        """End a process as SIGKILL does: nothing of it runs any more. Its supervisor starts it again."""
+        process = self.processes.get(name)
+        if process is not None and not process.dead:
+            process.dead = True
+            process.held.clear()
+            self.record(name, "killed")
+
+    @property
+    def digest(self) -> str:
+        """Return a hash of everything that happened."""
+        self._digest.update(f"{self.loop.digest}".encode())
+        return self._digest.hexdigest()
+
+    # A life.
+
+    def plan(self) -> list[Step]:
+        """Draw what is done in this life, and when."""
+        rng = random.Random(f"{self.seed}/plan")
+        length, steps = self.minutes * 60.0, []
+        for name, (_, times) in self._registered.actions.items():
+            steps += _spread(rng, name, times, length * 0.8)
+        for fault in FAULTS:
+            steps += _spread(rng, f"fault: {fault.name}", self.faults / len(FAULTS), length * 0.7)
+        return sorted(steps, key=lambda step: step.at)
+
+    async def live(self, steps: Sequence[Step]) -> None:
+        """Run the managers and the world, do the steps, then let all settle and check."""
+        await self.client().create(Namespace.from_dict({"metadata": {"name": "default", "finalizers": ["kubernetes"]}}))
+        self.server.memory_changed = self._changed  # type: ignore[attr-defined]
+        for name, actor in self._registered.actors:
+            self._spawn(self._guard(name, actor))
+        for number in range(self._registered.replicas if self._registered.setup else 0):
+            self._spawn(self._supervise(f"manager-{number}"))
+        began = self.loop.time()
+        for step in steps:
+            await anyio.sleep(max(0.0, began + step.at - self.loop.time()))
+            self._raise_failures()
+            await self._do(step)
+        await anyio.sleep(max(0.0, began + self.minutes * 60.0 - self.loop.time()))
+        self._raise_failures()
+        for check in self._registered.checks:
+            await check(self)
+
+    async def _do(self, step: Step) -> None:
+        self.record("plan", str(step.name))
+        rng = random.Random(step.seed)
+        name = step.name.removeprefix("fault: ")
+        fault = next((each for each in FAULTS if step.name == f"fault: {each.name}"), None)
+        if fault is not None:
+            self._spawn(self._fault(fault, rng))
+        else:
+            act, _ = self._registered.actions[name]
+            self._spawn(self._guard(name, lambda sim: act(sim, rng)))
+
+    async def _fault(self, fault: Fault, rng: random.Random) -> None:
+        await fault.cause(self, rng)
+
+    def _changed(self) -> None:
+        for invariant in self._registered.invariants:
+            invariant(self)
+
+    def _spawn(self, work: Any) -> None:
+        self._tasks.append(self.loop.create_task(work, context=self.network.home.copy()))
+
+    async def _guard(self, name: str, work: Check) -> None:
+        try:
+            await work(self)
+        except Exception as error:
+            error.add_note(f"in {name}")
+            self.failures.append(error)
+
+    def _raise_failures(self) -> None:
+        if self.failures:
+            raise self.failures[0]
+
+    async def _supervise(self, name: str) -> None:
+        """Run a manager, and another after its end, as a Deployment does."""
+        generation = 0
+        while True:
+            process = self.processes[name] = Process(name)
+            process.drift = self.world.uniform(-0.2, 0.2)
+            task = self.loop.create_task(self._run_manager(process), context=enter(process))
+            self._tasks.append(task)
+            while not (task.done() or process.dead):
+                await anyio.sleep(0.25)
+            if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                self.record(name, f"ended: {error}")
+            generation += 1
+            await anyio.sleep(_CRASH_LOOP + self.world.random())
+
+    async def _run_manager(self, process: Process) -> None:
+        wire = self.network.wire(process, "manager")
+        manager = Manager(Config("https://simulation"), self._registered.options, transport=wire)
+        wire.may_write = manager._may_write
+        assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
+        async with manager:
+            await self._registered.setup(manager)
+            self.managers[process.name] = manager
+            self.record(process.name, "started")
+            await manager.start()
+
+
+class _Direct:
+    """A RoundTripper past the network, for users and models of other controllers: only the order is drawn."""
+
+    def __init__(self, simulation: Simulation, user: str) -> None:
+        self._simulation = simulation
+        self._user = user
+
+    async def send(self, request: Any) -> Any:
+        await anyio.sleep(self._simulation.world.random() * 0.002)
+        server = self._simulation.server
+        response = await server.handle(request, self._user, server.replicas[0])
+        if request.method != "GET":
+            self._simulation.record(self._user, f"{request.method} {request.path} -> {response.status}")
+        return response
+
+
+def _replicas(history: History, rng: random.Random) -> list[Replica]:
+    return [Replica(history, rng, version=999) for _ in range(2)]
+
+
+def _spread(rng: random.Random, name: str, times: float, length: float) -> Iterable[Step]:
+    """Draw about ``times`` steps over ``length`` seconds."""
+    count = int(times) + (rng.random() < times % 1)
+    return [Step(round(rng.random() * length, 3), name, rng.getrandbits(32)) for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a life ended."""
+
+    seed: int
+    steps: Sequence[Step]
+    failure: BaseException | None
+    timeline: Sequence[Line]
+    digest: str
+    callbacks: int
+
+
+def run(
+    scenario: Callable[[Simulation], None],
+    seed: int,
+    *,
+    steps: Sequence[Step] | None = None,
+    minutes: float = 10.0,
+    faults: float = 12.0,
+) -> Outcome:
+    """Live the life of a seed: with the steps given, or those that the seed draws."""
+    loop = SimLoop(random.Random(f"{seed}/order"))
+    loop.set_exception_handler(lambda *_: None)  # tasks of killed processes never end
+    collecting = gc.isenabled()
+    gc.disable()
+    logging.disable(logging.CRITICAL)
+    failure: BaseException | None = None
+    simulation: Simulation | None = None
+    planned: Sequence[Step] = steps or ()
+    asyncio.set_event_loop(loop)
+    try:
+        with sealed(loop, random.Random(f"{seed}/entropy"), drift=_drift):
+            simulation = Simulation(seed, loop, minutes=minutes, faults=faults)
+            scenario(simulation)
+            planned = simulation.plan() if steps is None else steps
+            try:
+                loop.run_until_complete(simulation.live(planned))
+            except Exception as error:
+                failure = error
+            digest = simulation.digest
+            _put_away(loop, simulation)
+    finally:
+        logging.disable(logging.NOTSET)
+        asyncio.set_event_loop(None)
+        with contextlib.suppress(RuntimeError):
+            loop.close()
+        if collecting:
+            gc.enable()
+    return Outcome(seed, list(planned), failure, simulation.timeline, digest, loop.steps)
+
+
+def _drift() -> float:
+    process = CURRENT.get()
+    return process.drift if process is not None else 0.0
+
+
+def _put_away(loop: SimLoop, simulation: Simulation) -> None:
+    """Drop what still waits: nothing of a life runs after its end."""
+    loop._listed.clear()
+    loop._scheduled.clear()  # type: ignore[attr-defined]
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    simulation._tasks.clear()
+
+
+def with_minutes(simulation: Simulation, minutes: float) -> None:
+    """Set how long a life is, in virtual minutes."""
+    simulation.minutes = minutes
+
+
+__all__ = ["OPTIONS", "Line", "Outcome", "Simulation", "Step", "Wire", "dataclasses", "run"]
