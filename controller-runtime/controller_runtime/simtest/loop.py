@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import random
 from collections import deque
 from collections.abc import Callable
@@ -45,6 +46,19 @@ CURRENT: Final[ContextVar[Process | None]] = ContextVar("simtest_process", defau
 """The process that the running task belongs to."""
 
 
+class SimTask(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on its address."""
+
+    _numbers = itertools.count(1)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._number = next(self._numbers)
+        super().__init__(*args, **kwargs)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class Lane:
     """What waits to run, in order."""
 
@@ -60,6 +74,8 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()
+        SimTask._numbers = itertools.count(1)
+        self.set_task_factory(_new_task)
         self._rng = rng
         self._clock = 1000.0
         self._lanes: dict[object, Lane] = {}
@@ -168,3 +184,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """There is no selector to wake."""
+
+
+def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+    return SimTask(coro, loop=loop, **options)

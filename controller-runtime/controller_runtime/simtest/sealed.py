@@ -23,12 +23,18 @@ from unittest import mock
 
 import anyio.lowlevel
 import anyio.to_thread
+import structlog
+from anyio._backends._asyncio import CancelScope
+
+from controller_runtime.log import logger as log
 
 from .loop import LeakError, SimLoop
 
 EPOCH: Final = 1_767_225_600.0 - 1000.0
 """The wall clock's time at the loop's zero: runs begin on 1 January 2026."""
 
+_NOTHING: Final = -100
+"""A verbosity below that of every message."""
 _RealDatetime: Final = datetimes.datetime
 
 
@@ -72,6 +78,14 @@ def sealed(loop: SimLoop, rng: random.Random, *, drift: Callable[[], float] = la
             (anyio.to_thread, "run_sync", _inline),
         ):
             patches.enter_context(mock.patch.object(target, name, value))
+        begin = CancelScope.__init__
+
+        def scope(self: CancelScope, *args: Any, **options: Any) -> None:
+            begin(self, *args, **options)
+            self._child_scopes = _InOrder()  # anyio keeps a set, whose order is that of addresses
+
+        patches.enter_context(mock.patch.object(CancelScope, "__init__", scope))
+        patches.enter_context(_silence())
         for module in _modules_with_datetime():
             patches.enter_context(mock.patch.object(module, "datetime", _SimDatetime))
         try:
@@ -86,6 +100,33 @@ def _modules_with_datetime() -> list[Any]:
         for name, module in sorted(sys.modules.items())
         if getattr(module, "__dict__", {}).get("datetime") is _RealDatetime and name != "datetime"
     ]
+
+
+class _InOrder(dict[Any, None]):
+    """A set in the order of insertion."""
+
+    def add(self, item: Any) -> None:
+        self[item] = None
+
+    def remove(self, item: Any) -> None:
+        del self[item]
+
+    def discard(self, item: Any) -> None:
+        self.pop(item, None)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Write no log: rendering it would be most of the work of a run."""
+    before = structlog.get_config()
+    sink = log.Sink(None, _NOTHING)
+    structlog.configure(
+        processors=[], wrapper_class=log.Logger, logger_factory=lambda *_: sink, cache_logger_on_first_use=False
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def _refuse(what: str) -> Callable[..., Any]:
