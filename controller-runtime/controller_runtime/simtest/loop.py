@@ -40,6 +40,7 @@ class Process:
         """What became ready while it was paused."""
         self.drift = 0.0
         """Seconds by which its wall clock is ahead."""
+        self.ended = asyncio.Event()
 
 
 CURRENT: Final[ContextVar[Process | None]] = ContextVar("simtest_process", default=None)

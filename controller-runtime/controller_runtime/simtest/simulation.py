@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import gc
 import hashlib
 import logging
@@ -163,6 +162,7 @@ class Simulation:
         if process is not None and not process.dead:
             process.dead = True
             process.held.clear()
+            process.ended.set()
             self.record(name, "killed")
 
     @property
@@ -241,8 +241,8 @@ class Simulation:
             process.drift = self.world.uniform(-0.2, 0.2)
             task = self.loop.create_task(self._run_manager(process), context=enter(process))
             self._tasks.append(task)
-            while not (task.done() or process.dead):
-                await anyio.sleep(0.25)
+            task.add_done_callback(lambda _, process=process: process.ended.set())
+            await process.ended.wait()
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 self.record(name, f"ended: {error}")
             generation += 1
@@ -350,10 +350,3 @@ def _put_away(loop: SimLoop, simulation: Simulation) -> None:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     simulation._tasks.clear()
 
-
-def with_minutes(simulation: Simulation, minutes: float) -> None:
-    """Set how long a life is, in virtual minutes."""
-    simulation.minutes = minutes
-
-
-__all__ = ["OPTIONS", "Line", "Outcome", "Simulation", "Step", "Wire", "dataclasses", "run"]

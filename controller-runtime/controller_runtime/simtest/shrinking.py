@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""From a failing life to the few steps that make it fail, and to a text that a person can read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from .simulation import Outcome, Simulation, Step, run
+
+Scenario = Callable[[Simulation], None]
+_LINES: Final = 60
+
+
+def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, minutes: float = 10.0) -> Outcome:
+    """Leave steps out while the life still fails in the same way; return the shortest that was found.
+
+    What a step does depends on its own seed alone, so the others stay as they were. At most ``tries`` lives are lived.
+    """
+    if found.failure is None:
+        return found
+    best, size = found, max(1, len(found.steps) // 2)
+    while size and tries > 0:
+        shorter = None
+        for start in range(0, len(best.steps), size):
+            if tries <= 0:
+                break
+            tries -= 1
+            steps = [*best.steps[:start], *best.steps[start + size :]]
+            outcome = run(scenario, found.seed, steps=steps, minutes=minutes)
+            if _same(outcome.failure, found.failure):
+                shorter = outcome
+                break
+        if shorter is not None:
+            best = shorter
+            size = min(size, max(1, len(best.steps)))
+            if not best.steps:
+                break
+        else:
+            size //= 2
+    return best
+
+
+def report(outcome: Outcome, *, lines: int = _LINES) -> str:
+    """Return what happened in a failed life: the steps, the last lines of the timeline, the failure."""
+    steps = "\n".join(f"  {step}" for step in outcome.steps) or "  none"
+    timeline = "\n".join(str(line) for line in outcome.timeline[-lines:])
+    failure = outcome.failure
+    notes = "".join(f"\n  {note}" for note in getattr(failure, "__notes__", ()))
+    return (
+        f"seed {outcome.seed} fails: {type(failure).__name__}: {failure}{notes}\n\n"
+        f"steps:\n{steps}\n\ntimeline, its last {min(lines, len(outcome.timeline))} lines of {len(outcome.timeline)}:\n{timeline}\n"
+    )
+
+
+def _same(one: BaseException | None, other: BaseException | None) -> bool:
+    return one is not None and type(one) is type(other) and _first(one) == _first(other)
+
+
+def _first(error: BaseException | None) -> str:
+    """Return the part of a message that says what is wrong, without the names of objects."""
+    return str(error).partition(":")[0]
+
+
+def steps_of(text: str) -> Sequence[Step]:
+    """Return the steps that :func:`report` printed."""
+    found = []
+    for line in text.splitlines():
+        if line.strip().startswith("t="):
+            at, _, rest = line.strip().removeprefix("t=").strip().partition("  ")
+            name, _, seed = rest.rpartition(" (")
+            found.append(Step(float(at), name, int(seed.rstrip(")"))))
+    return found
