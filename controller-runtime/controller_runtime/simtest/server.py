@@ -51,7 +51,7 @@ class Server:
     """The objects of a cluster, and the answers to requests about them.
 
     ``complete`` gets each object before it is stored: it sets defaults and drops unknown fields. ``admit`` are called one after
-    the other for each write.
+    the other for each write of their kind.
     """
 
     def __init__(self, memory: Memory, replicas: Callable[[History], list[Replica]]) -> None:
@@ -60,7 +60,7 @@ class Server:
         self.history = History()
         self.replicas = replicas(self.history)
         self.watches = Watches(self.history)
-        self.admit: list[Admit] = []
+        self.admit: dict[GVK, list[Admit]] = {}
         self.denied: set[tuple[str, str, str]] = set()
         """User, verb and group resource that are refused with 403."""
         self.requests = 0
@@ -217,6 +217,8 @@ class Server:
             raise place.table.no_subresource(place.key.name)
         if place.key not in place.table.rows:
             self._check_namespace(place)
+        if place.gvk not in self.admit:
+            return write(place, user, place.dry_run)
         while True:
             before = place.table.rows.get(place.key)
             wanted = write(place, user, True)
@@ -269,7 +271,7 @@ class Server:
         return place.collection([], int(self.memory.version))
 
     async def _admit(self, review: Review) -> None:
-        for admit in self.admit:
+        for admit in self.admit.get(review.gvk, ()):
             await admit(review)
 
     # Namespaces.
