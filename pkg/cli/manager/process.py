@@ -27,7 +27,7 @@ from pkg.ctrl import log, rest
 from pkg.ctrl.log import options as log_options
 from pkg.ctrl.manager import ManagerError, UnreachableError
 
-from . import ending, goflags, lean
+from . import ending, goflags, lean, trim
 
 DISTRIBUTION: Final = "trainer-controller-manager"
 BAD_USAGE: Final = 2
@@ -135,6 +135,7 @@ async def serve(
     mgr = ctrl.Manager(connection, options)
     await setup(mgr)
     mgr.add(lean.Collector(mgr.cache.ready))
+    mgr.add(trim.Trimmer())
     gc.disable()
     try:
         async with ctrl.setup_signal_handler() as stop:
