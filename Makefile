@@ -15,6 +15,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 CODE := pkg cmd test examples
+LIBRARY := controller-runtime
 
 # The image's base, by digest: `make pin-image` writes the digest of the tag into the Containerfile. RELEASE=1 refuses a base without one.
 PYTHON_IMAGE ?= $(shell sed -n 's/^ARG PYTHON_IMAGE=//p' Containerfile)
@@ -30,11 +31,11 @@ $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "make: Python 3.11 or newer is needed; name one with PYTHON=/path/to/python3" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.runtime: requirements/runtime.lock pyproject.toml | $(BIN)/python
+$(VENV)/.runtime: requirements/runtime.lock pyproject.toml controller-runtime/pyproject.toml | $(BIN)/python
 	@echo "Installing what the manager needs into $(VENV)"
 	$(PIP) install --require-hashes -r requirements/runtime.lock
-	$(PIP) install --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m compileall -q pkg
+	$(PIP) install --no-deps --no-build-isolation --editable ./controller-runtime --editable .
+	$(BIN)/python -m compileall -q pkg controller-runtime/controller_runtime
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.lock $(VENV)/.runtime
@@ -58,28 +59,32 @@ binaries: $(VENV)/.runtime ## Build the local cluster's components, or find them
 
 .PHONY: fmt
 fmt: $(VENV)/.dev ## Format the code and mend what the linter can mend
-	$(BIN)/ruff format $(CODE)
-	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE) $(LIBRARY)
+	$(BIN)/ruff check --fix $(CODE) $(LIBRARY)
 
 .PHONY: lint
 lint: $(VENV)/.dev ## Check format and lint
-	$(BIN)/ruff format --check $(CODE)
-	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE) $(LIBRARY)
+	$(BIN)/ruff check $(CODE) $(LIBRARY)
 
 .PHONY: types
 types: $(VENV)/.dev ## Check types, strictly
+	cd $(LIBRARY) && $(abspath $(BIN))/mypy controller_runtime test examples
 	$(BIN)/mypy $(CODE)
 
 .PHONY: imports
 imports: $(VENV)/.dev ## Check who may import whom
+	cd $(LIBRARY) && $(abspath $(BIN))/lint-imports
 	$(BIN)/lint-imports
 
 .PHONY: test
-test: $(VENV)/.dev binaries ## Run the tests that CI runs: unit, parity, integration, e2e
+test: $(VENV)/.dev binaries ## Run the tests that CI runs: the library's, then unit, parity, integration, e2e
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest $(PYTEST_ARGS)
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 .PHONY: test-unit
 test-unit: $(VENV)/.dev ## Run the unit tests
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/unit $(PYTEST_ARGS)
 	$(BIN)/pytest test/unit $(PYTEST_ARGS)
 
 .PHONY: test-parity
@@ -88,6 +93,7 @@ test-parity: $(VENV)/.dev ## Compare with the recorded results of the Go manager
 
 .PHONY: test-integration
 test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API server
+	cd $(LIBRARY) && $(abspath $(BIN))/pytest test/integration $(PYTEST_ARGS)
 	$(BIN)/pytest test/integration $(PYTEST_ARGS)
 
 .PHONY: test-fault
@@ -121,8 +127,8 @@ docs: $(VENV)/.dev ## Build the documentation's site into build/site; a warning 
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 .PHONY: wheel
-wheel: $(VENV)/.dev ## Build the wheel into dist/
-	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist .
+wheel: $(VENV)/.dev ## Build both wheels into dist/: the library's and the manager's
+	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir dist ./$(LIBRARY) .
 
 .PHONY: image
 image: ## Build the image, and the same one for KAI's operator, with podman or docker; RELEASE=1 refuses a base image that is not pinned
@@ -146,16 +152,16 @@ pin-image: ## Write the current digest of the base image's tag into the Containe
 .PHONY: lock
 lock: $(VENV)/.dev ## Pin the dependencies again, in their newest releases
 	$(PIP) install uv
-	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
+	$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header --no-emit-package controller-runtime \
 		--python-version 3.11 pyproject.toml --group build --extra fast --output-file requirements/runtime.lock
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header --no-emit-package controller-runtime \
 		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --group dev --extra fast --output-file requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--constraint requirements/runtime.lock --python-version 3.11 pyproject.toml --extra fast \
-		$(NOT_IN_IMAGE:%=--no-emit-package %) --output-file requirements/image.lock
+		--no-emit-package controller-runtime $(NOT_IN_IMAGE:%=--no-emit-package %) --output-file requirements/image.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--constraint requirements/runtime.lock --python-version 3.11 --group build --output-file requirements/build.lock
 
 .PHONY: clean
 clean: ## Remove what builds and tests left in the checkout
-	rm -rf dist build .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf dist build .coverage .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache $(addprefix $(LIBRARY)/,dist .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache)

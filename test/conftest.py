@@ -2,33 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of every kind share: one real API server, one whole cluster, a namespace for each test, figures."""
 
-import dataclasses
-import re
-import secrets
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 import anyio
 import pytest
+from controller_runtime.envtest import PlainProgress
+from controller_runtime.testing.pytest_envtest import control_plane as control_plane
+from controller_runtime.testing.pytest_envtest import live_client as live_client
+from controller_runtime.testing.pytest_envtest import namespace as namespace
+from controller_runtime.testing.pytest_envtest import rest_config as rest_config
 
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
 from pkg.cli.cluster import Cluster
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, PlainProgress
-from pkg.ctrl.rest import Config, RESTMapper, Transport
 
-NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
 FIGURES = pytest.StashKey[list[str]]()
-
-
-@pytest.fixture(scope="session")
-def control_plane() -> Iterator[Environment]:
-    """One etcd and kube-apiserver for the whole run; no controllers. Belongs to no event loop."""
-    environment = Environment()
-    anyio.run(environment.start)
-    yield environment
-    anyio.run(environment.stop)
 
 
 @pytest.fixture(scope="session")
@@ -42,28 +29,6 @@ def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
     yield cluster
     cluster.supervisor.check()
     cluster.kill()
-
-
-@pytest.fixture
-def rest_config(control_plane: Environment) -> Config:
-    """How an administrator reaches the run's API server; a copy, for the test to change."""
-    return dataclasses.replace(control_plane.config)
-
-
-@pytest.fixture
-async def live_client(rest_config: Config) -> AsyncIterator[LiveClient]:
-    """A client that asks the run's API server, closed after the test."""
-    async with Transport(rest_config) as transport:
-        yield LiveClient(transport, RESTMapper(transport))
-
-
-@pytest.fixture
-async def namespace(live_client: LiveClient, request: pytest.FixtureRequest) -> str:
-    """A fresh namespace, named after the test."""
-    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
-    name = f"{words[:40].strip('-')}-{secrets.token_hex(4)}"
-    await live_client.create(NAMESPACE.from_dict({"metadata": {"name": name}}))
-    return name
 
 
 @pytest.fixture

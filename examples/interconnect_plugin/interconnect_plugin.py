@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from controller_runtime.apis.core.v1 import EnvVar
+from controller_runtime.apis.machinery import field
+from controller_runtime.client import FieldIndexer, Reader
+
 from pkg import apply
-from pkg.apis.core.v1 import EnvVar
-from pkg.apis.machinery import field
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FieldIndexer, Reader
 from pkg.runtime import Info
 from pkg.runtime.framework import CustomValidationPlugin, EnforceMLPolicyPlugin
 

@@ -4,10 +4,11 @@
 
 from collections.abc import Mapping
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, Unstructured
-from pkg.ctrl.client import Reader
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.client import Reader
+
 from pkg.podgrouper.plugins import Grouper, GroupingError, Reads, fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.podgroup import Metadata

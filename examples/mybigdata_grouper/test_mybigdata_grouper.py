@@ -5,11 +5,11 @@
 import asyncio
 
 import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import ObjectMeta, Unstructured
+from controller_runtime.client import FakeClient
 from mybigdata_grouper import groupers
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import ObjectMeta, Unstructured
-from pkg.ctrl.client import FakeClient
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.podgroup import Metadata

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterable
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from pkg.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, Volume, VolumeMount
+from controller_runtime.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, Volume, VolumeMount
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pkg.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.base import JSON
 
 _ANYWHERE: Final[frozenset[str]] = frozenset()
 

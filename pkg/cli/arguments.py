@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from pkg.apis.machinery import names
+from controller_runtime.apis.machinery import names
 
 from .terminal import one_line
 

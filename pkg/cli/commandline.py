@@ -15,16 +15,16 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 import anyio
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.envtest import EnvtestError, EventuallyError
+from controller_runtime.manager import ManagerError
+from controller_runtime.rest import RestError
 
-from pkg.apis.machinery.errors import StatusError
 from pkg.cli import cluster, crds, demo, documents, explain, group, render, validate
 from pkg.cli import run as manager_run
 from pkg.cli.arguments import Parser
 from pkg.cli.signals import Signals
 from pkg.cli.terminal import Console
-from pkg.ctrl.envtest import EnvtestError, EventuallyError
-from pkg.ctrl.manager import ManagerError
-from pkg.ctrl.rest import RestError
 
 PROGRAM: Final = "trainerctl"
 _EXPECTED: Final = (EnvtestError, EventuallyError, ManagerError, RestError, StatusError, OSError, ValueError)

@@ -7,12 +7,12 @@ from __future__ import annotations
 import argparse
 
 import yaml
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest.crds import install_crds, wait_established
+from controller_runtime.rest import Transport, load_config
 
 from pkg.cli import resources
 from pkg.cli.terminal import Console
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest.crds import install_crds, wait_established
-from pkg.ctrl.rest import Transport, load_config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

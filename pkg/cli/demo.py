@@ -11,20 +11,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import Event, Pod
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest.locks import file_lock
 from rich.live import Live
 from rich.text import Text
 
-from pkg.apis.batch.v1 import Job
-from pkg.apis.core.v1 import Event, Pod
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.cli import arguments
 from pkg.cli.cluster import DEMO_NAME, Cluster, NodeShape, Options, state_directory
 from pkg.cli.cluster.progress import progress_on
 from pkg.cli.terminal import Console, columns
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest.locks import file_lock
 
 NAMESPACE: Final = "default"
 NAME: Final = "hello-torch"

@@ -19,10 +19,10 @@ from typing import Any, BinaryIO, Final, TypeVar
 
 import anyio
 import pydantic
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.scheme import Scheme
 
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object
-from pkg.apis.machinery.scheme import Scheme
 from pkg.config.document import PathSteps, render_path
 
 from . import yamljson

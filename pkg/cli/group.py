@@ -9,12 +9,13 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, unstructured
+from controller_runtime.apis.scheduling.v1 import PriorityClass
+
 from pkg import config, podgrouper
-from pkg.apis.core.v1 import ConfigMap, Pod
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, unstructured
-from pkg.apis.scheduling.v1 import PriorityClass
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 
 from . import documents, offline

@@ -15,11 +15,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import pydantic
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Object
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.object import Object
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.config.document import render_path
 from pkg.constants import kai
 from pkg.podgrouper import ENTRY_POINT_GROUP, DirectOwners, PodGrouper, Settings, new_plugins_hub

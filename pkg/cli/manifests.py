@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from controller_runtime.apis.machinery import kubernetes_schema
+from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
+from controller_runtime.apis.machinery.object import Object
 
-from pkg.apis.machinery import kubernetes_schema
-from pkg.apis.machinery.crd_schema import custom_resource_definition
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 
 KINDS: Final[tuple[type[Object], ...]] = (ClusterTrainingRuntime, TrainingRuntime, TrainJob)

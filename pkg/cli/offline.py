@@ -16,11 +16,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, TypeVar
 
-from pkg.apis.machinery import conditions
-from pkg.apis.machinery.errors import NotFoundError, StatusError
-from pkg.apis.machinery.gvk import GVK, NamespacedName
-from pkg.apis.machinery.object import Object
-from pkg.apis.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.apis.machinery import conditions
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.client import FakeClient, LiveClient, Reader
+from controller_runtime.rest import RestError, Transport, load_config
+
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
     TRAIN_JOB_FAILED,
@@ -29,8 +32,6 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJob,
 )
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FakeClient, LiveClient, Reader
-from pkg.ctrl.rest import RestError, Transport, load_config
 from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
 from pkg.runtime.framework import PluginError
 from pkg.util.trainjob import ChildConflictError

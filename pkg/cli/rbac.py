@@ -16,9 +16,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import controller_runtime
+
 import pkg
 
-SOURCES: Final = Path(pkg.__file__).parent
+SOURCES: Final = tuple(Path(package.__file__ or "").parent for package in (pkg, controller_runtime))
 Grant = tuple[str, str, str]
 """Group, resource and verb."""
 
@@ -43,8 +45,8 @@ class Part(enum.Enum):
     METRICS = enum.auto()
 
 
-_PART_OF: Final = {"podgrouper": Part.POD_GROUPER, "ctrl/metrics/filters.py": Part.METRICS}
-"""The part that a folder or a module below ``pkg`` belongs to; all others belong to the manager."""
+_PART_OF: Final = {"podgrouper": Part.POD_GROUPER, "metrics/filters.py": Part.METRICS}
+"""The part that a folder or a module below a package belongs to; all others belong to the manager."""
 
 
 def grants(text: str) -> set[Grant]:
@@ -56,12 +58,14 @@ def grants(text: str) -> set[Grant]:
     return set(_named_grants(text))
 
 
-def collected(part: Part = Part.MANAGER, *, sources: Path = SOURCES) -> set[Grant]:
+def collected(part: Part = Part.MANAGER, *, sources: Sequence[Path] = SOURCES) -> set[Grant]:
     """Return the grants of a part's markers."""
     return set(_collected(part, sources))
 
 
-def resource_names(part: Part = Part.MANAGER, *, sources: Path = SOURCES) -> dict[Grant, tuple[str, ...]]:
+def resource_names(
+    part: Part = Part.MANAGER, *, sources: Sequence[Path] = SOURCES
+) -> dict[Grant, tuple[str, ...]]:
     """Return the grants of a part that its markers restrict to objects of certain names."""
     return {grant: names for grant, names in _collected(part, sources).items() if names}
 
@@ -109,7 +113,7 @@ def render() -> dict[str, str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the roles that changed below the folder given."""
     arguments = sys.argv[1:] if argv is None else argv
-    config = Path(arguments[0]) if arguments else SOURCES.parent / "config"
+    config = Path(arguments[0]) if arguments else Path("config")
     for name, text in render().items():
         path = config / name
         if path.exists() and path.read_text() == text:
@@ -120,12 +124,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _collected(part: Part, sources: Path) -> dict[Grant, tuple[str, ...]]:
+def _collected(part: Part, sources: Sequence[Path]) -> dict[Grant, tuple[str, ...]]:
     found: dict[Grant, tuple[str, ...]] = {}
-    for path in sorted(sources.rglob("*.py")):
-        if _part_of(path.relative_to(sources)) is part:
-            for grant, names in _named_grants(path.read_text()).items():
-                found[grant] = _either(found.get(grant), names)
+    for package in sources:
+        for path in sorted(package.rglob("*.py")):
+            if _part_of(path.relative_to(package)) is part:
+                for grant, names in _named_grants(path.read_text()).items():
+                    found[grant] = _either(found.get(grant), names)
     return found
 
 

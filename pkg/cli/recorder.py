@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import Object
+
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.base import Struct
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Info, PodSet

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from controller_runtime import metrics
+from controller_runtime.apis.machinery.base import Struct
 from prometheus_client.metrics import MetricWrapperBase
 from pydantic.fields import FieldInfo
 
 import pkg.metrics
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults
-from pkg.apis.machinery.base import Struct
-from pkg.ctrl import metrics
 from pkg.util.cert import certificates
 
 from .manager.flags import FLAGS

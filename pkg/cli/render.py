@@ -8,9 +8,10 @@ import argparse
 from collections.abc import Iterator
 from typing import Any, Final
 
-from pkg.apis.core.v1 import Container, ResourceRequirements
+from controller_runtime.apis.core.v1 import Container, ResourceRequirements
+from controller_runtime.apis.machinery.object import Object
+
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
-from pkg.apis.machinery.object import Object
 
 from . import offline
 from .offline import Subject

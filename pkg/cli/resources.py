@@ -7,8 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from controller_runtime.envtest import read_manifests
+
 import pkg
-from pkg.ctrl.envtest import read_manifests
 
 
 def config_directory() -> Path:

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from pkg.apis.machinery import labels as selectors
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import GVK, NamespacedName
-from pkg.apis.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.apis.machinery import labels as selectors
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.client import LabelSelectorLike, ObjectList
+
 from pkg.apis.scheme import default_scheme
-from pkg.ctrl.client import LabelSelectorLike, ObjectList
 
 T = TypeVar("T", bound=Object)
 

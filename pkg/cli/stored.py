@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.webhook import ValidatorHandler
+from controller_runtime.webhook.admission import BadRequestError, errored
+
 from pkg import webhooks
-from pkg.apis.admission.v1 import AdmissionRequest, AdmissionResponse
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.ctrl.webhook import ValidatorHandler
-from pkg.ctrl.webhook.admission import BadRequestError, errored
 from pkg.runtime import Runtime
 
 from . import resources, structural

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pkg.apis.machinery import names
-from pkg.apis.machinery.gojson import go_json
+from controller_runtime.apis.machinery import names
+from controller_runtime.apis.machinery.gojson import go_json
 
 Schema = Mapping[str, Any]
 Path = tuple[str | int, ...]

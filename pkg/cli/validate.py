@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pkg.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.client import FakeClient
+
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.cli import documents, resources, structural
 from pkg.cli.arguments import DEFAULT_NAMESPACE
@@ -22,7 +24,6 @@ from pkg.cli.stored import KINDS, Schemas, Webhooks, not_served, without_status
 from pkg.cli.stored import schemas as schemas
 from pkg.cli.structural import Problem
 from pkg.cli.terminal import Console
-from pkg.ctrl.client import FakeClient
 from pkg.runtime import core
 
 

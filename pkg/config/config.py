@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pydantic
+from controller_runtime.apis.machinery.base import Struct
 
 from pkg.apis.config import v1alpha1 as config
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.machinery.base import Struct
 
 from . import document, validation
 from .document import Document, PathSteps

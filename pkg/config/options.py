@@ -7,12 +7,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+from controller_runtime import manager, rest
+from controller_runtime.metrics import with_authentication_and_authorization
+from controller_runtime.webhook.server import default_cert_dir
+
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl import manager, rest
-from pkg.ctrl.metrics import with_authentication_and_authorization
-from pkg.ctrl.webhook.server import default_cert_dir
 
 from .duration import seconds
 

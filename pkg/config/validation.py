@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from controller_runtime import httpserver
+from controller_runtime.apis.machinery import field
+
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.machinery import field
-from pkg.ctrl import httpserver
 
 from .duration import seconds
 

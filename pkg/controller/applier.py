@@ -14,15 +14,15 @@ from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 import msgspec
+from controller_runtime import log
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.object import Object, metadata_only
+from controller_runtime.client import Client, Reader, apply_lazily, peek
 
-from pkg.apis.core.v1 import ConfigMap, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import GVK, NamespacedName
-from pkg.apis.machinery.object import Object, metadata_only
 from pkg.constants import trainer as constants
-from pkg.ctrl import log
-from pkg.ctrl.client import Client, Reader, apply_lazily, peek
 from pkg.util import trainjob
 
 from . import drift

@@ -15,17 +15,23 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 import msgspec
+from controller_runtime import client, log
+from controller_runtime.apis.machinery.errors import (
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    StatusError,
+)
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.cache import CacheError
+from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, StatusError
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object
-from pkg.apis.machinery.time import parse_time
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl import client, log
-from pkg.ctrl.cache import CacheError
-from pkg.ctrl.rest import RestError
 from pkg.runtime import Runtime
 from pkg.util import trainjob
 

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-
-from pkg.apis.machinery.errors import InvalidError
-from pkg.apis.machinery.object import Object, OwnerReference
-from pkg.ctrl import client
+from controller_runtime import client
+from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.apis.machinery.object import Object, OwnerReference
 
 _SHARED: Final = frozenset({"conditions"})
 """Fields of a status that other writers may add to."""

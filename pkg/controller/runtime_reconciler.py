@@ -11,18 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from pkg import ctrl
-from pkg.apis.machinery.errors import NotFoundError, StatusError
-from pkg.apis.machinery.object import Object
+import controller_runtime as ctrl
+from controller_runtime import client, handler, log, predicate
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.cache import CacheError
+from controller_runtime.controller import controllerutil
+from controller_runtime.rest import RestError
+
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl import client, handler, log, predicate
-from pkg.ctrl.cache import CacheError
-from pkg.ctrl.controller import controllerutil
-from pkg.ctrl.rest import RestError
 
 if TYPE_CHECKING:
-    from pkg.ctrl import controller
+    from controller_runtime import controller
 
 _FINALIZER: Final = constants.RESOURCE_IN_USE_FINALIZER
 _REFERENCES_CHANGE: Final = predicate.Funcs[TrainJob](

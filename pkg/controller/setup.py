@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pkg import ctrl
-from pkg.ctrl import controller
+import controller_runtime as ctrl
+from controller_runtime import controller
+
 from pkg.runtime import Runtime
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler

@@ -8,18 +8,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from pkg import ctrl, metrics
+import controller_runtime as ctrl
+from controller_runtime import client, log, predicate
+from controller_runtime.apis.machinery import conditions
+from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.apis.meta.v1 import Condition
+from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
+
+from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery import conditions
-from pkg.apis.machinery.errors import InvalidError, NotFoundError
-from pkg.apis.machinery.object import ObjectMeta
-from pkg.apis.machinery.time import parse_time
-from pkg.apis.meta.v1 import Condition
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
-from pkg.ctrl import client, log, predicate
-from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
@@ -30,7 +32,7 @@ from .children import Children, EventRecorder, PendingError
 from .unbuilt import UnbuiltFirst
 
 if TYPE_CHECKING:
-    from pkg.ctrl import controller
+    from controller_runtime import controller
 
 NAME: Final = "trainjob_controller"
 EVENT_SOURCE: Final = "trainer-trainjob-controller"

@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Final
 
 import anyio.lowlevel
+import controller_runtime as ctrl
+from controller_runtime import handler, source, workqueue
 
-from pkg import ctrl
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl import handler, source, workqueue
 
 PRIORITY: Final = workqueue.LOW_PRIORITY // 2
 """Above what the first list found, and below what happens now."""

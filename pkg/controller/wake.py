@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pkg import ctrl
+import controller_runtime as ctrl
+from controller_runtime import client, event, handler, predicate
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.builder import Builder
+
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.ctrl import client, event, handler, predicate
-from pkg.ctrl.builder import Builder
 from pkg.runtime import indexer
 from pkg.util import trainjob
 

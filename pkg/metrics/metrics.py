@@ -14,15 +14,15 @@ from enum import StrEnum
 from typing import Final
 
 import anyio
+from controller_runtime.apis.machinery import conditions
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.metrics import REGISTRY
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from pkg.apis.machinery import conditions
-from pkg.apis.machinery.gvk import GVK, NamespacedName
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl.metrics import REGISTRY
 
 
 class Phase(StrEnum):

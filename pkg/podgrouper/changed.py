@@ -9,10 +9,9 @@ from functools import lru_cache
 from typing import Any, Final, Self, TypeVar, cast
 
 import msgspec
-
-from pkg.apis.machinery.base import Struct
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, ObjectMeta, PartialObjectMetadata
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, ObjectMeta, PartialObjectMetadata
 
 S = TypeVar("S", bound=Struct)
 

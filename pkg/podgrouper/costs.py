@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 import anyio
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.rest import TransportTimeoutError
 
 from pkg import metrics
-from pkg.apis.machinery.errors import ForbiddenError
-from pkg.apis.machinery.gvk import GVK
-from pkg.ctrl.rest import TransportTimeoutError
 
 from .budget import REQUEST, Budget
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.gvk import GVK, GroupKind
-from pkg.ctrl import client
-from pkg.ctrl.manager import ManagerError
+from controller_runtime import client
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.gvk import GVK, GroupKind
+from controller_runtime.manager import ManagerError
 
 from .plugins import Grouper, Reads
 from .plugins.aml import AmlGrouper

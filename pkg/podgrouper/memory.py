@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import ObjectMeta, PartialObjectMetadata
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import ObjectMeta, PartialObjectMetadata
 
 CAPACITY: Final = 64 * 2**20
 """Bytes that are kept of all owners, about; beyond, the namespace that takes most loses what was used longest ago."""

@@ -18,11 +18,11 @@ from typing import Any, Final, Protocol, TypeVar
 
 import anyio
 import msgspec
-
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import GVK, NamespacedName
-from pkg.apis.machinery.object import (
+from controller_runtime import cache, client
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.object import (
     Object,
     ObjectMeta,
     OwnerReference,
@@ -31,8 +31,7 @@ from pkg.apis.machinery.object import (
     metadata_only,
     unstructured,
 )
-from pkg.ctrl import cache, client
-from pkg.ctrl.cache.codec import older
+from controller_runtime.cache.codec import older
 
 from .budget import REQUEST
 from .changed import changed

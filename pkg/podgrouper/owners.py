@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery import names
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import (
+from controller_runtime import client
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery import names
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import (
     Object,
     OwnerReference,
     PartialObjectMetadata,
@@ -17,7 +18,6 @@ from pkg.apis.machinery.object import (
     metadata_only,
     unstructured,
 )
-from pkg.ctrl import client
 
 from .plugins import InvalidOwnerError, Reads
 

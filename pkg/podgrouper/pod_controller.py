@@ -10,18 +10,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, NamedTuple, Protocol
 
+import controller_runtime as ctrl
 import msgspec
+from controller_runtime import client, log
+from controller_runtime.apis.core.v1 import Namespace, Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object, ObjectMeta, Unstructured, metadata_only
+from controller_runtime.cache import UndecodableObjectError
+from controller_runtime.cache.codec import older
 
-from pkg import ctrl, metrics
-from pkg.apis.core.v1 import Namespace, Pod
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object, ObjectMeta, Unstructured, metadata_only
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg import metrics
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.ctrl import client, log
-from pkg.ctrl.cache import UndecodableObjectError
-from pkg.ctrl.cache.codec import older
 
 from .budget import Budget, OverBudgetError
 from .changed import PodIdentity

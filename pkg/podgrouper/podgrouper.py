@@ -7,12 +7,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import ExpiredError, ForbiddenError, StatusError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, OwnerReference, PartialObjectMetadata, Unstructured
-from pkg.ctrl import log
-from pkg.ctrl.rest import RestError
+from controller_runtime import log
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import ExpiredError, ForbiddenError, StatusError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import (
+    Object,
+    OwnerReference,
+    PartialObjectMetadata,
+    Unstructured,
+)
+from controller_runtime.rest import RestError
 
 from .hub import PluginsHub
 from .owners import Owners, pod_as_owner, short

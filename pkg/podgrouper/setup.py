@@ -8,15 +8,16 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pkg import ctrl
+import controller_runtime as ctrl
+from controller_runtime import cache, controller, handler, predicate, workqueue
+from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object, metadata_only
+from controller_runtime.rest.request import field_selector_string
+
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.core.v1 import ConfigMap, Namespace, Pod
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object, metadata_only
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.ctrl import cache, controller, handler, predicate, workqueue
-from pkg.ctrl.rest.request import field_selector_string
 
 from .changed import PodIdentity
 from .hub import HubOptions, new_plugins_hub

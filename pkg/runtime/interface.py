@@ -8,16 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pkg.apis.machinery import field
-from pkg.apis.machinery.object import Object
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.object import Object
+
 from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef, TrainJob, TrainJobStatus
 
 from .runtime import Info, runtime_ref_to_runtime_registry_key
 
 if TYPE_CHECKING:
-    from pkg.ctrl.builder import Builder
-    from pkg.ctrl.cache import Cache
-    from pkg.ctrl.client import Client
+    from controller_runtime.builder import Builder
+    from controller_runtime.cache import Cache
+    from controller_runtime.client import Client
 
     ReconcilerBuilder = Callable[[Builder, Client, Cache], Builder]
     """Adds a plugin's watches to the TrainJob controller."""

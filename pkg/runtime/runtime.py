@@ -12,11 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from pkg.apis.core.v1 import Container as CoreContainer
-from pkg.apis.core.v1 import ContainerPort, EnvVar, PodSpec, ResourceRequirements, Volume, VolumeMount
+from controller_runtime.apis.core.v1 import Container as CoreContainer
+from controller_runtime.apis.core.v1 import (
+    ContainerPort,
+    EnvVar,
+    PodSpec,
+    ResourceRequirements,
+    Volume,
+    VolumeMount,
+)
+from controller_runtime.apis.machinery import quantity
+from controller_runtime.apis.machinery.gvk import GroupKind
+
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
-from pkg.apis.machinery import quantity
-from pkg.apis.machinery.gvk import GroupKind
 from pkg.apis.trainer.v1alpha1 import MLPolicy, PodGroupPolicy, RuntimeRef
 from pkg.constants import trainer as constants
 from pkg.util import resources

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from controller_runtime import offload
+from controller_runtime.offload import weighing as weighing
+
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl import offload
-from pkg.ctrl.offload import weighing as weighing
 
 P = ParamSpec("P")
 R = TypeVar("R")

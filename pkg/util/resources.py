@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pkg.apis.core.v1 import Container, PodSpec
-from pkg.apis.machinery import quantity
+from controller_runtime.apis.core.v1 import Container, PodSpec
+from controller_runtime.apis.machinery import quantity
 
 Requests = dict[str, str]
 

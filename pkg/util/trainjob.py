@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from pkg.apis.machinery.object import Object
-from pkg.apis.meta.v1 import OwnerReference
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.meta.v1 import OwnerReference
+
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RuntimeRef, TrainingRuntime, TrainJob
 
 

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from pkg import ctrl
-from pkg.apis.machinery import equality
-from pkg.apis.machinery.field import AggregateError
+import controller_runtime as ctrl
+from controller_runtime.apis.machinery import equality
+from controller_runtime.apis.machinery.field import AggregateError
+from controller_runtime.webhook.admission import CustomValidator
+
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.constants import trainer as constants
-from pkg.ctrl.webhook.admission import CustomValidator
 from pkg.util import trainingruntime
 
 from .trainingruntime_webhook import check_replicated_jobs

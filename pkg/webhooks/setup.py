@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pkg import ctrl
-from pkg.apis.machinery.object import Object
+import controller_runtime as ctrl
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.webhook import CustomValidator
+
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.ctrl.webhook import CustomValidator
 from pkg.runtime import Runtime
 
 from .clustertrainingruntime_webhook import (

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from pkg import ctrl
+import controller_runtime as ctrl
+from controller_runtime.apis.machinery import field
+from controller_runtime.webhook.admission import CustomValidator
+
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
-from pkg.apis.machinery import field
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainingRuntimeSpec
 from pkg.constants import trainer as constants
-from pkg.ctrl.webhook.admission import CustomValidator
 
 REPLICAS_ERROR: Final = "always must be 1"
 CONTAINER_NAMES_ERROR: Final = "must contain the required container for the ancestor: {}"

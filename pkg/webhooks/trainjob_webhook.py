@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pkg import ctrl
-from pkg.apis.machinery import equality
-from pkg.apis.machinery.errors import ForbiddenError
+import controller_runtime as ctrl
+from controller_runtime.apis.machinery import equality
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.webhook.admission import CustomValidator
+
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl.webhook.admission import CustomValidator
 from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
 from pkg.util import offload
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 if __name__ == "__main__":  # as a script, from wherever: the suite is beside us, the product two folders up
     here = Path(__file__).resolve().parent
-    sys.path[:0] = [str(here / "suite"), str(here.parents[1])]
+    root = here.parents[1]
+    sys.path[:0] = [str(here / "suite"), str(root), str(root / "controller-runtime/test/kinds")]
 
 from harness import command
 

@@ -36,22 +36,22 @@ if (
 
 import anyio  # noqa: E402 after the path is set
 import yaml  # noqa: E402
+from controller_runtime.apis.core.v1 import Namespace  # noqa: E402
+from controller_runtime.apis.machinery.conditions import is_true  # noqa: E402
+from controller_runtime.apis.machinery.object import ObjectMeta  # noqa: E402
+from controller_runtime.client import MERGE, LiveClient, raw_patch  # noqa: E402
+from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually  # noqa: E402
+from controller_runtime.envtest.files import private_directory  # noqa: E402
+from controller_runtime.envtest.ports import free_ports  # noqa: E402
+from controller_runtime.rest import RESTMapper, Transport  # noqa: E402
 
-from pkg.apis.core.v1 import Namespace  # noqa: E402
 from pkg.apis.jobset.v1alpha2 import JobSet  # noqa: E402
-from pkg.apis.machinery.conditions import is_true  # noqa: E402
-from pkg.apis.machinery.object import ObjectMeta  # noqa: E402
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup  # noqa: E402
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob  # noqa: E402
 from pkg.cli import resources  # noqa: E402
 from pkg.cli.cluster import contents  # noqa: E402
 from pkg.cli.cluster.access import role_binding  # noqa: E402
 from pkg.cli.cluster.tools import JOBSET  # noqa: E402
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch  # noqa: E402
-from pkg.ctrl.envtest import Binaries, Environment, apply_manifests, eventually  # noqa: E402
-from pkg.ctrl.envtest.files import private_directory  # noqa: E402
-from pkg.ctrl.envtest.ports import free_ports  # noqa: E402
-from pkg.ctrl.rest import RESTMapper, Transport  # noqa: E402
 
 USER: Final = "manager-under-bench"
 _POLICY: Final = {

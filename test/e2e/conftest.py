@@ -10,11 +10,11 @@ from pathlib import Path
 
 import anyio
 import pytest
+from controller_runtime.apis.core.v1 import Namespace, ServiceAccount
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
 
-from pkg.apis.core.v1 import Namespace, ServiceAccount
 from pkg.cli.cluster import Cluster
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 import anyio
 import psutil
 import pytest
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
+from controller_runtime.envtest import eventually
 
 import pkg
-from pkg.apis.core.v1 import ConfigMap
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import ObjectMeta, unstructured
 from pkg.cli.cluster import Cluster
 from pkg.cli.cluster.state import State, state_directory
-from pkg.ctrl.envtest import eventually
 
 pytestmark = pytest.mark.e2e
 

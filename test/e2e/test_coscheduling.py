@@ -8,15 +8,15 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.conditions import is_true
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import PlainProgress, consistently, eventually
 
-from pkg.apis.core.v1 import Pod
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.conditions import is_true
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli.cluster import Cluster, NodeShape, Options
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import PlainProgress, consistently, eventually
 
 pytestmark = pytest.mark.e2e
 

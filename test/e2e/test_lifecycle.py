@@ -10,16 +10,16 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import Event, Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import MERGE, FakeClient, LiveClient, raw_patch
+from controller_runtime.envtest import consistently, eventually
 
-from pkg.apis.batch.v1 import Job
-from pkg.apis.core.v1 import Event, Pod
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.controller.jobsetrule import JobSetRule
-from pkg.ctrl.client import MERGE, FakeClient, LiveClient, raw_patch
-from pkg.ctrl.envtest import consistently, eventually
 from pkg.runtime import core
 
 pytestmark = pytest.mark.e2e

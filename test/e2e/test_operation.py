@@ -13,18 +13,18 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from controller_runtime.apis.authentication.v1 import TokenRequest
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.core.v1 import Namespace, ServiceAccount
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.rbac.v1 import ClusterRoleBinding
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import eventually
+from controller_runtime.envtest.ports import free_ports
 
-from pkg.apis.authentication.v1 import TokenRequest
-from pkg.apis.coordination.v1 import Lease
-from pkg.apis.core.v1 import Namespace, ServiceAccount
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.rbac.v1 import ClusterRoleBinding
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.cli.cluster import Cluster, Options, contents
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import eventually
-from pkg.ctrl.envtest.ports import free_ports
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.apis.authentication.v1 import TokenRequest
+from controller_runtime.apis.core.v1 import Event, Pod, ServiceAccount
+from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import apply_manifests, eventually
+from controller_runtime.envtest.crds import install_crds, wait_established
 
-from pkg.apis.authentication.v1 import TokenRequest
-from pkg.apis.core.v1 import Event, Pod, ServiceAccount
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.crd_schema import custom_resource_definition
-from pkg.apis.machinery.object import Unstructured
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.cli import resources
 from pkg.cli.cluster import Cluster
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import apply_manifests, eventually
-from pkg.ctrl.envtest.crds import install_crds, wait_established
 
 pytestmark = pytest.mark.e2e
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.conditions import is_true
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import eventually
 
-from pkg.apis.core.v1 import Pod
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.conditions import is_true
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources
 from pkg.cli.cluster import Cluster
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import eventually
 
 pytestmark = pytest.mark.e2e
 

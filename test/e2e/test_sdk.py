@@ -10,13 +10,13 @@ from pathlib import Path
 
 import anyio.to_thread
 import pytest
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest.binaries import cache_directory
 
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
 from pkg.cli import resources
 from pkg.cli.cluster import Cluster
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest.binaries import cache_directory
 
 pytestmark = pytest.mark.e2e
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import consistently, eventually
 
-from pkg.apis.batch.v1 import Job
-from pkg.apis.core.v1 import Pod
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import ForbiddenError
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import consistently, eventually
 
 pytestmark = pytest.mark.e2e
 

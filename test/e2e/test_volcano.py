@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.conditions import is_true
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import OwnerReference, unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import eventually, read_manifests
+from controller_runtime.envtest.crds import install_crds, wait_established
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.conditions import is_true
-from pkg.apis.machinery.errors import ForbiddenError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import OwnerReference, unstructured
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import eventually, read_manifests
-from pkg.ctrl.envtest.crds import install_crds, wait_established
 
 pytestmark = pytest.mark.e2e
 

@@ -20,18 +20,18 @@ import anyio
 import pytest
 import yaml
 from aiohttp import web
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Binaries, Environment, PlainProgress, eventually
+from controller_runtime.rest import Config, RESTMapper, Transport
 from yarl import URL
 
-from pkg.apis.core.v1 import ConfigMap
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.cli import resources
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.tools import JOBSET
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Binaries, Environment, PlainProgress, eventually
-from pkg.ctrl.rest import Config, RESTMapper, Transport
 
 NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
 ROOT = Path(__file__).parents[2]

@@ -9,11 +9,10 @@ import sys
 from datetime import timedelta
 
 import anyio
-
-from pkg import ctrl
-from pkg.apis.core.v1 import ConfigMap
-from pkg.ctrl import rest
-from pkg.ctrl.client import Client, merge_from
+import controller_runtime as ctrl
+from controller_runtime import rest
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.client import Client, merge_from
 
 
 class Worker:

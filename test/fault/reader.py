@@ -13,12 +13,11 @@ import sys
 from pathlib import Path
 
 import anyio
-
-from pkg import ctrl
-from pkg.apis.machinery import shape
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
-from pkg.ctrl.cache import Cache
+import controller_runtime as ctrl
+from controller_runtime.apis.machinery import shape
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.cache import Cache
 
 LARGE = unstructured(GVK("fault.example.org", "v1", "Large"))
 

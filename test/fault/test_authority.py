@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Binaries, Environment, eventually
+from controller_runtime.envtest.pki import Authority
+from controller_runtime.envtest.ports import free_ports
+from controller_runtime.rest import Config, RESTMapper, Transport
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.tools import JOBSET
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Binaries, Environment, eventually
-from pkg.ctrl.envtest.pki import Authority
-from pkg.ctrl.envtest.ports import free_ports
-from pkg.ctrl.rest import Config, RESTMapper, Transport
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]

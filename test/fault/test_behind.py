@@ -13,17 +13,16 @@ from typing import Any
 
 import anyio
 import anyio.abc
+import controller_runtime as ctrl
 import pytest
+from controller_runtime import cache, controller, handler
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import Client, LiveClient, merge_from
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.rest import Config, Request, RESTMapper, Transport
 from yarl import URL
-
-from pkg import ctrl
-from pkg.apis.core.v1 import ConfigMap, Secret
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
-from pkg.ctrl import cache, controller, handler
-from pkg.ctrl.client import Client, LiveClient, merge_from
-from pkg.ctrl.envtest import Environment, eventually
-from pkg.ctrl.rest import Config, Request, RESTMapper, Transport
 
 pytestmark = pytest.mark.fault
 BEHIND = 5.0

@@ -13,12 +13,11 @@ import aiohttp
 import anyio
 import msgspec
 import pytest
+from controller_runtime import metrics, webhook
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.envtest import eventually
+from controller_runtime.envtest.pki import Authority, KeyPair
 from cryptography import x509
-
-from pkg.apis.core.v1 import ConfigMap
-from pkg.ctrl import metrics, webhook
-from pkg.ctrl.envtest import eventually
-from pkg.ctrl.envtest.pki import Authority, KeyPair
 
 pytestmark = pytest.mark.fault
 RATE = 200

@@ -9,10 +9,9 @@ from typing import Any
 
 import anyio
 import pytest
-
-from pkg.apis.coordination.v1 import Lease
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import eventually
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import eventually
 
 pytestmark = pytest.mark.fault
 LEASE_SECONDS = 15

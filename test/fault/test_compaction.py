@@ -8,17 +8,16 @@ from typing import Any
 
 import aiohttp
 import anyio
+import controller_runtime as ctrl
 import pytest
 from aiohttp import web
-
-from pkg import ctrl
-from pkg.apis.core.v1 import ConfigMap, Secret
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.object import Object
-from pkg.ctrl.cache import Options
-from pkg.ctrl.client import Client, LiveClient, merge_from
-from pkg.ctrl.envtest import Environment, eventually
-from pkg.ctrl.rest import RESTMapper, Transport
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.cache import Options
+from controller_runtime.client import Client, LiveClient, merge_from
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.rest import RESTMapper, Transport
 
 pytestmark = pytest.mark.fault
 PERIOD = 5.0

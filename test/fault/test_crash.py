@@ -23,18 +23,18 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Secret
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import eventually
+from controller_runtime.envtest.pki import Authority
+from controller_runtime.envtest.ports import free_ports
 
-from pkg.apis.core.v1 import ConfigMap, Event, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, unstructured
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli import resources
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import eventually
-from pkg.ctrl.envtest.pki import Authority
-from pkg.ctrl.envtest.ports import free_ports
 
 pytestmark = pytest.mark.fault
 ROOT = Path(__file__).parents[2]

@@ -6,15 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import anyio
+import controller_runtime as ctrl
 import pytest
-
-from pkg import ctrl
-from pkg.apis.core.v1 import ConfigMap
-from pkg.ctrl.cache import Cache, Options
-from pkg.ctrl.client import Client, LiveClient
-from pkg.ctrl.envtest import eventually
-from pkg.ctrl.manager import LostLeadershipError
-from pkg.ctrl.rest import RESTMapper, Transport, TransportTimeoutError
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.cache import Cache, Options
+from controller_runtime.client import Client, LiveClient
+from controller_runtime.envtest import eventually
+from controller_runtime.manager import LostLeadershipError
+from controller_runtime.rest import RESTMapper, Transport, TransportTimeoutError
 
 pytestmark = pytest.mark.fault
 

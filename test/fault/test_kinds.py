@@ -5,16 +5,15 @@
 from typing import Any
 
 import anyio
+import controller_runtime as ctrl
 import pytest
-
-from pkg import ctrl
-from pkg.apis.core.v1 import ConfigMap, Secret
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, unstructured
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, apply_manifests, eventually
-from pkg.ctrl.httpserver import HTTPRequest
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment, apply_manifests, eventually
+from controller_runtime.httpserver import HTTPRequest
 
 pytestmark = pytest.mark.fault
 USER = "limited"

@@ -11,11 +11,10 @@ from typing import Any
 
 import anyio
 import pytest
-
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Unstructured, unstructured
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Unstructured, unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment
 
 pytestmark = [
     pytest.mark.fault,

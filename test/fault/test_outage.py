@@ -8,15 +8,14 @@ from collections import Counter
 from typing import Any
 
 import anyio
+import controller_runtime as ctrl
 import pytest
 from aiohttp import web
-
-from pkg import ctrl
-from pkg.apis.core.v1 import ConfigMap, Secret
-from pkg.apis.machinery.errors import AlreadyExistsError, NotFoundError
-from pkg.ctrl.client import Client, LiveClient
-from pkg.ctrl.envtest import Environment, eventually
-from pkg.ctrl.rest import Config, TransportError
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.errors import AlreadyExistsError, NotFoundError
+from controller_runtime.client import Client, LiveClient
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.rest import Config, TransportError
 
 pytestmark = pytest.mark.fault
 COPY = "copy-of-"

@@ -12,19 +12,20 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+import controller_runtime as ctrl
 import pytest
+from controller_runtime import metrics
+from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.controller import Controller, Options
+from controller_runtime.envtest import Environment, eventually
 
-from pkg import config, ctrl
+from pkg import config
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import InvalidError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.cli.manager import flags, program
-from pkg.ctrl import metrics
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.controller import Controller, Options
-from pkg.ctrl.envtest import Environment, eventually
 
 pytestmark = pytest.mark.fault
 GROUP = "trainer.kubeflow.org"

@@ -16,21 +16,21 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.core.v1 import Namespace, Secret
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually
+from controller_runtime.envtest.ports import free_ports
+from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
-from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
-from pkg.apis.core.v1 import Namespace, Secret
-from pkg.apis.machinery.errors import StatusError
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli import resources
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.access import role_binding
 from pkg.cli.cluster.tools import JOBSET
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Binaries, Environment, apply_manifests, eventually
-from pkg.ctrl.envtest.ports import free_ports
-from pkg.ctrl.rest import Config, Request, RESTMapper, Transport, TransportError
 from pkg.util.cert import Material
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(900)]

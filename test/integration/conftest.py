@@ -15,22 +15,22 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from controller_runtime import Manager
+from controller_runtime.apis.core.v1 import Namespace
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Binaries, Environment, apply_manifests
+from controller_runtime.envtest.ports import free_ports
+from controller_runtime.rest import Config, NoKindMatchError, Request, Response, RESTMapper, Transport
 
 from pkg import config
-from pkg.apis.core.v1 import Namespace
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.object import Unstructured
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.access import role_binding
 from pkg.cli.cluster.tools import JOBSET
 from pkg.cli.manager import flags, program
-from pkg.ctrl import Manager
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Binaries, Environment, apply_manifests
-from pkg.ctrl.envtest.ports import free_ports
-from pkg.ctrl.rest import Config, NoKindMatchError, Request, Response, RESTMapper, Transport
 
 USER = "trainer-under-test"
 ROOT = Path(__file__).parents[2]

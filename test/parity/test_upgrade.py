@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_runtime.reconcile import Request
 from replayer import cases
 from replayer.world import NOW, Cluster, Recorder, decode, runtimes
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import TrainJobReconciler
-from pkg.ctrl.reconcile import Request
 
 RECORDED = Path(__file__).parents[1] / "testdata" / "parity" / "newobjects.json"
 

@@ -17,19 +17,19 @@ from typing import Any
 import anyio
 import psutil
 import pytest
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import Namespace, Pod, ServiceAccount
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import eventually
+from controller_runtime.rest import Config, Request, Transport
 from prometheus_client.parser import text_string_to_metric_families
 
-from pkg.apis.batch.v1 import Job
-from pkg.apis.core.v1 import Namespace, Pod, ServiceAccount
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli.cluster import Cluster, Options
 from pkg.cli.cluster.components import MANAGER
 from pkg.cli.cluster.state import State
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import eventually
-from pkg.ctrl.rest import Config, Request, Transport
 
 pytestmark = pytest.mark.soak
 JOBS = int(os.environ.get("SOAK_JOBS", "2000"))

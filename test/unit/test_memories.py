@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery import quantity
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.cache.codec import entry_of
+from controller_runtime.client import FakeClient, ReadThrough
+from controller_runtime.rest import Request
 
 import pkg
-from pkg.apis.core.v1 import ConfigMap
-from pkg.apis.machinery import quantity
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.ctrl.cache.codec import entry_of
-from pkg.ctrl.client import FakeClient, ReadThrough
-from pkg.ctrl.rest import Request
 
 INPUTS = 10_000
 LONG = "1" * 4000
@@ -27,7 +27,7 @@ TABLE = Path("docs/architecture.md").read_text(encoding="utf-8").partition("## W
 def caches() -> Iterator[tuple[str, int | None]]:
     """Every function of the manager that remembers results, and how many."""
     for module in pkgutil.walk_packages(pkg.__path__, "pkg."):
-        if module.name.startswith(("pkg.cli", "pkg.ctrl.envtest")):
+        if module.name.startswith(("pkg.cli", "controller_runtime.envtest")):
             continue
         for name, value in vars(importlib.import_module(module.name)).items():
             if isinstance(value, functools._lru_cache_wrapper) and value.__module__ == module.name:

@@ -6,13 +6,12 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
+from controller_runtime.apis.batch.v1 import JobTemplateSpec
+from controller_runtime.apis.machinery.base import Struct, is_unset
+from controller_runtime.apis.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32, Rule
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.meta.v1 import Condition
 from pydantic import Field
-
-from pkg.apis.batch.v1 import JobTemplateSpec
-from pkg.apis.machinery.base import Struct, is_unset
-from pkg.apis.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32, Rule
-from pkg.apis.machinery.object import Object
-from pkg.apis.meta.v1 import Condition
 
 JOB_SET_NAME_KEY: Final = "jobset.sigs.k8s.io/jobset-name"
 JOB_SET_UID_KEY: Final = "jobset.sigs.k8s.io/jobset-uid"

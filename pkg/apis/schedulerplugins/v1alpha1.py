@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.quantity import ResourceList
 from pydantic import Field
-
-from pkg.apis.machinery.base import Struct
-from pkg.apis.machinery.object import Object
-from pkg.apis.machinery.quantity import ResourceList
 
 POD_GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 

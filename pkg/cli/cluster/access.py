@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-
-from pkg.apis.core.v1 import ServiceAccount
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import ObjectMeta, unstructured
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest.files import write_private
-from pkg.ctrl.envtest.kubeconfig import kubeconfig
+from controller_runtime.apis.core.v1 import ServiceAccount
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest.files import write_private
+from controller_runtime.envtest.kubeconfig import kubeconfig
 
 TOKEN_REQUEST: Final = unstructured(GVK("authentication.k8s.io", "v1", "TokenRequest"))
 TOKEN_SECONDS: Final = 24 * 3600

@@ -12,15 +12,9 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-
-from pkg.apis.core.v1 import Node, ServiceAccount
-from pkg.cli.cluster import contents, state
-from pkg.cli.cluster.components import MANAGER, Parts, Ports
-from pkg.cli.cluster.nodes import NodeShape, is_usable, node
-from pkg.cli.cluster.restart import ACCOUNTS, restart, write_tokens
-from pkg.cli.cluster.tools import ALL, COSCHEDULER, JOBSET, KUBE_SCHEDULER, KWOK
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import (
+from controller_runtime.apis.core.v1 import Node, ServiceAccount
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import (
     Binaries,
     Component,
     EnvtestError,
@@ -31,13 +25,19 @@ from pkg.ctrl.envtest import (
     apply_manifests,
     eventually,
 )
-from pkg.ctrl.envtest.binaries import Binary
-from pkg.ctrl.envtest.controlplane import ControlPlane
-from pkg.ctrl.envtest.crds import install_crds, wait_established
-from pkg.ctrl.envtest.files import private_directory
-from pkg.ctrl.envtest.ports import HOST
-from pkg.ctrl.envtest.probe import answer
-from pkg.ctrl.rest import RESTMapper, Transport, load_config
+from controller_runtime.envtest.binaries import Binary
+from controller_runtime.envtest.controlplane import ControlPlane
+from controller_runtime.envtest.crds import install_crds, wait_established
+from controller_runtime.envtest.files import private_directory
+from controller_runtime.envtest.ports import HOST
+from controller_runtime.envtest.probe import answer
+from controller_runtime.rest import RESTMapper, Transport, load_config
+
+from pkg.cli.cluster import contents, state
+from pkg.cli.cluster.components import MANAGER, Parts, Ports
+from pkg.cli.cluster.nodes import NodeShape, is_usable, node
+from pkg.cli.cluster.restart import ACCOUNTS, restart, write_tokens
+from pkg.cli.cluster.tools import ALL, COSCHEDULER, JOBSET, KUBE_SCHEDULER, KWOK
 
 FIELD_OWNER: Final = "trainerctl"
 NEEDED_BYTES: Final = 256 << 20

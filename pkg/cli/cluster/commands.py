@@ -11,7 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from pkg.apis.core.v1 import Node
+from controller_runtime.apis.core.v1 import Node
+from controller_runtime.envtest import Binaries, EnvtestError
+from controller_runtime.envtest.locks import file_lock
+
 from pkg.cli import arguments
 from pkg.cli.cluster.cluster import Cluster, Options
 from pkg.cli.cluster.nodes import NodeShape, is_usable
@@ -19,8 +22,6 @@ from pkg.cli.cluster.progress import progress_on
 from pkg.cli.cluster.state import DEFAULT_NAME, DEMO_NAME, State, root_directory, state_directory
 from pkg.cli.cluster.tools import ALL
 from pkg.cli.terminal import Console
-from pkg.ctrl.envtest import Binaries, EnvtestError
-from pkg.ctrl.envtest.locks import file_lock
 
 _NODES: Final = 4
 _WORDS: Final = {"200": "healthy", "ended": "not running"}

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+from controller_runtime.envtest import Component
+from controller_runtime.envtest.binaries import Binary
+from controller_runtime.envtest.controlplane import ControlPlane
+from controller_runtime.envtest.files import private_directory, write_private
+from controller_runtime.envtest.ports import HOST, free_ports
+from controller_runtime.envtest.probe import Probe
 
 import pkg
-from pkg.ctrl.envtest import Component
-from pkg.ctrl.envtest.binaries import Binary
-from pkg.ctrl.envtest.controlplane import ControlPlane
-from pkg.ctrl.envtest.files import private_directory, write_private
-from pkg.ctrl.envtest.ports import HOST, free_ports
-from pkg.ctrl.envtest.probe import Probe
 
 MANAGER: Final = "trainer-controller-manager"
 JOBSET_CONTROLLER: Final = "jobset-controller"

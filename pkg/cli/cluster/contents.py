@@ -8,11 +8,12 @@ import copy
 from collections.abc import Iterable
 from typing import Any, Final
 
+from controller_runtime.envtest import point_at
+from controller_runtime.envtest.binaries import Binary
+
 from pkg.cli import resources
 from pkg.cli.cluster.access import role_binding, service_account
 from pkg.constants import trainer as constants
-from pkg.ctrl.envtest import point_at
-from pkg.ctrl.envtest.binaries import Binary
 
 Manifest = dict[str, Any]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pkg.apis.core.v1 import Node
+from controller_runtime.apis.core.v1 import Node
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Supervisor
+from controller_runtime.rest import Transport, load_config
+
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.access import write_kubeconfig
 from pkg.cli.cluster.components import JOBSET_CONTROLLER, MANAGER
 from pkg.cli.cluster.state import State
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Supervisor
-from pkg.ctrl.rest import Transport, load_config
 
 STORE: Final = ("etcd", "kube-apiserver")
 """What everything else talks to, in the order of the start."""

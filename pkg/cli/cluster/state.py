@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
-from pkg.ctrl.envtest import Component
-from pkg.ctrl.envtest.files import write_private
-from pkg.ctrl.envtest.probe import Probe
+from controller_runtime.envtest import Component
+from controller_runtime.envtest.files import write_private
+from controller_runtime.envtest.probe import Probe
 
 DEFAULT_NAME: Final = "default"
 DEMO_NAME: Final = "demo"

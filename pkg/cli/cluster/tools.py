@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from pkg.ctrl.envtest import Tool, ToolGroup
-from pkg.ctrl.envtest.binaries import ETCD, kube_tool
+from controller_runtime.envtest import Tool, ToolGroup
+from controller_runtime.envtest.binaries import ETCD, kube_tool
 
 _TOOLS: Final = Path(__file__).parent / "tools"
 _KWOK: Final = ToolGroup(_TOOLS / "kwok", "sigs.k8s.io/kwok")

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
+import controller_runtime as ctrl
+from controller_runtime import healthz
 
-from pkg import ctrl
 from pkg.apis.config.v1alpha1 import CertManagement
-from pkg.ctrl import healthz
 
 if TYPE_CHECKING:
     from pkg.util import cert

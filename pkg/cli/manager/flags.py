@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pkg.ctrl.log import options as log_options
+from controller_runtime.log import options as log_options
 
 from . import goflags
 from .goflags import Flag

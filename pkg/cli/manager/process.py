@@ -20,12 +20,13 @@ from importlib.metadata import version as version_of
 from typing import Final, Protocol, TypeVar
 
 import anyio
+import controller_runtime as ctrl
+from controller_runtime import log, rest
+from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError
+from controller_runtime.log import options as log_options
+from controller_runtime.manager import ManagerError, UnreachableError
 
-from pkg import config, ctrl
-from pkg.apis.machinery.errors import StatusError, UnauthorizedError
-from pkg.ctrl import log, rest
-from pkg.ctrl.log import options as log_options
-from pkg.ctrl.manager import ManagerError, UnreachableError
+from pkg import config
 
 from . import ending, goflags, lean, trim
 

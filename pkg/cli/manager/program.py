@@ -8,15 +8,17 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from pkg import config, controller, ctrl, metrics, webhooks
+import controller_runtime as ctrl
+from controller_runtime import cache, healthz, rest
+from controller_runtime.apis.machinery import shape
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.scheduling.v1 import PriorityClass
+from controller_runtime.client import ReadThrough
+
+from pkg import config, controller, metrics, webhooks
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery import shape
-from pkg.apis.machinery.object import Object
-from pkg.apis.scheduling.v1 import PriorityClass
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
-from pkg.ctrl import cache, healthz, rest
-from pkg.ctrl.client import ReadThrough
 from pkg.runtime import Runtime, core
 
 from . import flags, process

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from controller_runtime.log import options as log_options
+
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.cli.manager import goflags
 from pkg.cli.manager.flags import zap_flags, zap_options
 from pkg.cli.manager.goflags import Flag
 from pkg.constants import kai
-from pkg.ctrl.log import options as log_options
 
 PROGRAM: Final = "podgrouper"
 LEASE: Final = "54dff599.kai.scheduler"

@@ -7,10 +7,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from pkg import config, ctrl, metrics, podgrouper
+import controller_runtime as ctrl
+from controller_runtime import healthz, rest
+
+from pkg import config, metrics, podgrouper
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.cli.manager import process
-from pkg.ctrl import healthz, rest
 
 from . import flags
 from .flags import Flags

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import Object, Unstructured
+
 from pkg.podgrouper.podgroup import Metadata
 
 from . import fields

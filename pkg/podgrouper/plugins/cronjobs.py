@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, Unstructured, unstructured
-from pkg.ctrl.client import Reader
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
+from controller_runtime.client import Reader
+
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper

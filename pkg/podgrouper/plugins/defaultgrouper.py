@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from pkg.apis.core.v1 import ConfigMap, Pod
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object, OwnerReference, Unstructured
-from pkg.apis.scheduling.v1 import PriorityClass
-from pkg.apis.scheduling.v2alpha2 import parse_preemptibility
+from controller_runtime import client, log
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object, OwnerReference, Unstructured
+from controller_runtime.apis.scheduling.v1 import PriorityClass
+
+from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
-from pkg.ctrl import client, log
 from pkg.podgrouper.podgroup import Metadata
 from pkg.podgrouper.topowner import top_owner_metadata
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pkg.apis.machinery.base import JSON
-from pkg.apis.machinery.object import OwnerReference, Unstructured
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.object import OwnerReference, Unstructured
 
 from .errors import AccessorError
 

@@ -8,8 +8,9 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import ClassVar
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import Object, Unstructured
+
 from pkg.podgrouper.podgroup import Metadata
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.base import JSON
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, Unstructured, unstructured
-from pkg.apis.scheduling.v2alpha2 import parse_preemptibility
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
+from controller_runtime.client import Reader
+
+from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
-from pkg.ctrl.client import Reader
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 
 from . import fields

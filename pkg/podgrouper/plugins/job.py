@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.client import Reader
+
 from pkg.constants import kai
-from pkg.ctrl.client import Reader
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper

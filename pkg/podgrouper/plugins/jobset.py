@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.base import JSON
-from pkg.apis.machinery.gojson import quote
-from pkg.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.gojson import quote
+from controller_runtime.apis.machinery.object import Object, Unstructured
+
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 

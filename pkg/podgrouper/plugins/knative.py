@@ -6,14 +6,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, OwnerReference, Unstructured, unstructured
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from controller_runtime import log
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, OwnerReference, Unstructured, unstructured
+from controller_runtime.client import Reader
+
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.ctrl import log
-from pkg.ctrl.client import Reader
 from pkg.podgrouper.podgroup import Metadata
 
 from . import fields

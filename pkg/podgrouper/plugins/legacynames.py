@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.object import Unstructured
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from controller_runtime import log
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import Reader
+
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.ctrl import log
-from pkg.ctrl.client import Reader
 
 from . import fields
 from .errors import AccessorError

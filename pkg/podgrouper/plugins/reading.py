@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import StatusError
-from pkg.ctrl.cache import CacheError
-from pkg.ctrl.rest import RestError
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.cache import CacheError
+from controller_runtime.rest import RestError
 
 UNREADABLE: Final = (StatusError, RestError, CacheError)
 """What a Reader raises: the server refused, was not reached, does not serve the kind, or the cache does not have it."""

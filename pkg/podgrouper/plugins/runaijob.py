@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from pkg.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import Pod
 
 from .defaultgrouper import DefaultGrouper
 from .job import K8sJobGrouper

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pkg.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import ObjectMeta
-from pkg.apis.scheduling.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
-from pkg.ctrl import client, log
+from controller_runtime import client, log
+from controller_runtime.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import ObjectMeta
+
+from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 
 from .locks import KeyedLocks
 from .metadata import Metadata, SubGroupMetadata, TopologyConstraintMetadata

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pkg.apis.machinery.object import OwnerReference
-from pkg.apis.scheduling.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
+from controller_runtime.apis.machinery.object import OwnerReference
+
+from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 
 
 def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:

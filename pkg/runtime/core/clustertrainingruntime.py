@@ -7,14 +7,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pkg.apis.machinery import field
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import FieldIndexer, Reader, peek
+from controller_runtime.rest import RestError
+
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FieldIndexer, Reader, peek
-from pkg.ctrl.rest import RestError
 from pkg.runtime import interface, runtime
 from pkg.util import offload, trainingruntime
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
 
-from pkg.ctrl.client import FieldIndexer, Reader, read_only
+from controller_runtime.client import FieldIndexer, Reader, read_only
+
 from pkg.runtime.interface import Runtime
 
 from .registry import Registry, new_runtime_registry

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Final
 
 import msgspec
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.patchseries import PatchSeries
+from controller_runtime.apis.machinery.strategicpatch import POD_TEMPLATE
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
-from pkg.apis.machinery.base import JSON
-from pkg.apis.machinery.patchseries import PatchSeries
-from pkg.apis.machinery.strategicpatch import POD_TEMPLATE
 from pkg.apis.trainer import v1alpha1 as trainer
 
 _KEPT: Final = 16

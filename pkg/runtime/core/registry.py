@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from pkg.ctrl.client import FieldIndexer, Reader
+from controller_runtime.client import FieldIndexer, Reader
+
 from pkg.runtime.interface import Runtime
 
 from .clustertrainingruntime import CLUSTER_TRAINING_RUNTIME_GROUP_KIND, new_cluster_training_runtime

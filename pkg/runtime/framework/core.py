@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pkg.apis.machinery import field
-from pkg.apis.machinery.object import Object
+from controller_runtime import client
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.manager import ManagerError
+
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
-from pkg.ctrl import client
-from pkg.ctrl.manager import ManagerError
 from pkg.runtime import indexer as index
 from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info

@@ -15,10 +15,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar
 
-from pkg.apis.machinery import field
-from pkg.apis.machinery.object import Object
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import FieldIndexer, Reader
+
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
-from pkg.ctrl.client import FieldIndexer, Reader
 from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info
 

@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
+from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhook, ValidatingWebhookConfiguration
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
-
-from pkg.apis.admissionregistration.v1 import ValidatingWebhook, ValidatingWebhookConfiguration
 
 from . import pki
 

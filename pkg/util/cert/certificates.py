@@ -22,16 +22,20 @@ from typing import Any, Final
 
 import anyio
 import anyio.to_thread
+from controller_runtime import healthz, log, metrics, recorder, rest
+from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.machinery.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    NotFoundError,
+    StatusError,
+)
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.rest.tls import load_chain
+from controller_runtime.webhook.certwatcher import server_context
 from prometheus_client import Counter, Gauge
-
-from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
-from pkg.apis.core.v1 import Secret
-from pkg.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError, StatusError
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import ObjectMeta
-from pkg.ctrl import healthz, log, metrics, recorder, rest
-from pkg.ctrl.rest.tls import load_chain
-from pkg.ctrl.webhook.certwatcher import server_context
 
 from . import bundle, pki
 from .cluster import Cluster

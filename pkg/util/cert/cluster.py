@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
-from pkg.apis.core.v1 import Secret
-from pkg.ctrl import cache, client, rest
+from controller_runtime import cache, client, rest
+from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.core.v1 import Secret
 
 DEFAULT_NAMESPACE: Final = "kubeflow-system"
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")

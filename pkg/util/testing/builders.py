@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from pkg.apis.batch.v1 import JobSpec, JobTemplateSpec
-from pkg.apis.core.v1 import Container, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements
+from controller_runtime.apis.batch.v1 import JobSpec, JobTemplateSpec
+from controller_runtime.apis.core.v1 import Container, EnvVar, PodSpec, PodTemplateSpec, ResourceRequirements
+from controller_runtime.apis.meta.v1 import ObjectMeta
+
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec, JobSetStatus, ReplicatedJob
-from pkg.apis.meta.v1 import ObjectMeta
 from pkg.apis.trainer.v1alpha1 import (
     ClusterTrainingRuntime,
     JobSetTemplateSpec,

@@ -15,14 +15,14 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import eventually
+from controller_runtime.envtest.pki import Authority
+from controller_runtime.envtest.ports import free_ports
+from controller_runtime.rest import Config, Request, Transport, TransportError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import eventually
-from pkg.ctrl.envtest.pki import Authority
-from pkg.ctrl.envtest.ports import free_ports
-from pkg.ctrl.rest import Config, Request, Transport, TransportError
 
 ROOT = Path(__file__).parents[3]
 

@@ -13,15 +13,14 @@ import aiohttp
 import anyio
 import msgspec
 import pytest
-
-from pkg.apis.coordination.v1 import Lease
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, eventually
-from pkg.ctrl.envtest.pki import KeyPair
-from pkg.ctrl.rest import RESTMapper, Transport
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.envtest.pki import KeyPair
+from controller_runtime.rest import RESTMapper, Transport
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"

@@ -7,10 +7,10 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import eventually
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import eventually
 
 MANY = int(os.environ.get("FAULT_TRAINJOBS", "300"))
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300 + MANY // 4)]

@@ -9,10 +9,9 @@ from typing import Any
 import anyio
 import pytest
 from aiohttp import web
-
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, eventually
-from pkg.ctrl.rest import TransportError
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.rest import TransportError
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 

@@ -9,14 +9,14 @@ from typing import Any
 import aiohttp
 import anyio
 import pytest
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.rest import RESTMapper, Transport
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import Environment, eventually
-from pkg.ctrl.rest import RESTMapper, Transport
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 KEPT = 5

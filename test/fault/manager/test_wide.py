@@ -18,12 +18,12 @@ import aiohttp
 import anyio
 import msgspec
 import pytest
+from controller_runtime.apis.core.v1 import Event
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.rest import Request
 
-from pkg.apis.core.v1 import Event
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, eventually
-from pkg.ctrl.rest import Request
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 TERMS = 430_000

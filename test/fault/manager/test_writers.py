@@ -14,15 +14,15 @@ import anyio
 import msgspec
 import pytest
 from aiohttp import web
+from controller_runtime.apis.core.v1 import Namespace
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import MERGE, LiveClient, ignore_not_found, raw_patch
+from controller_runtime.envtest import eventually
+from controller_runtime.envtest.pki import Authority
 
-from pkg.apis.core.v1 import Namespace
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl.client import MERGE, LiveClient, ignore_not_found, raw_patch
-from pkg.ctrl.envtest import eventually
-from pkg.ctrl.envtest.pki import Authority
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 HOOKS = unstructured(GVK("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration"))

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery import kubernetes_schema
+from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Unstructured, unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import read_manifests
+from controller_runtime.envtest.crds import install_crds, wait_established
+from controller_runtime.rest import Config, Request, Transport
 
-from pkg.apis.machinery import kubernetes_schema
-from pkg.apis.machinery.errors import InvalidError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Unstructured, unstructured
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import read_manifests
-from pkg.ctrl.envtest.crds import install_crds, wait_established
-from pkg.ctrl.rest import Config, Request, Transport
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.integration

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import anyio
 import pytest
+from controller_runtime.envtest import Environment
+from controller_runtime.rest import Transport
 from harness import cluster, command, figures
 from harness.plan import quick
-
-from pkg.ctrl.envtest import Environment
-from pkg.ctrl.rest import Transport
 
 pytestmark = pytest.mark.integration
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment
+from controller_runtime.rest import Request, Transport
 
 from pkg.cli import validate
 from pkg.cli.documents import Document
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment
-from pkg.ctrl.rest import Request, Transport
 
 pytestmark = pytest.mark.integration
 PLURALS = {

@@ -10,15 +10,15 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime import metrics
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.base import Struct
-from pkg.apis.machinery.object import unstructured
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.ctrl import metrics
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import Environment, eventually
-from pkg.ctrl.rest import Request
 
 pytestmark = pytest.mark.integration
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime import cache, metrics
+from controller_runtime.apis.core.v1 import Event, LimitRange
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, ObjectMeta, unstructured
+from controller_runtime.apis.node.v1 import RuntimeClass
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import Environment, consistently, eventually
+from controller_runtime.rest import Request
 
-from pkg.apis.core.v1 import Event, LimitRange
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, ObjectMeta, unstructured
-from pkg.apis.node.v1 import RuntimeClass
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingPodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
-from pkg.ctrl import cache, metrics
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import Environment, consistently, eventually
-from pkg.ctrl.rest import Request
 
 pytestmark = pytest.mark.integration
 

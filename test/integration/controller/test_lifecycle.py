@@ -10,14 +10,14 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime import metrics
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Namespace, Secret
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import consistently, eventually
+from controller_runtime.rest import Request
 
-from pkg.apis.core.v1 import ConfigMap, Event, Namespace, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.ctrl import metrics
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import consistently, eventually
-from pkg.ctrl.rest import Request
 
 pytestmark = pytest.mark.integration
 

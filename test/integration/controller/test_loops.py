@@ -10,17 +10,17 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime import cache, metrics
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.conditions import is_true
+from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import Environment, consistently, eventually
+from controller_runtime.rest import Request
 
-from pkg.apis.core.v1 import ConfigMap, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.conditions import is_true
-from pkg.apis.machinery.errors import InvalidError, NotFoundError
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.ctrl import cache, metrics
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import Environment, consistently, eventually
-from pkg.ctrl.rest import Request
 
 pytestmark = pytest.mark.integration
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import eventually
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.object import metadata_only
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -10,14 +10,14 @@ from contextlib import AbstractAsyncContextManager
 
 import anyio
 import pytest
+from controller_runtime import Manager, manager
+from controller_runtime.apis.authentication.v1 import TokenRequest
+from controller_runtime.apis.core.v1 import ServiceAccount
+from controller_runtime.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment
 
 from pkg import config
-from pkg.apis.authentication.v1 import TokenRequest
-from pkg.apis.core.v1 import ServiceAccount
-from pkg.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
-from pkg.ctrl import Manager, manager
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment
 
 pytestmark = pytest.mark.integration
 RBAC = "rbac.authorization.k8s.io"

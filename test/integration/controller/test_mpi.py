@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment, consistently, eventually
+from controller_runtime.rest import Request
 
-from pkg.apis.core.v1 import ConfigMap, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, consistently, eventually
-from pkg.ctrl.rest import Request
 
 pytestmark = pytest.mark.integration
 

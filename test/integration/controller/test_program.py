@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Binaries, Environment, eventually
+from controller_runtime.envtest.ports import free_ports
+from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 
-from pkg.apis.core.v1 import Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.tools import JOBSET
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Binaries, Environment, eventually
-from pkg.ctrl.envtest.ports import free_ports
-from pkg.ctrl.rest import Config, Request, RESTMapper, Transport, TransportError
 
 pytestmark = pytest.mark.integration
 

@@ -17,17 +17,17 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from controller_runtime import Manager
+from controller_runtime.apis.authentication.v1 import TokenRequest
+from controller_runtime.apis.core.v1 import ServiceAccount
+from controller_runtime.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
+from controller_runtime.envtest.ports import free_ports
+from controller_runtime.metrics import with_authentication_and_authorization
 
-from pkg.apis.authentication.v1 import TokenRequest
-from pkg.apis.core.v1 import ServiceAccount
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.rbac.v1 import ClusterRole, ClusterRoleBinding
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl import Manager
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
-from pkg.ctrl.envtest.ports import free_ports
-from pkg.ctrl.metrics import with_authentication_and_authorization
 
 pytestmark = pytest.mark.integration
 

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from controller_runtime import metrics
+from controller_runtime.apis.core.v1 import Event
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import OwnerReference
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import consistently, eventually
 
-from pkg.apis.core.v1 import Event
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.object import OwnerReference
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.ctrl import metrics
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import consistently, eventually
 
 pytestmark = pytest.mark.integration
 

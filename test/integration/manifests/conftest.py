@@ -13,10 +13,9 @@ from typing import Any
 import anyio
 import pytest
 import yaml
-
-from pkg.ctrl.envtest import Binaries, Environment, PlainProgress, Tool, ToolGroup
-from pkg.ctrl.envtest.binaries import cache_directory
-from pkg.ctrl.envtest.gotoolchain import find_go
+from controller_runtime.envtest import Binaries, Environment, PlainProgress, Tool, ToolGroup
+from controller_runtime.envtest.binaries import cache_directory
+from controller_runtime.envtest.gotoolchain import find_go
 
 ROOT = Path(__file__).parents[3]
 TOOLS = ROOT / "test" / "tools"

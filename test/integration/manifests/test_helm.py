@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup
 
 from pkg import config
 from pkg.cli.manager import certificates, flags
-from pkg.ctrl.envtest import Binaries, PlainProgress, Tool, ToolGroup
 
 ROOT = Path(__file__).parents[3]
 NAME = "kubeflow-trainer"

@@ -16,12 +16,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from controller_runtime.envtest import Environment
+from controller_runtime.envtest.pki import Authority
+from controller_runtime.envtest.ports import free_ports
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-from pkg.ctrl.envtest import Environment
-from pkg.ctrl.envtest.pki import Authority
-from pkg.ctrl.envtest.ports import free_ports
 
 ROOT = Path(__file__).parents[3]
 NOBODY = 65532
@@ -50,6 +49,7 @@ MODULES = {
     "annotated_types",
     "anyio",
     "cffi",
+    "controller_runtime",
     "cryptography",
     "httptools",
     "idna",
@@ -134,6 +134,7 @@ def test_the_image_holds_what_is_listed_and_nothing_else(image: Image) -> None:
     found = distributions(path=[str(image.app)])
     installed = {str(canonicalize_name(each.name)): each.version for each in found}
     assert installed.pop("trainer-controller-manager")
+    assert installed.pop("controller-runtime")
     assert installed == pins("image.lock")
     assert set(installed) == DISTRIBUTIONS
     assert {each.name for each in image.programs.iterdir()} == {"manager", "podgrouper"}
@@ -149,7 +150,7 @@ def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) 
     """Also what it loads later: certificates, the pod grouper, kubeconfigs."""
     code = (
         "import pkg.cli.manager.program, pkg.cli.podgrouper.program, pkg.util.cert, pkg.podgrouper\n"
-        "from pkg.ctrl.rest import kubeconfig_import\n"
+        "from controller_runtime.rest import kubeconfig_import\n"
         "kubeconfig_import.modules()"
     )
     subprocess.run([sys.executable, "-S", "-c", code], env=environment(image), cwd="/", check=True)

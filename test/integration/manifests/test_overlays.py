@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment
+from controller_runtime.rest import RESTMapper, Transport
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.object import Unstructured
 from pkg.cli.manager import flags
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment
-from pkg.ctrl.rest import RESTMapper, Transport
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"

@@ -11,20 +11,20 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime import Manager
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment, apply_manifests, eventually
+from controller_runtime.rest import Config, RESTMapper, Transport
 
 from pkg import config
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.crd_schema import custom_resource_definition
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, Unstructured
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.cli import resources
 from pkg.cli.manager import flags, program
-from pkg.ctrl import Manager
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, apply_manifests, eventually
-from pkg.ctrl.rest import Config, RESTMapper, Transport
 
 USER = "grouper-under-test"
 BOTH = "grouper-and-trainer-under-test"

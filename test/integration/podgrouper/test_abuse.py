@@ -9,14 +9,13 @@ from typing import Any
 
 import anyio
 import pytest
-
-from pkg.apis.core.v1 import Event, Namespace, Pod
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import metadata_only, unstructured
-from pkg.ctrl import Manager
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import eventually
-from pkg.ctrl.rest import AnswerError
+from controller_runtime import Manager
+from controller_runtime.apis.core.v1 import Event, Namespace, Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import metadata_only, unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import eventually
+from controller_runtime.rest import AnswerError
 
 pytestmark = pytest.mark.integration
 

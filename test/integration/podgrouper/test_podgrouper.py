@@ -8,15 +8,15 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime import Manager
+from controller_runtime.apis.core.v1 import Namespace, Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import consistently, eventually
 
-from pkg.apis.core.v1 import Namespace, Pod
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, Unstructured
-from pkg.apis.scheduling.v2alpha2 import PodGroup
-from pkg.ctrl import Manager
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import consistently, eventually
+from pkg.apis.kai.v2alpha2 import PodGroup
 
 pytestmark = pytest.mark.integration
 

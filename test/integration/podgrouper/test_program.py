@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment, apply_manifests, eventually
+from controller_runtime.envtest.ports import free_ports
 
-from pkg.apis.coordination.v1 import Lease
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.scheduling.v2alpha2 import PodGroup
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, apply_manifests, eventually
-from pkg.ctrl.envtest.ports import free_ports
+from pkg.apis.kai.v2alpha2 import PodGroup
 
 pytestmark = pytest.mark.integration
 

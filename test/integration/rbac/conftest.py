@@ -15,17 +15,17 @@ from typing import IO, Any
 import anyio
 import pytest
 import yaml
+from controller_runtime.apis.core.v1 import Namespace, Secret
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually
+from controller_runtime.envtest.ports import free_ports
+from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 
-from pkg.apis.core.v1 import Namespace, Secret
-from pkg.apis.machinery.object import Unstructured
 from pkg.cli import rbac
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.access import role_binding
 from pkg.cli.cluster.tools import JOBSET
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Binaries, Environment, apply_manifests, eventually
-from pkg.ctrl.envtest.ports import free_ports
-from pkg.ctrl.rest import Config, Request, RESTMapper, Transport, TransportError
 
 ROOT = Path(__file__).parents[3]
 GROUP = "under-test"

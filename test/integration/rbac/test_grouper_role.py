@@ -5,15 +5,15 @@
 from typing import Any, Final
 
 import pytest
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Unstructured, unstructured
+from controller_runtime.client import MERGE, FakeClient, LiveClient, raw_patch
+from controller_runtime.envtest import Environment, eventually
 
-from pkg.apis.core.v1 import ConfigMap, Pod
-from pkg.apis.machinery.crd_schema import custom_resource_definition
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Unstructured, unstructured
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.cli import rbac
-from pkg.ctrl.client import MERGE, FakeClient, LiveClient, raw_patch
-from pkg.ctrl.envtest import Environment, eventually
 from pkg.podgrouper import ANY_VERSION, new_plugins_hub
 from pkg.podgrouper.hub import BETWEEN
 

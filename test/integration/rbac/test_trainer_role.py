@@ -15,17 +15,17 @@ from typing import Any, Final
 
 import anyio
 import pytest
+from controller_runtime.apis.authentication.v1 import TokenRequest
+from controller_runtime.apis.core.v1 import ConfigMap, ServiceAccount
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import EventuallyError, eventually
 
-from pkg.apis.authentication.v1 import TokenRequest
-from pkg.apis.core.v1 import ConfigMap, ServiceAccount
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import unstructured
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.cli import rbac
-from pkg.ctrl.client import MERGE, LiveClient, raw_patch
-from pkg.ctrl.envtest import EventuallyError, eventually
 
 pytestmark = pytest.mark.integration
 

@@ -10,14 +10,14 @@ import ssl
 import sys
 
 import anyio
+from controller_runtime import log, webhook
+from controller_runtime.client import FakeClient
+from controller_runtime.rest.tls import load_chain
+from controller_runtime.webhook.certwatcher import server_context
 
 from pkg import webhooks
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources, structural, validate
-from pkg.ctrl import log, webhook
-from pkg.ctrl.client import FakeClient
-from pkg.ctrl.rest.tls import load_chain
-from pkg.ctrl.webhook.certwatcher import server_context
 from pkg.runtime import core
 
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"

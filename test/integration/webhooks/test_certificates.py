@@ -10,19 +10,19 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime import webhook
+from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.core.v1 import Event, Secret
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment, apply_manifests, eventually
+from controller_runtime.recorder import Broadcaster
+from controller_runtime.rest import Config
 
-from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
-from pkg.apis.core.v1 import Event, Secret
-from pkg.apis.machinery.errors import StatusError
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime
 from pkg.cli import rbac
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.access import role_binding
-from pkg.ctrl import webhook
-from pkg.ctrl.client import LiveClient
-from pkg.ctrl.envtest import Environment, apply_manifests, eventually
-from pkg.ctrl.recorder import Broadcaster
-from pkg.ctrl.rest import Config
 from pkg.util import cert
 from pkg.util.cert import pki
 from pkg.webhooks import trainingruntime_webhook

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.core.v1 import Event
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError, StatusError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.client import LiveClient, raw_patch
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.rest import AnswerError
 
-from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
-from pkg.apis.core.v1 import Event
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import ForbiddenError, NotFoundError, StatusError
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import metadata_only
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.cli.cluster import contents
-from pkg.ctrl.client import LiveClient, raw_patch
-from pkg.ctrl.envtest import Environment, eventually
-from pkg.ctrl.rest import AnswerError
 
 pytestmark = pytest.mark.integration
 

@@ -9,13 +9,14 @@ import json
 from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
-from pkg.apis.admission.v1 import AdmissionRequest
-from pkg.apis.machinery import field
-from pkg.apis.machinery.base import Struct
-from pkg.apis.machinery.gojson import go_json
-from pkg.apis.machinery.object import Object
+from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.gojson import go_json
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.webhook import admission
+
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.ctrl.webhook import admission
 from pkg.runtime import Runtime
 from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainingRuntimeWebhook, TrainJobWebhook
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object, Unstructured
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from controller_runtime import reconcile
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.cache import CacheError
+from controller_runtime.rest import RestError
+
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
-from pkg.ctrl import reconcile
-from pkg.ctrl.cache import CacheError
-from pkg.ctrl.rest import RestError
 from pkg.podgrouper.hub import HubOptions, PluginsHub, new_plugins_hub
 from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.owners import DirectOwners

@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
-
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery import errors
-from pkg.apis.machinery.gvk import GVK, NamespacedName
-from pkg.apis.machinery.object import Object, Unstructured, metadata_only, unstructured
-from pkg.apis.machinery.time import format_time
-from pkg.ctrl import client
-from pkg.ctrl.client import interceptor
-from pkg.ctrl.rest import NoKindMatchError
+from controller_runtime import client
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.object import Object, Unstructured, metadata_only, unstructured
+from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.client import interceptor
+from controller_runtime.rest import NoKindMatchError
 
 from .world import NOW
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from pkg.apis.machinery.errors import NotFoundError, StatusError
-from pkg.apis.machinery.object import Object
-from pkg.apis.machinery.strategicpatch import StrategicMergeError
+from controller_runtime import reconcile
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.rest import RestError
+
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler, TrainJobReconciler
-from pkg.ctrl import reconcile
-from pkg.ctrl.rest import RestError
 from pkg.runtime import UnsupportedRuntimeError, core, framework, runtime_for
 
 from . import admission, grouping, watches

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from pkg.apis.machinery.object import Object
-from pkg.ctrl import event
+from controller_runtime import event
+from controller_runtime.apis.machinery.object import Object
+
 from pkg.runtime.framework import WatchExtensionPlugin
 from pkg.runtime.framework.plugins import registry
 

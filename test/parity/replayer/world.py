@@ -8,12 +8,13 @@ import copy
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
+from controller_runtime import client
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
+
 from pkg.apis import scheme
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl import client
 from pkg.runtime import Runtime, core
 from pkg.util import trainjob
 

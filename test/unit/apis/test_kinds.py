@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Iterator
 
 import pytest
+from controller_runtime.apis.batch import v1 as batch
+from controller_runtime.apis.core import v1 as core
+from controller_runtime.apis.machinery import kubernetes_schema
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.meta import v1 as meta
 
-from pkg.apis.batch import v1 as batch
-from pkg.apis.core import v1 as core
-from pkg.apis.machinery import kubernetes_schema
-from pkg.apis.machinery.base import Struct
-from pkg.apis.meta import v1 as meta
 from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer import v1alpha1 as trainer
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from controller_runtime.apis.core.v1 import ContainerPort, EnvVar, Volume, VolumeMount
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pkg import apply
-from pkg.apis.core.v1 import ContainerPort, EnvVar, Volume, VolumeMount
 
 
 def env(**values: str) -> list[EnvVar]:

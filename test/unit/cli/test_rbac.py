@@ -35,8 +35,8 @@ def test_a_grant_keeps_its_resource_names_unless_another_marker_grants_every_obj
         "# +kubebuilder:rbac:groups=a,resources=things,resourceNames=two,verbs=get\n"
         "# +kubebuilder:rbac:groups=a,resources=things,verbs=list\n"
     )
-    wanted = rbac.collected(sources=tmp_path)
-    named = rbac.resource_names(sources=tmp_path)
+    wanted = rbac.collected(sources=[tmp_path])
+    named = rbac.resource_names(sources=[tmp_path])
     assert named == {("a", "things", "get"): ("one", "two")}
     assert rbac.rules(wanted, named) == [
         {"apiGroups": ["a"], "resources": ["others"], "verbs": ["get", "list"]},

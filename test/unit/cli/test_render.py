@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.client import FakeClient
 from hypothesis import given
 from hypothesis import strategies as st
 from replayer.world import objects
@@ -20,7 +21,6 @@ from pkg.cli import commandline, documents, explain, offline, render, trainerctl
 from pkg.cli.changes import replay
 from pkg.cli.documents import Document
 from pkg.cli.terminal import Console
-from pkg.ctrl.client import FakeClient
 from pkg.runtime import core, runtime_for
 
 SAMPLES = Path(__file__).parents[3] / "config" / "samples"

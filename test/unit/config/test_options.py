@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+from controller_runtime import metrics, rest
 
 from pkg import config
-from pkg.ctrl import metrics, rest
 
 
 def test_the_defaults_become_a_managers_options(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery.field import ErrorList
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import Reader
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.field import ErrorList
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
-from pkg.ctrl.client import Reader
 from pkg.runtime.interface import Runtime
 
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.client.fake import FakeClient
 
-from pkg.apis.core.v1 import ConfigMap, Secret
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import metadata_only
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.controller.applier import Applier, Outcome
-from pkg.ctrl.client.fake import FakeClient
 from pkg.util.trainjob import ChildConflictError
 
 OWNER = NamespacedName("ns", "job")

@@ -14,17 +14,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import pytest
+from controller_runtime.apis.core.v1 import ConfigMap, ResourceRequirements, Secret
+from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, NotFoundError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client.fake import Call, FakeClient
+from controller_runtime.reconcile import Request, Result
 
-from pkg.apis.core.v1 import ConfigMap, ResourceRequirements, Secret
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import ConflictError, ForbiddenError, NotFoundError
-from pkg.apis.machinery.object import Object
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
 from pkg.controller import TrainJobReconciler
-from pkg.ctrl.client.fake import Call, FakeClient
-from pkg.ctrl.reconcile import Request, Result
 from pkg.runtime import core
 from pkg.util.trainjob import ChildConflictError
 

@@ -12,19 +12,19 @@ from typing import Any
 
 import pydantic
 import pytest
+from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.client import FakeClient
+from controller_runtime.reconcile import Request
+from controller_runtime.webhook import admission
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pkg.apis.admission.v1 import AdmissionRequest
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.object import Object
-from pkg.apis.machinery.strategicpatch import StrategicMergeError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
-from pkg.ctrl.client import FakeClient
-from pkg.ctrl.reconcile import Request
-from pkg.ctrl.webhook import admission
 from pkg.runtime import core
 from pkg.runtime.framework import PluginError
 from pkg.webhooks import TrainJobWebhook

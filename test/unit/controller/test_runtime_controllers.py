@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery.errors import ConflictError, NotFoundError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client.fake import FakeClient
+from controller_runtime.reconcile import Request
 
-from pkg.apis.machinery.errors import ConflictError, NotFoundError
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler
 from pkg.controller.runtime_reconciler import RuntimeReconciler
-from pkg.ctrl.client.fake import FakeClient
-from pkg.ctrl.reconcile import Request
 from pkg.runtime import indexer
 
 FINALIZER = "trainer.kubeflow.org/resource-in-use"

@@ -4,13 +4,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from controller_runtime.client.fake import FakeClient
+from controller_runtime.controller import Options
 
 import pkg.controller
 import pkg.webhooks
 from pkg.cli.manager import flags
 from pkg.controller import setup_controllers
-from pkg.ctrl.client.fake import FakeClient
-from pkg.ctrl.controller import Options
 
 ALL = {"trainjob_controller", "trainingruntime_controller", "clustertrainingruntime_controller"}
 

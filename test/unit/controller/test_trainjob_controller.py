@@ -5,16 +5,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
+from controller_runtime.client.fake import Call, FakeClient
+from controller_runtime.metrics import REGISTRY
+from controller_runtime.reconcile import Request, Result
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.errors import InvalidError, NotFoundError
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.controller import TrainJobReconciler
-from pkg.ctrl.cache import CacheDegradedError, UndecodableObjectError
-from pkg.ctrl.client.fake import Call, FakeClient
-from pkg.ctrl.metrics import REGISTRY
-from pkg.ctrl.reconcile import Request, Result
 from pkg.util.trainjob import ChildConflictError
 
 NOW = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)

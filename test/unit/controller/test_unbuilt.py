@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.reconcile import Request
+from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.gvk import NamespacedName
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller.unbuilt import UnbuiltFirst
-from pkg.ctrl.reconcile import Request
-from pkg.ctrl.workqueue import LOW_PRIORITY, PriorityQueue
 
 
 class Informer:

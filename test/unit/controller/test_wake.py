@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from controller_runtime import event
+from controller_runtime.client.fake import FakeClient
+from controller_runtime.reconcile import Request
+from controller_runtime.workqueue import PriorityQueue
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.controller import wake
-from pkg.ctrl import event
-from pkg.ctrl.client.fake import FakeClient
-from pkg.ctrl.reconcile import Request
-from pkg.ctrl.workqueue import PriorityQueue
 from pkg.runtime import indexer
 from pkg.util import trainjob
 

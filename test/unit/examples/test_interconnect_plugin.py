@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import FakeClient
+from controller_runtime.reconcile import Request
+from controller_runtime.webhook.admission import ValidatorHandler
 
-from pkg.apis.admission.v1 import AdmissionRequest
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.object import Object
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import trainerctl
 from pkg.controller import TrainJobReconciler
-from pkg.ctrl.client import FakeClient
-from pkg.ctrl.reconcile import Request
-from pkg.ctrl.webhook.admission import ValidatorHandler
 from pkg.runtime import core
 from pkg.runtime.core import TrainingRuntime
 from pkg.runtime.framework.core import Framework

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.client import FakeClient
 
 from pkg.cli import rbac
 from pkg.constants.trainer import API_RELEASE
-from pkg.ctrl.client import FakeClient
 from pkg.podgrouper import new_plugins_hub
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
 NAME = "kubeflow-trainer-controller-manager"
-APART = ("podgrouper", "ctrl/metrics/filters.py")
+APART = ("podgrouper", "metrics/filters.py")
 
 
 def read(path: str, *, root: Path = CONFIG) -> list[dict[str, Any]]:
@@ -32,13 +32,13 @@ def marker_fields(marker: str) -> dict[str, list[str]]:
 
 
 def markers(kind: str, *, below: str = "") -> list[dict[str, list[str]]]:
-    """Return the markers of a folder or module below ``pkg``; else those of all but the parts with a role of their own."""
+    """Return the markers of a folder or module of a package; else those of all but the parts with a role of their own."""
     pattern = re.compile(rf"^# \+kubebuilder:{kind}:(\S+)$", re.MULTILINE)
     sources = [
         source
-        for source in sorted((ROOT / "pkg").rglob("*.py"))
-        if {each for each in APART if source.is_relative_to(ROOT / "pkg" / each)}
-        == ({below} if below else set())
+        for package in (ROOT / "pkg", ROOT / "controller-runtime/controller_runtime")
+        for source in sorted(package.rglob("*.py"))
+        if {each for each in APART if source.is_relative_to(package / each)} == ({below} if below else set())
     ]
     return [marker_fields(found) for source in sources for found in pattern.findall(source.read_text())]
 
@@ -92,7 +92,7 @@ def test_the_role_names_the_one_webhook_configuration_that_it_grants() -> None:
 def test_reviews_for_metrics_are_granted_only_by_the_overlay_that_requires_authorization() -> None:
     (role,) = read("metrics-authorization/role.yaml")
     granted = permissions(role["rules"])
-    assert granted == permissions(markers("rbac", below="ctrl/metrics/filters.py"))
+    assert granted == permissions(markers("rbac", below="metrics/filters.py"))
     assert {resource for _, resource, _ in granted} == {"tokenreviews", "subjectaccessreviews"}
     (binding,) = read("metrics-authorization/role_binding.yaml")
     assert binding["roleRef"]["name"] == role["metadata"]["name"]

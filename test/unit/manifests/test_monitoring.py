@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.metrics import REGISTRY
 
 import pkg.metrics
 import pkg.util.cert
-from pkg.ctrl.metrics import REGISTRY
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "config" / "prometheus"

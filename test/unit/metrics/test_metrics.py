@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import pytest
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.meta.v1 import Condition
+from controller_runtime.metrics import REGISTRY
 from prometheus_client import CollectorRegistry
 
-from pkg.apis.machinery.gvk import GVK, NamespacedName
-from pkg.apis.meta.v1 import Condition
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl.metrics import REGISTRY
 from pkg.metrics import DegradedKinds, Phase, TrainJobPhases
 from pkg.metrics.metrics import phase_of
 from pkg.util.testing import make_train_job

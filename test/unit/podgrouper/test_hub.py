@@ -9,11 +9,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.client import FakeClient
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, Unstructured
-from pkg.ctrl.client import FakeClient
 from pkg.podgrouper import ENTRY_POINT_GROUP, GrouperLoadError, PluginsHub, new_plugins_hub
 from pkg.podgrouper.plugins import Grouper, Reads
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper

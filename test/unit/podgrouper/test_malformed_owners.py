@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import FakeClient
+from controller_runtime.reconcile import Request
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import Unstructured
-from pkg.ctrl.client import FakeClient
-from pkg.ctrl.reconcile import Request
 from pkg.podgrouper import DirectOwners, PodGrouper, PodReconciler, new_plugins_hub
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Handler

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import pytest
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import ObjectMeta, metadata_only
 
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import ObjectMeta, metadata_only
 from pkg.podgrouper.memory import CAPACITY, Key, Known, Memory
 
 JOB = GVK("batch", "v1", "Job")

@@ -10,14 +10,20 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from controller_runtime import cache
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import (
+    Object,
+    OwnerReference,
+    Unstructured,
+    metadata_only,
+    unstructured,
+)
+from controller_runtime.client import FakeClient
+from controller_runtime.rest import NoKindMatchError, TransportError
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import ForbiddenError, NotFoundError
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import Object, OwnerReference, Unstructured, metadata_only, unstructured
-from pkg.ctrl import cache
-from pkg.ctrl.client import FakeClient
-from pkg.ctrl.rest import NoKindMatchError, TransportError
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.costs import READ_TIMEOUT
 from pkg.podgrouper.hub import new_plugins_hub

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import OwnerReference
+from controller_runtime.client import FakeClient
+from controller_runtime.reconcile import Request, TerminalError
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import OwnerReference
-from pkg.ctrl.client import FakeClient
-from pkg.ctrl.reconcile import Request, TerminalError
 from pkg.podgrouper import PodReconciler
 from pkg.podgrouper.owners import kind_of, short
 from pkg.podgrouper.plugins import GroupingError, InvalidOwnerError

@@ -8,15 +8,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from controller_runtime.apis.core.v1 import Namespace, Pod
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.object import ObjectMeta, Unstructured
+from controller_runtime.cache import UndecodableObjectError
+from controller_runtime.client import MERGE, FakeClient, interceptor, raw_patch
+from controller_runtime.metrics import REGISTRY
+from controller_runtime.reconcile import Request, Result, TerminalError
 
-from pkg.apis.core.v1 import Namespace, Pod
-from pkg.apis.machinery.errors import ForbiddenError
-from pkg.apis.machinery.object import ObjectMeta, Unstructured
-from pkg.apis.scheduling.v2alpha2 import PodGroup
-from pkg.ctrl.cache import UndecodableObjectError
-from pkg.ctrl.client import MERGE, FakeClient, interceptor, raw_patch
-from pkg.ctrl.metrics import REGISTRY
-from pkg.ctrl.reconcile import Request, Result, TerminalError
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import Options, PodReconciler
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.podgroup import Handler

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import FakeClient, interceptor
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import ForbiddenError
-from pkg.apis.machinery.object import Unstructured
-from pkg.ctrl.client import FakeClient, interceptor
 from pkg.podgrouper import PodGrouper
 from pkg.podgrouper.plugins import GroupingError
 

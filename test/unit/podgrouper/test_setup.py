@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from controller_runtime import cache
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import metadata_only
+
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.config.v1alpha1.defaults import set_defaults
-from pkg.apis.core.v1 import ConfigMap, Pod
-from pkg.apis.machinery.gvk import GVK
-from pkg.apis.machinery.object import metadata_only
-from pkg.apis.scheduling.v2alpha2 import PodGroup
-from pkg.ctrl import cache
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import Settings, cache_options, settings
 
 

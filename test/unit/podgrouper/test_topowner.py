@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from controller_runtime.apis.machinery.object import Unstructured
 
-from pkg.apis.machinery.object import Unstructured
 from pkg.podgrouper.topowner import top_owner_metadata
 
 

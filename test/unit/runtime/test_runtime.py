@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from controller_runtime.apis.core.v1 import Container, PodSpec, ResourceRequirements, Volume
 
 from pkg import runtime
-from pkg.apis.core.v1 import Container, PodSpec, ResourceRequirements, Volume
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer.v1alpha1 import RuntimeRef
 from pkg.util.testing import make_replicated_job

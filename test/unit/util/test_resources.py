@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pkg.apis.core.v1 import PodSpec
+from controller_runtime.apis.core.v1 import PodSpec
+
 from pkg.util.resources import pod_requests
 
 

@@ -9,17 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from controller_runtime import metrics
+from controller_runtime.apis.admission.v1 import AdmissionReview
+from controller_runtime.client import FakeClient
+from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.webhook import ValidatorHandler, Webhook
+from controller_runtime.webhook.admission import VERDICTS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pkg.apis.admission.v1 import AdmissionReview
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.cli import resources, structural, validate
-from pkg.ctrl import metrics
-from pkg.ctrl.client import FakeClient
-from pkg.ctrl.httpserver import HTTPRequest
-from pkg.ctrl.webhook import ValidatorHandler, Webhook
-from pkg.ctrl.webhook.admission import VERDICTS
 from pkg.runtime import core, runtime_for
 from pkg.webhooks import TrainJobWebhook
 

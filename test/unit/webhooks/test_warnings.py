@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.client import FakeClient
+from controller_runtime.webhook.admission import ValidatorHandler
 
-from pkg.apis.admission.v1 import AdmissionRequest
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, Initializer, TrainJob
 from pkg.apis.trainer.v1alpha1 import ModelInitializer as Model
-from pkg.ctrl.client import FakeClient
-from pkg.ctrl.webhook.admission import ValidatorHandler
 from pkg.runtime import core
 from pkg.util.testing import (
     make_cluster_training_runtime,

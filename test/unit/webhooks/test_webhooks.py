@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.field import AggregateError
 
-from pkg.apis.machinery.errors import ForbiddenError
-from pkg.apis.machinery.field import AggregateError
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainingRuntimeWebhook, TrainJobWebhook
 

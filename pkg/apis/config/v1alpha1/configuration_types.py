@@ -6,10 +6,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from controller_runtime.apis.machinery.base import JSON, Struct
+from controller_runtime.apis.machinery.gvk import GVK
 from pydantic import Field
-
-from pkg.apis.machinery.base import JSON, Struct
-from pkg.apis.machinery.gvk import GVK
 
 GROUP: Final = "config.trainer.kubeflow.org"
 VERSION: Final = "v1alpha1"

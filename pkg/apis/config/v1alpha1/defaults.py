@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pkg.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.base import Struct
 
 from .configuration_types import Configuration
 

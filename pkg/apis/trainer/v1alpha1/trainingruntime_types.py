@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
+from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
+from controller_runtime.apis.machinery.crd import CRD, Int32, Rule
+from controller_runtime.apis.machinery.intstr import IntOrString
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from pydantic import Field
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
-from pkg.apis.machinery.base import JSON, Struct, is_unset
-from pkg.apis.machinery.crd import CRD, Int32, Rule
-from pkg.apis.machinery.intstr import IntOrString
-from pkg.apis.machinery.object import Object, ObjectMeta
 from pkg.apis.volcano.v1beta1 import NetworkTopologySpec
 
 TRAINING_RUNTIME_KIND: Final = "TrainingRuntime"

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Final
 
-from pydantic import Field
-
-from pkg.apis.core.v1 import (
+from controller_runtime.apis.core.v1 import (
     Affinity,
     EnvVar,
     LocalObjectReference,
@@ -18,8 +16,8 @@ from pkg.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from pkg.apis.machinery.base import Struct, is_unset
-from pkg.apis.machinery.crd import (
+from controller_runtime.apis.machinery.base import Struct, is_unset
+from controller_runtime.apis.machinery.crd import (
     ATOMIC,
     CRD,
     MAP_BY_NAME,
@@ -29,9 +27,10 @@ from pkg.apis.machinery.crd import (
     PrinterColumn,
     Rule,
 )
-from pkg.apis.machinery.intstr import IntOrString
-from pkg.apis.machinery.object import Object, ObjectMeta
-from pkg.apis.meta.v1 import Condition
+from controller_runtime.apis.machinery.intstr import IntOrString
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from controller_runtime.apis.meta.v1 import Condition
+from pydantic import Field
 
 TRAIN_JOB_KIND: Final = "TrainJob"
 

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import Object, Unstructured
+
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.errors import GroupingError

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import Object, Unstructured
-from pkg.ctrl.client import Reader
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.client import Reader
+
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError

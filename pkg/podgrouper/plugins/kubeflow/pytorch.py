@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.base import JSON
-from pkg.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.object import Object, Unstructured
+
 from pkg.constants import kai
 from pkg.podgrouper.plugins import fields, segments
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError

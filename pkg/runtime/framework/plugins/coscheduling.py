@@ -7,11 +7,11 @@ from __future__ import annotations
 from typing import Final
 
 import anyio
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import FieldIndexer, Reader
 
-from pkg.apis.machinery.object import Object
 from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup, PodGroupSpec
 from pkg.apis.trainer.v1alpha1 import CoschedulingPodGroupPolicySource, TrainJob
-from pkg.ctrl.client import FieldIndexer, Reader
 from pkg.runtime.framework.interface import (
     ComponentBuilderPlugin,
     EnforcePodGroupPolicyPlugin,

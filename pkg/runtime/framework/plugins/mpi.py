@@ -13,9 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
-
-from pkg import apply
-from pkg.apis.core.v1 import (
+from controller_runtime.apis.core.v1 import (
     ConfigMap,
     ConfigMapVolumeSource,
     EnvVar,
@@ -25,15 +23,17 @@ from pkg.apis.core.v1 import (
     Volume,
     VolumeMount,
 )
-from pkg.apis.machinery import field
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.intstr import int_value
-from pkg.apis.machinery.object import Object, metadata_only
-from pkg.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.intstr import int_value
+from controller_runtime.apis.machinery.object import Object, metadata_only
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.client import FieldIndexer, Reader
+
+from pkg import apply
 from pkg.apis.trainer.v1alpha1 import MPIMLPolicySource, TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FieldIndexer, Reader
 from pkg.runtime import runtime
 from pkg.runtime.framework.interface import (
     ComponentBuilderPlugin,
@@ -46,9 +46,9 @@ from pkg.runtime.interface import ReconcilerBuilder
 from pkg.util import trainjob
 
 if TYPE_CHECKING:
-    from pkg.ctrl.builder import Builder
-    from pkg.ctrl.cache import Cache
-    from pkg.ctrl.client import Client
+    from controller_runtime.builder import Builder
+    from controller_runtime.cache import Cache
+    from controller_runtime.client import Client
 
 NAME: Final = "MPI"
 
@@ -205,7 +205,7 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
         return [self._watch_children]
 
     def _watch_children(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
-        from pkg.ctrl import handler, predicate  # rendering without a cluster loads no controllers
+        from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
 
         for kind in (ConfigMap, Secret):
             owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from controller_runtime.client import FieldIndexer, Reader
+
 from pkg import apply
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FieldIndexer, Reader
 from pkg.runtime.framework.interface import EnforceMLPolicyPlugin
 from pkg.runtime.runtime import Info
 

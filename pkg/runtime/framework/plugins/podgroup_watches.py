@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from pkg.apis.core.v1 import LimitRange
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.object import Object
-from pkg.apis.node.v1 import RuntimeClass
+from controller_runtime import event, handler, log, predicate, source
+from controller_runtime.apis.core.v1 import LimitRange
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.node.v1 import RuntimeClass
+from controller_runtime.builder import Builder
+from controller_runtime.cache import Cache, CacheError
+from controller_runtime.client import Client, Reader
+from controller_runtime.reconcile import Request
+from controller_runtime.rest import RestError
+
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, PodGroupPolicy, TrainingRuntime, TrainJob
-from pkg.ctrl import event, handler, log, predicate, source
-from pkg.ctrl.builder import Builder
-from pkg.ctrl.cache import Cache, CacheError
-from pkg.ctrl.client import Client, Reader
-from pkg.ctrl.reconcile import Request
-from pkg.ctrl.rest import RestError
 from pkg.runtime import indexer as index
 from pkg.runtime.interface import ReconcilerBuilder
 

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
-from pkg.apis.machinery import quantity
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.object import Object
-from pkg.apis.machinery.quantity import ResourceList
-from pkg.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.machinery import quantity
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.quantity import ResourceList
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.client import Reader
+
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl.client import Reader
 from pkg.runtime.runtime import Info
 from pkg.util import trainjob
 

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from pkg.ctrl.client import FieldIndexer, Reader
-from pkg.ctrl.manager import ManagerError
+from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.manager import ManagerError
+
 from pkg.runtime.framework.interface import Plugin, PluginFactory
 
 from . import coscheduling, jobset, mpi, plainml, torch, volcano

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from typing import Final
 
 import anyio
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.scheduling.v1 import PriorityClass
+from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
-from pkg.apis.machinery import field
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object
-from pkg.apis.scheduling.v1 import PriorityClass
 from pkg.apis.trainer.v1alpha1 import TrainJob, VolcanoPodGroupPolicySource
 from pkg.apis.volcano.v1beta1 import (
     KUBE_GROUP_NAME_ANNOTATION_KEY,
@@ -23,8 +25,6 @@ from pkg.apis.volcano.v1beta1 import (
     PodGroup,
     PodGroupSpec,
 )
-from pkg.ctrl.client import FieldIndexer, Reader
-from pkg.ctrl.rest import RestError
 from pkg.runtime.framework.interface import (
     ComponentBuilderPlugin,
     CustomValidationPlugin,
@@ -90,7 +90,7 @@ class Volcano(
         return [], errors
 
     async def _why_missing(self, priority_class: str) -> Exception | None:
-        from pkg.ctrl.cache import CacheError  # rendering without a cluster loads no cache
+        from controller_runtime.cache import CacheError  # rendering without a cluster loads no cache
 
         try:
             await self._client.get(PriorityClass, NamespacedName("", priority_class))

@@ -12,9 +12,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 import msgspec
-
-from pkg.ctrl import rest
-from pkg.ctrl.rest import request as requests
+from controller_runtime import rest
+from controller_runtime.rest import request as requests
 
 AT_ONCE: Final = 32
 MERGE: Final = "application/merge-patch+json"

@@ -15,19 +15,19 @@ from typing import Final
 
 import psutil
 import yaml
+from controller_runtime import client, rest
+from controller_runtime.apis.core.v1 import Namespace
+from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.envtest import Binaries, Environment, SilentProgress, apply_manifests
+from controller_runtime.envtest.kubeconfig import kubeconfig
 from harness import objects
 from harness.api import Api
 
-from pkg.apis.core.v1 import Namespace
-from pkg.apis.machinery.crd_schema import custom_resource_definition
-from pkg.apis.machinery.object import ObjectMeta
-from pkg.apis.scheduling.v2alpha2 import PodGroup
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.access import role_binding
 from pkg.cli.cluster.tools import JOBSET
-from pkg.ctrl import client, rest
-from pkg.ctrl.envtest import Binaries, Environment, SilentProgress, apply_manifests
-from pkg.ctrl.envtest.kubeconfig import kubeconfig
 
 _USER: Final = f"system:serviceaccount:{contents.TRAINER_NAMESPACE}:{contents.TRAINER_ACCOUNT}"
 _AUDIT: Final = "audit.log"

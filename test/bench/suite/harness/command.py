@@ -28,11 +28,10 @@ from types import ModuleType
 from typing import Final
 
 import anyio
+from controller_runtime import log
 from harness import charts, figures
 from harness.cluster import cluster
 from harness.plan import FULL, MODERATE, QUICK, Entrant, Plan, entrants, quick
-
-from pkg.ctrl import log
 
 WORKLOADS: Final = ("ingest", "cached_get", "memory", "apply_rate", "start_up", "imports")
 ON_MANAGERS: Final = (

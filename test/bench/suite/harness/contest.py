@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import psutil
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.rest import RestError
 from harness import figures
 from harness.manager import Manager, ManagerError, cpu_of
 from harness.plan import Entrant
-
-from pkg.apis.machinery.errors import StatusError
-from pkg.ctrl.rest import RestError
 
 _READS = ("list", "watch")
 

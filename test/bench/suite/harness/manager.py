@@ -19,15 +19,15 @@ from typing import Any, Final, TypeVar
 import anyio
 import psutil
 import yaml
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.envtest import probe
+from controller_runtime.envtest.ports import free_ports
+from controller_runtime.envtest.webhooks import select_namespaces
 from harness import measure, objects
 from harness.cluster import Cluster
 from harness.plan import Entrant
 
-from pkg.apis.machinery.errors import StatusError
 from pkg.cli.cluster import contents
-from pkg.ctrl.envtest import probe
-from pkg.ctrl.envtest.ports import free_ports
-from pkg.ctrl.envtest.webhooks import select_namespaces
 
 _HOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 _REFUSAL: Final = "must be created before"

@@ -72,4 +72,7 @@ def in_child(*arguments: str) -> Any:
 
 def child_environment() -> dict[str, str]:
     """Return the environment in which a child finds this suite and the product."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(_SUITE)])}
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(_SUITE), str(ROOT / "controller-runtime/test/kinds")]),
+    }

@@ -13,14 +13,13 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
+import controller_runtime as ctrl
 from anyio.streams.memory import MemoryObjectSendStream
+from controller_runtime import cache, client, controller, event, handler, rest, source
+from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Secret
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.envtest import Environment
 from harness import figures, measure
-
-from pkg import ctrl
-from pkg.apis.core.v1 import ConfigMap, Namespace, Secret
-from pkg.apis.machinery.object import ObjectMeta
-from pkg.ctrl import cache, client, controller, event, handler, rest, source
-from pkg.ctrl.envtest import Environment
 
 OBJECTS: Final = 100
 CONCURRENCY: Final = 5

@@ -16,13 +16,13 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import anyio
-from harness import figures, measure, pods
-
-from pkg.apis.batch.v1 import Job
-from pkg.apis.core.v1 import Pod
-from pkg.ctrl import cache, handler, rest, source, workqueue
-from pkg.ctrl.reconcile import Request
-from pkg.ctrl.rest import request as requests
+import sample_pods as pods
+from controller_runtime import cache, handler, rest, source, workqueue
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.reconcile import Request
+from controller_runtime.rest import request as requests
+from harness import figures, measure
 
 OBJECTS: Final = 2_000
 EVENTS: Final = 20_000

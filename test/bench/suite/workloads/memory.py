@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import anyio
 import psutil
-from harness import figures, measure, pods
-
-from pkg.apis.core.v1 import Pod
-from pkg.ctrl import cache
-from pkg.ctrl.rest import FakeResponse, FakeTransport
+import sample_pods as pods
+from controller_runtime import cache
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.rest import FakeResponse, FakeTransport
+from harness import figures, measure
 
 OBJECTS: Final = 20_000
 _MIB: Final = 1024 * 1024

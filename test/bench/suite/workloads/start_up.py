@@ -19,18 +19,18 @@ from typing import Any, Final
 import anyio
 import psutil
 import yaml
+from controller_runtime import client, rest, webhook
+from controller_runtime.apis.core.v1 import Namespace
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.envtest import Binaries, Environment, apply_manifests
+from controller_runtime.rest import request as requests
 from harness import figures, measure
 
-from pkg.apis.core.v1 import Namespace
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.machinery.object import ObjectMeta
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.cli import resources
 from pkg.cli.cluster import contents
 from pkg.cli.cluster.tools import JOBSET
-from pkg.ctrl import client, rest, webhook
-from pkg.ctrl.envtest import Binaries, Environment, apply_manifests
-from pkg.ctrl.rest import request as requests
 
 _CONFIGURATION: Final = """
 apiVersion: config.trainer.kubeflow.org/v1alpha1

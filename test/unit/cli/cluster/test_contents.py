@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.envtest import Binary, Component
+from controller_runtime.envtest.probe import Probe
 
 from pkg.cli import resources
 from pkg.cli.cluster import NodeShape, contents, state_directory
 from pkg.cli.cluster.components import STAGES
 from pkg.cli.cluster.nodes import is_usable, node
 from pkg.cli.cluster.state import State
-from pkg.ctrl.envtest import Binary, Component
-from pkg.ctrl.envtest.probe import Probe
 
 
 def binary(tmp_path: Path, *manifests: dict[str, Any]) -> Binary:

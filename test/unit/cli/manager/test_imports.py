@@ -12,7 +12,7 @@ _PROBE = """
 import json, sys
 from pkg.cli.manager import main
 main(["--version"])
-from pkg.ctrl.rest import kubeconfig_import
+from controller_runtime.rest import kubeconfig_import
 kubeconfig_import.modules()
 print(json.dumps(sorted(sys.modules)))
 """

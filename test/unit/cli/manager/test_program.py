@@ -1,15 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import anyio
+import controller_runtime as ctrl
 import pytest
+from controller_runtime import rest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.healthz import NotHealthyError
 
-from pkg import config, ctrl
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.errors import ForbiddenError
+from pkg import config
 from pkg.cli.manager import flags, main, process, program
 from pkg.cli.manager.certificates import ManagedWebhooks
-from pkg.ctrl import rest
-from pkg.ctrl.healthz import NotHealthyError
 
 
 class Certificates:

@@ -3,12 +3,12 @@
 """The command lines that KAI-Scheduler's operator writes mean here what they mean there."""
 
 import pytest
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.log.options import Encoder, TimeEncoding
 
 from pkg import config, podgrouper
-from pkg.apis.machinery.gvk import NamespacedName
 from pkg.cli.manager import goflags
 from pkg.cli.podgrouper import flags, main, program
-from pkg.ctrl.log.options import Encoder, TimeEncoding
 from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions
 from pkg.podgrouper.pod_controller import Options
 

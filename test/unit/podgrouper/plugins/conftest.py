@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from controller_runtime import client
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import Object, Unstructured
 
-from pkg.apis.core.v1 import Pod
-from pkg.apis.machinery.object import Object, Unstructured
-from pkg.ctrl import client
 from pkg.podgrouper import DirectOwners, HubOptions, PodGrouper, new_plugins_hub
 from pkg.podgrouper.podgroup import Metadata
 

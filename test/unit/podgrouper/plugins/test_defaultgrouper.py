@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
 
-from pkg.apis.machinery.gvk import NamespacedName
-from pkg.apis.machinery.object import Object
 from pkg.podgrouper import HubOptions
 from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions
 from pkg.podgrouper.podgroup import Metadata

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from controller_runtime.apis.machinery.object import Unstructured
 
-from pkg.apis.machinery.object import Unstructured
 from pkg.podgrouper.plugins import AccessorError, fields
 
 OWNER = Unstructured.wrap(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from controller_runtime import client
 
-from pkg.ctrl import client
 from pkg.podgrouper import new_plugins_hub
 from pkg.podgrouper.plugins import GroupingError
 

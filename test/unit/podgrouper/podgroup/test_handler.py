@@ -7,11 +7,11 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
+from controller_runtime.apis.machinery.object import OwnerReference
+from controller_runtime.client import FakeClient, interceptor
 
-from pkg.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
-from pkg.apis.machinery.object import OwnerReference
-from pkg.apis.scheduling.v2alpha2 import PodGroup
-from pkg.ctrl.client import FakeClient, interceptor
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper.podgroup import Handler, Metadata, SubGroupMetadata
 
 KEY = ("team-a", "g")

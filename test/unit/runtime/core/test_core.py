@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
+from controller_runtime.client import FakeClient, FieldIndexer, Reader
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.ctrl.client import FakeClient, FieldIndexer, Reader
 from pkg.runtime import Runtime, core
 from pkg.runtime.core import RuntimeFactory, RuntimeRegistrar
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.client import FakeClient
 
-from pkg.apis.machinery.errors import NotFoundError
 from pkg.apis.trainer.v1alpha1 import (
     MLPolicy,
     PodTemplateOverride,
@@ -14,7 +15,6 @@ from pkg.apis.trainer.v1alpha1 import (
     Trainer,
 )
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FakeClient
 from pkg.runtime import core, runtime_for
 from pkg.util.testing import (
     make_cluster_training_runtime,

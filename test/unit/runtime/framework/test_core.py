@@ -8,9 +8,10 @@ from collections.abc import Sequence
 
 import anyio.lowlevel
 import pytest
+from controller_runtime.apis.core.v1 import EnvVar, ResourceRequirements, Secret
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.client import FakeClient
 
-from pkg.apis.core.v1 import EnvVar, ResourceRequirements, Secret
-from pkg.apis.machinery.object import ObjectMeta
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
     MLPolicy,
@@ -22,7 +23,6 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJobStatus,
     VolcanoPodGroupPolicySource,
 )
-from pkg.ctrl.client import FakeClient
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import Plugin, TrainJobStatusPlugin, core
 from pkg.runtime.framework.plugins import registry

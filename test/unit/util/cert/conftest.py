@@ -13,12 +13,12 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import FakeClient
+from controller_runtime.recorder import EventRecorder
 
-from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
-from pkg.apis.core.v1 import Secret
-from pkg.apis.machinery.object import Object
-from pkg.ctrl.client import FakeClient
-from pkg.ctrl.recorder import EventRecorder
 from pkg.util.cert import Certificates, Material, Options, cluster
 
 NAMESPACE, SECRET, HOOKS = "system", "certs", "validator"

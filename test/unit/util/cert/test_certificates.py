@@ -6,14 +6,14 @@ from typing import Any
 
 import anyio
 import pytest
+from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, NotFoundError
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.client import interceptor
+from controller_runtime.envtest.pki import Authority
+from controller_runtime.healthz import NotHealthyError
 
-from pkg.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
-from pkg.apis.core.v1 import Secret
-from pkg.apis.machinery.errors import ConflictError, ForbiddenError, NotFoundError
-from pkg.apis.machinery.object import ObjectMeta
-from pkg.ctrl.client import interceptor
-from pkg.ctrl.envtest.pki import Authority
-from pkg.ctrl.healthz import NotHealthyError
 from pkg.util.cert import Material, bundle, pki
 
 SECRET = Secret(metadata=ObjectMeta(name="certs", namespace="system"))

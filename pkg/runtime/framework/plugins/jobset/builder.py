@@ -7,10 +7,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
+from controller_runtime.apis.core.v1 import (
+    Container,
+    EnvFromSource,
+    EnvVar,
+    ResourceRequirements,
+    SecretEnvSource,
+)
+from controller_runtime.apis.meta.v1 import ObjectMeta
+
 from pkg import apply
-from pkg.apis.core.v1 import Container, EnvFromSource, EnvVar, ResourceRequirements, SecretEnvSource
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
-from pkg.apis.meta.v1 import ObjectMeta
 from pkg.apis.trainer.v1alpha1 import DatasetInitializer, ModelInitializer, Trainer, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime.runtime import Info

@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from controller_runtime.apis.machinery import conditions
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.field import ErrorList
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.client import FieldIndexer, Reader, peek
+
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
-from pkg.apis.machinery import conditions
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.field import ErrorList
-from pkg.apis.machinery.object import Object
-from pkg.apis.meta.v1 import ObjectMeta
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
     TRAIN_JOB_FAILED,
@@ -24,7 +26,6 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJobStatus,
 )
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FieldIndexer, Reader, peek
 from pkg.runtime.framework.interface import (
     ComponentBuilderPlugin,
     CustomValidationPlugin,
@@ -40,9 +41,9 @@ from . import validation
 from .builder import Builder
 
 if TYPE_CHECKING:
-    from pkg.ctrl.builder import Builder as ControllerBuilder
-    from pkg.ctrl.cache import Cache
-    from pkg.ctrl.client import Client
+    from controller_runtime.builder import Builder as ControllerBuilder
+    from controller_runtime.cache import Cache
+    from controller_runtime.client import Client
 
 NAME: Final = constants.JOB_SET_KIND
 
@@ -160,7 +161,7 @@ class _Endpoints:
 
 
 def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) -> ControllerBuilder:
-    from pkg.ctrl import handler, predicate  # rendering without a cluster loads no controllers
+    from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
 
     owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
     return builder.watches(JobSet, owner, predicates=[predicate.NotOwnWrite()])

@@ -7,13 +7,14 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
+from controller_runtime.apis.machinery import equality, field
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
+from controller_runtime.client import Reader
+from controller_runtime.rest import RestError
+
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
-from pkg.apis.machinery import equality, field
-from pkg.apis.machinery.errors import NotFoundError, StatusError
 from pkg.apis.trainer.v1alpha1 import ContainerOverride, TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import Reader
-from pkg.ctrl.rest import RestError
 
 _RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
 _OVERRIDES: Final = field.Path("spec").child("podTemplateOverrides")

@@ -10,13 +10,20 @@ from __future__ import annotations
 
 from typing import Final
 
+from controller_runtime.apis.core.v1 import (
+    ContainerPort,
+    EnvVar,
+    EnvVarSource,
+    ObjectFieldSelector,
+    ResourceRequirements,
+)
+from controller_runtime.apis.machinery import field, quantity
+from controller_runtime.apis.machinery.intstr import IntOrString
+from controller_runtime.client import FieldIndexer, Reader
+
 from pkg import apply
-from pkg.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector, ResourceRequirements
-from pkg.apis.machinery import field, quantity
-from pkg.apis.machinery.intstr import IntOrString
 from pkg.apis.trainer.v1alpha1 import TorchMLPolicySource, Trainer, TrainJob
 from pkg.constants import trainer as constants
-from pkg.ctrl.client import FieldIndexer, Reader
 from pkg.runtime import runtime
 from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
 

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.intstr import IntOrString
+
 from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
-from pkg.apis.machinery import field
-from pkg.apis.machinery.intstr import IntOrString
 from pkg.apis.trainer.v1alpha1 import Trainer, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import Unstructured
 
-from pkg.apis.machinery.errors import NotFoundError
-from pkg.apis.machinery.object import Unstructured
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.podgroup import Metadata
 

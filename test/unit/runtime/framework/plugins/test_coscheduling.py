@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NoReturn
 
 import pytest
+from controller_runtime.apis.core.v1 import ResourceRequirements
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.client import FakeClient, interceptor
 
-from pkg.apis.core.v1 import ResourceRequirements
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.object import ObjectMeta
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
@@ -18,7 +19,6 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJob,
     VolcanoPodGroupPolicySource,
 )
-from pkg.ctrl.client import FakeClient, interceptor
 from pkg.runtime.core.trainingruntime import new_runtime_info
 from pkg.runtime.framework.plugins.coscheduling import CoScheduling
 from pkg.runtime.runtime import Info

@@ -7,17 +7,17 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from controller_runtime import event
+from controller_runtime.apis.core.v1 import ConfigMap, ResourceRequirements, Secret
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Object, ObjectMeta, OwnerReference
+from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.reconcile import Request
+from controller_runtime.workqueue import PriorityQueue
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_public_key
 
-from pkg.apis.core.v1 import ConfigMap, ResourceRequirements, Secret
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.object import Object, ObjectMeta, OwnerReference
 from pkg.apis.trainer.v1alpha1 import MLPolicy, MPIMLPolicySource, Trainer, TrainingRuntimeSpec, TrainJob
-from pkg.ctrl import event
-from pkg.ctrl.client import FakeClient, interceptor
-from pkg.ctrl.reconcile import Request
-from pkg.ctrl.workqueue import PriorityQueue
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import PluginError
 from pkg.runtime.framework import core as framework

@@ -7,11 +7,15 @@ from typing import Any, cast
 
 import anyio
 import pytest
+from controller_runtime import client, event, handler, source
+from controller_runtime.apis.core.v1 import LimitRange
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Object, ObjectMeta, OwnerReference, metadata_only
+from controller_runtime.apis.node.v1 import RuntimeClass
+from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.reconcile import Request
+from controller_runtime.workqueue import PriorityQueue
 
-from pkg.apis.core.v1 import LimitRange
-from pkg.apis.machinery.errors import StatusError
-from pkg.apis.machinery.object import Object, ObjectMeta, OwnerReference, metadata_only
-from pkg.apis.node.v1 import RuntimeClass
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingPodGroup
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
@@ -22,10 +26,6 @@ from pkg.apis.trainer.v1alpha1 import (
     VolcanoPodGroupPolicySource,
 )
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
-from pkg.ctrl import client, event, handler, source
-from pkg.ctrl.client import FakeClient, interceptor
-from pkg.ctrl.reconcile import Request
-from pkg.ctrl.workqueue import PriorityQueue
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import coscheduling, volcano

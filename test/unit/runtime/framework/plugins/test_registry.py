@@ -7,9 +7,9 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+from controller_runtime.client import FakeClient
+from controller_runtime.manager import ManagerError
 
-from pkg.ctrl.client import FakeClient
-from pkg.ctrl.manager import ManagerError
 from pkg.runtime.framework.plugins import registry
 
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import NoReturn
 
 import pytest
+from controller_runtime.apis.core.v1 import ResourceRequirements
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.apis.scheduling.v1 import PriorityClass
+from controller_runtime.cache import CacheDegradedError
+from controller_runtime.client import FakeClient, interceptor
 
-from pkg.apis.core.v1 import ResourceRequirements
-from pkg.apis.machinery.object import ObjectMeta
-from pkg.apis.scheduling.v1 import PriorityClass
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
     MLPolicy,
@@ -18,8 +20,6 @@ from pkg.apis.trainer.v1alpha1 import (
     VolcanoPodGroupPolicySource,
 )
 from pkg.apis.volcano.v1beta1 import NetworkTopologySpec, PodGroup
-from pkg.ctrl.cache import CacheDegradedError
-from pkg.ctrl.client import FakeClient, interceptor
 from pkg.runtime.core.trainingruntime import new_runtime_info
 from pkg.runtime.framework.plugins.volcano import Volcano
 from pkg.runtime.runtime import Info

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from controller_runtime.apis.core.v1 import ResourceRequirements
+from controller_runtime.apis.machinery.intstr import IntOrString
+from controller_runtime.client import FakeClient
 
-from pkg.apis.core.v1 import ResourceRequirements
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
-from pkg.apis.machinery.intstr import IntOrString
 from pkg.apis.trainer.v1alpha1 import MLPolicy, TorchMLPolicySource, Trainer, TrainJob
-from pkg.ctrl.client import FakeClient
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import jobset, torch

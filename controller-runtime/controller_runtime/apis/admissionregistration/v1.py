@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Webhook configurations."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.meta.v1 import LabelSelector
+
+
+class Rule(Struct):
+    """admissionregistrationv1.Rule."""
+
+    api_groups: list[str] | None = None
+    api_versions: list[str] | None = None
+    resources: list[str] | None = None
+    scope: str | None = None
+
+
+class RuleWithOperations(Struct):
+    """admissionregistrationv1.RuleWithOperations."""
+
+    operations: list[str] | None = None
+    api_groups: list[str] | None = None
+    api_versions: list[str] | None = None
+    resources: list[str] | None = None
+    scope: str | None = None
+
+
+class ServiceReference(Struct):
+    """admissionregistrationv1.ServiceReference."""
+
+    namespace: str = ""
+    name: str = ""
+    path: str | None = None
+    port: int | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"namespace", "name"})
+
+
+class WebhookClientConfig(Struct):
+    """admissionregistrationv1.WebhookClientConfig."""
+
+    url: str | None = None
+    service: ServiceReference | None = None
+    ca_bundle: str | None = None
+
+
+class MatchCondition(Struct):
+    """admissionregistrationv1.MatchCondition."""
+
+    name: str = ""
+    expression: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"name", "expression"})
+
+
+class ValidatingWebhook(Struct):
+    """admissionregistrationv1.ValidatingWebhook."""
+
+    name: str = ""
+    client_config: WebhookClientConfig | None = None
+    rules: list[RuleWithOperations] | None = None
+    failure_policy: str | None = None
+    match_policy: str | None = None
+    namespace_selector: LabelSelector | None = None
+    object_selector: LabelSelector | None = None
+    side_effects: str | None = None
+    timeout_seconds: int | None = None
+    admission_review_versions: list[str] | None = None
+    match_conditions: list[MatchCondition] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset(
+        {"name", "client_config", "side_effects", "admission_review_versions"}
+    )
+
+
+class MutatingWebhook(Struct):
+    """admissionregistrationv1.MutatingWebhook."""
+
+    name: str = ""
+    client_config: WebhookClientConfig | None = None
+    rules: list[RuleWithOperations] | None = None
+    failure_policy: str | None = None
+    match_policy: str | None = None
+    namespace_selector: LabelSelector | None = None
+    object_selector: LabelSelector | None = None
+    side_effects: str | None = None
+    timeout_seconds: int | None = None
+    admission_review_versions: list[str] | None = None
+    reinvocation_policy: str | None = None
+    match_conditions: list[MatchCondition] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset(
+        {"name", "client_config", "side_effects", "admission_review_versions"}
+    )
+
+
+class ValidatingWebhookConfiguration(
+    Object,
+    group="admissionregistration.k8s.io",
+    version="v1",
+    kind="ValidatingWebhookConfiguration",
+    plural="validatingwebhookconfigurations",
+    namespaced=False,
+):
+    """admissionregistrationv1.ValidatingWebhookConfiguration."""
+
+    webhooks: list[ValidatingWebhook] | None = None
+
+
+class MutatingWebhookConfiguration(
+    Object,
+    group="admissionregistration.k8s.io",
+    version="v1",
+    kind="MutatingWebhookConfiguration",
+    plural="mutatingwebhookconfigurations",
+    namespaced=False,
+):
+    """admissionregistrationv1.MutatingWebhookConfiguration."""
+
+    webhooks: list[MutatingWebhook] | None = None

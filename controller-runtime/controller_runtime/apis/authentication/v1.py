@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens: asked for and reviewed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import Object
+
+
+class UserInfo(Struct):
+    """authenticationv1.UserInfo."""
+
+    username: str | None = None
+    uid: str | None = None
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+
+
+class BoundObjectReference(Struct):
+    """authenticationv1.BoundObjectReference."""
+
+    kind: str | None = None
+    api_version: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class TokenRequestSpec(Struct):
+    """authenticationv1.TokenRequestSpec."""
+
+    audiences: list[str] | None = None
+    expiration_seconds: int | None = None
+    bound_object_ref: BoundObjectReference | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"audiences", "expiration_seconds", "bound_object_ref"})
+
+
+class TokenRequestStatus(Struct):
+    """authenticationv1.TokenRequestStatus; the server parses a timestamp even in what is sent to it."""
+
+    token: str | None = None
+    expiration_timestamp: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"token", "expiration_timestamp"})
+
+
+class TokenReviewSpec(Struct):
+    """authenticationv1.TokenReviewSpec."""
+
+    token: str | None = None
+    audiences: list[str] | None = None
+
+
+class TokenReviewStatus(Struct):
+    """authenticationv1.TokenReviewStatus."""
+
+    authenticated: bool | None = None
+    user: UserInfo | None = None
+    audiences: list[str] | None = None
+    error: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"user"})
+
+
+class TokenRequest(
+    Object, group="authentication.k8s.io", version="v1", kind="TokenRequest", plural="tokenrequests"
+):
+    """authenticationv1.TokenRequest."""
+
+    spec: TokenRequestSpec = Field(default_factory=TokenRequestSpec)
+    status: TokenRequestStatus = Field(default_factory=TokenRequestStatus)
+
+
+class TokenReview(
+    Object,
+    group="authentication.k8s.io",
+    version="v1",
+    kind="TokenReview",
+    plural="tokenreviews",
+    namespaced=False,
+):
+    """authenticationv1.TokenReview."""
+
+    spec: TokenReviewSpec = Field(default_factory=TokenReviewSpec)
+    status: TokenReviewStatus = Field(default_factory=TokenReviewStatus)

@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a user may do something, asked of the API server."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import Object
+
+
+class ResourceAttributes(Struct):
+    """authorizationv1.ResourceAttributes."""
+
+    namespace: str | None = None
+    verb: str | None = None
+    group: str | None = None
+    version: str | None = None
+    resource: str | None = None
+    subresource: str | None = None
+    name: str | None = None
+
+
+class NonResourceAttributes(Struct):
+    """authorizationv1.NonResourceAttributes."""
+
+    path: str | None = None
+    verb: str | None = None
+
+
+class SubjectAccessReviewSpec(Struct):
+    """authorizationv1.SubjectAccessReviewSpec."""
+
+    resource_attributes: ResourceAttributes | None = None
+    non_resource_attributes: NonResourceAttributes | None = None
+    user: str | None = None
+    groups: list[str] | None = None
+    extra: dict[str, list[str]] | None = None
+    uid: str | None = None
+
+
+class SubjectAccessReviewStatus(Struct):
+    """authorizationv1.SubjectAccessReviewStatus."""
+
+    allowed: bool | None = None
+    denied: bool | None = None
+    reason: str | None = None
+    evaluation_error: str | None = None
+
+
+class SubjectAccessReview(
+    Object,
+    group="authorization.k8s.io",
+    version="v1",
+    kind="SubjectAccessReview",
+    plural="subjectaccessreviews",
+    namespaced=False,
+):
+    """authorizationv1.SubjectAccessReview."""
+
+    spec: SubjectAccessReviewSpec = Field(default_factory=SubjectAccessReviewSpec)
+    status: SubjectAccessReviewStatus = Field(default_factory=SubjectAccessReviewStatus)

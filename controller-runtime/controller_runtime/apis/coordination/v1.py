@@ -1,0 +1,28 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lease."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import Object
+
+
+class LeaseSpec(Struct):
+    """coordinationv1.LeaseSpec."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+    strategy: str | None = None
+    preferred_holder: str | None = None
+
+
+class Lease(Object, group="coordination.k8s.io", version="v1", kind="Lease", plural="leases"):
+    """coordinationv1.Lease."""
+
+    spec: LeaseSpec = Field(default_factory=LeaseSpec)

@@ -1,0 +1,1288 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The core group: pods and what they name, and the small kinds around them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
+from controller_runtime.apis.machinery.intstr import IntOrString
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from controller_runtime.apis.machinery.quantity import Quantity, ResourceList
+from controller_runtime.apis.meta.v1 import LabelSelector
+
+
+class LocalObjectReference(Struct):
+    """corev1.LocalObjectReference."""
+
+    name: str | None = None
+
+
+class SecretReference(Struct):
+    """corev1.SecretReference."""
+
+    name: str | None = None
+    namespace: str | None = None
+
+
+class TypedLocalObjectReference(Struct):
+    """corev1.TypedLocalObjectReference."""
+
+    api_group: str | None = None
+    kind: str = ""
+    name: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"api_group", "kind", "name"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"api_group"})
+
+
+class ObjectReference(Struct):
+    """corev1.ObjectReference."""
+
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    api_version: str | None = None
+    resource_version: str | None = None
+    field_path: str | None = None
+
+
+class ObjectFieldSelector(Struct):
+    """corev1.ObjectFieldSelector."""
+
+    api_version: str | None = None
+    field_path: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"field_path"})
+
+
+class ResourceFieldSelector(Struct):
+    """corev1.ResourceFieldSelector."""
+
+    container_name: str | None = None
+    resource: str = ""
+    divisor: Quantity | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"resource", "divisor"})
+
+
+class ConfigMapKeySelector(Struct):
+    """corev1.ConfigMapKeySelector."""
+
+    name: str | None = None
+    key: str = ""
+    optional: bool | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"key"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
+
+
+class SecretKeySelector(Struct):
+    """corev1.SecretKeySelector."""
+
+    name: str | None = None
+    key: str = ""
+    optional: bool | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"key"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
+
+
+class FileKeySelector(Struct):
+    """corev1.FileKeySelector."""
+
+    volume_name: str = ""
+    path: str = ""
+    key: str = ""
+    optional: bool | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"volume_name", "path", "key"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
+
+
+class EnvVarSource(Struct):
+    """corev1.EnvVarSource."""
+
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    config_map_key_ref: ConfigMapKeySelector | None = None
+    secret_key_ref: SecretKeySelector | None = None
+    file_key_ref: FileKeySelector | None = None
+
+
+class EnvVar(Struct):
+    """corev1.EnvVar."""
+
+    name: str = ""
+    value: str | None = None
+    value_from: EnvVarSource | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"name"})
+
+
+class ConfigMapEnvSource(Struct):
+    """corev1.ConfigMapEnvSource."""
+
+    name: str | None = None
+    optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
+
+
+class SecretEnvSource(Struct):
+    """corev1.SecretEnvSource."""
+
+    name: str | None = None
+    optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
+
+
+class EnvFromSource(Struct):
+    """corev1.EnvFromSource."""
+
+    prefix: str | None = None
+    config_map_ref: ConfigMapEnvSource | None = None
+    secret_ref: SecretEnvSource | None = None
+
+
+class ContainerPort(Struct):
+    """corev1.ContainerPort."""
+
+    name: str | None = None
+    host_port: int | None = None
+    container_port: int | None = None
+    protocol: str | None = None
+    host_ip: str | None = Field(default=None, alias="hostIP")
+    go_always: ClassVar[frozenset[str]] = frozenset({"container_port"})
+
+
+class ResourceClaim(Struct):
+    """corev1.ResourceClaim."""
+
+    name: str = ""
+    request: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"name"})
+
+
+class ResourceRequirements(Struct):
+    """corev1.ResourceRequirements."""
+
+    limits: ResourceList | None = None
+    requests: ResourceList | None = None
+    claims: list[ResourceClaim] | None = None
+
+
+class ContainerResizePolicy(Struct):
+    """corev1.ContainerResizePolicy."""
+
+    resource_name: str = ""
+    restart_policy: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"resource_name", "restart_policy"})
+
+
+class ContainerRestartRuleOnExitCodes(Struct):
+    """corev1.ContainerRestartRuleOnExitCodes."""
+
+    operator: str | None = None
+    values: list[int] | None = None
+
+
+class ContainerRestartRule(Struct):
+    """corev1.ContainerRestartRule."""
+
+    action: str | None = None
+    exit_codes: ContainerRestartRuleOnExitCodes | None = None
+
+
+class VolumeMount(Struct):
+    """corev1.VolumeMount."""
+
+    name: str = ""
+    read_only: bool | None = None
+    recursive_read_only: str | None = None
+    mount_path: str = ""
+    sub_path: str | None = None
+    mount_propagation: str | None = None
+    sub_path_expr: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"name", "mount_path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"recursive_read_only", "mount_propagation"})
+
+
+class VolumeDevice(Struct):
+    """corev1.VolumeDevice."""
+
+    name: str = ""
+    device_path: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"name", "device_path"})
+
+
+class HTTPHeader(Struct):
+    """corev1.HTTPHeader."""
+
+    name: str = ""
+    value: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"name", "value"})
+
+
+class HTTPGetAction(Struct):
+    """corev1.HTTPGetAction."""
+
+    path: str | None = None
+    port: IntOrString | None = None
+    host: str | None = None
+    scheme: str | None = None
+    http_headers: list[HTTPHeader] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"port"})
+
+
+class TCPSocketAction(Struct):
+    """corev1.TCPSocketAction."""
+
+    port: IntOrString | None = None
+    host: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"port"})
+
+
+class ExecAction(Struct):
+    """corev1.ExecAction."""
+
+    command: list[str] | None = None
+
+
+class GRPCAction(Struct):
+    """corev1.GRPCAction."""
+
+    port: int | None = None
+    service: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"port", "service"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"service"})
+
+
+class SleepAction(Struct):
+    """corev1.SleepAction."""
+
+    seconds: int | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"seconds"})
+
+
+class ProbeHandler(Struct):
+    """corev1.ProbeHandler."""
+
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
+    grpc: GRPCAction | None = None
+
+
+class Probe(Struct):
+    """corev1.Probe."""
+
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
+    grpc: GRPCAction | None = None
+    initial_delay_seconds: int | None = None
+    timeout_seconds: int | None = None
+    period_seconds: int | None = None
+    success_threshold: int | None = None
+    failure_threshold: int | None = None
+    termination_grace_period_seconds: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"termination_grace_period_seconds"})
+
+
+class LifecycleHandler(Struct):
+    """corev1.LifecycleHandler."""
+
+    exec: ExecAction | None = None
+    http_get: HTTPGetAction | None = None
+    tcp_socket: TCPSocketAction | None = None
+    sleep: SleepAction | None = None
+
+
+class Lifecycle(Struct):
+    """corev1.Lifecycle."""
+
+    post_start: LifecycleHandler | None = None
+    pre_stop: LifecycleHandler | None = None
+    stop_signal: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"stop_signal"})
+
+
+class Capabilities(Struct):
+    """corev1.Capabilities."""
+
+    add: list[str] | None = None
+    drop: list[str] | None = None
+
+
+class SELinuxOptions(Struct):
+    """corev1.SELinuxOptions."""
+
+    user: str | None = None
+    role: str | None = None
+    type: str | None = None
+    level: str | None = None
+
+
+class WindowsSecurityContextOptions(Struct):
+    """corev1.WindowsSecurityContextOptions."""
+
+    gmsa_credential_spec_name: str | None = None
+    gmsa_credential_spec: str | None = None
+    run_as_user_name: str | None = None
+    host_process: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {"gmsa_credential_spec_name", "gmsa_credential_spec", "run_as_user_name", "host_process"}
+    )
+
+
+class SeccompProfile(Struct):
+    """corev1.SeccompProfile."""
+
+    type: str = ""
+    localhost_profile: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"type"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"localhost_profile"})
+
+
+class AppArmorProfile(Struct):
+    """corev1.AppArmorProfile."""
+
+    type: str = ""
+    localhost_profile: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"type"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"localhost_profile"})
+
+
+class SecurityContext(Struct):
+    """corev1.SecurityContext."""
+
+    capabilities: Capabilities | None = None
+    privileged: bool | None = None
+    se_linux_options: SELinuxOptions | None = None
+    windows_options: WindowsSecurityContextOptions | None = None
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+    read_only_root_filesystem: bool | None = None
+    allow_privilege_escalation: bool | None = None
+    proc_mount: str | None = None
+    seccomp_profile: SeccompProfile | None = None
+    app_armor_profile: AppArmorProfile | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {
+            "privileged",
+            "run_as_user",
+            "run_as_group",
+            "run_as_non_root",
+            "read_only_root_filesystem",
+            "allow_privilege_escalation",
+            "proc_mount",
+        }
+    )
+
+
+class Sysctl(Struct):
+    """corev1.Sysctl."""
+
+    name: str = ""
+    value: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"name", "value"})
+
+
+class PodSecurityContext(Struct):
+    """corev1.PodSecurityContext."""
+
+    se_linux_options: SELinuxOptions | None = None
+    windows_options: WindowsSecurityContextOptions | None = None
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+    supplemental_groups: list[int] | None = None
+    supplemental_groups_policy: str | None = None
+    fs_group: int | None = None
+    sysctls: list[Sysctl] | None = None
+    fs_group_change_policy: str | None = None
+    seccomp_profile: SeccompProfile | None = None
+    app_armor_profile: AppArmorProfile | None = None
+    se_linux_change_policy: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {
+            "run_as_user",
+            "run_as_group",
+            "run_as_non_root",
+            "supplemental_groups_policy",
+            "fs_group",
+            "fs_group_change_policy",
+            "se_linux_change_policy",
+        }
+    )
+
+
+class Container(Struct):
+    """corev1.Container."""
+
+    name: str = ""
+    image: str | None = None
+    command: list[str] | None = None
+    args: list[str] | None = None
+    working_dir: str | None = None
+    ports: list[ContainerPort] | None = None
+    env_from: list[EnvFromSource] | None = None
+    env: list[EnvVar] | None = None
+    resources: ResourceRequirements | None = None
+    resize_policy: list[ContainerResizePolicy] | None = None
+    restart_policy: str | None = None
+    restart_policy_rules: list[ContainerRestartRule] | None = None
+    volume_mounts: list[VolumeMount] | None = None
+    volume_devices: list[VolumeDevice] | None = None
+    liveness_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
+    termination_message_path: str | None = None
+    termination_message_policy: str | None = None
+    image_pull_policy: str | None = None
+    security_context: SecurityContext | None = None
+    stdin: bool | None = None
+    stdin_once: bool | None = None
+    tty: bool | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"name", "resources"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"restart_policy"})
+
+
+class NodeSelectorRequirement(Struct):
+    """corev1.NodeSelectorRequirement."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"key", "operator"})
+
+
+class NodeSelectorTerm(Struct):
+    """corev1.NodeSelectorTerm."""
+
+    match_expressions: list[NodeSelectorRequirement] | None = None
+    match_fields: list[NodeSelectorRequirement] | None = None
+
+
+class NodeSelector(Struct):
+    """corev1.NodeSelector."""
+
+    node_selector_terms: list[NodeSelectorTerm] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"node_selector_terms"})
+
+
+class PreferredSchedulingTerm(Struct):
+    """corev1.PreferredSchedulingTerm."""
+
+    weight: int | None = None
+    preference: NodeSelectorTerm | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"weight", "preference"})
+
+
+class NodeAffinity(Struct):
+    """corev1.NodeAffinity."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] | None = None
+
+
+class PodAffinityTerm(Struct):
+    """corev1.PodAffinityTerm."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    topology_key: str = ""
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"topology_key"})
+
+
+class WeightedPodAffinityTerm(Struct):
+    """corev1.WeightedPodAffinityTerm."""
+
+    weight: int | None = None
+    pod_affinity_term: PodAffinityTerm | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"weight", "pod_affinity_term"})
+
+
+class PodAffinity(Struct):
+    """corev1.PodAffinity."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
+
+
+class PodAntiAffinity(Struct):
+    """corev1.PodAntiAffinity."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
+
+
+class Affinity(Struct):
+    """corev1.Affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAntiAffinity | None = None
+
+
+class Toleration(Struct):
+    """corev1.Toleration."""
+
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+    toleration_seconds: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"toleration_seconds"})
+
+
+class TopologySpreadConstraint(Struct):
+    """corev1.TopologySpreadConstraint."""
+
+    max_skew: int | None = None
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"max_skew", "topology_key", "when_unsatisfiable"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {"min_domains", "node_affinity_policy", "node_taints_policy"}
+    )
+
+
+class KeyToPath(Struct):
+    """corev1.KeyToPath."""
+
+    key: str = ""
+    path: str = ""
+    mode: int | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"key", "path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"mode"})
+
+
+class ConfigMapVolumeSource(Struct):
+    """corev1.ConfigMapVolumeSource."""
+
+    name: str | None = None
+    items: list[KeyToPath] | None = None
+    default_mode: int | None = None
+    optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"default_mode", "optional"})
+
+
+class SecretVolumeSource(Struct):
+    """corev1.SecretVolumeSource."""
+
+    secret_name: str | None = None
+    items: list[KeyToPath] | None = None
+    default_mode: int | None = None
+    optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"default_mode", "optional"})
+
+
+class EmptyDirVolumeSource(Struct):
+    """corev1.EmptyDirVolumeSource."""
+
+    medium: str | None = None
+    size_limit: Quantity | None = None
+
+
+class HostPathVolumeSource(Struct):
+    """corev1.HostPathVolumeSource."""
+
+    path: str = ""
+    type: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"type"})
+
+
+class PersistentVolumeClaimVolumeSource(Struct):
+    """corev1.PersistentVolumeClaimVolumeSource."""
+
+    claim_name: str = ""
+    read_only: bool | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"claim_name"})
+
+
+class NFSVolumeSource(Struct):
+    """corev1.NFSVolumeSource."""
+
+    server: str = ""
+    path: str = ""
+    read_only: bool | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"server", "path"})
+
+
+class DownwardAPIVolumeFile(Struct):
+    """corev1.DownwardAPIVolumeFile."""
+
+    path: str = ""
+    field_ref: ObjectFieldSelector | None = None
+    resource_field_ref: ResourceFieldSelector | None = None
+    mode: int | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"mode"})
+
+
+class DownwardAPIVolumeSource(Struct):
+    """corev1.DownwardAPIVolumeSource."""
+
+    items: list[DownwardAPIVolumeFile] | None = None
+    default_mode: int | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"default_mode"})
+
+
+class SecretProjection(Struct):
+    """corev1.SecretProjection."""
+
+    name: str | None = None
+    items: list[KeyToPath] | None = None
+    optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
+
+
+class ConfigMapProjection(Struct):
+    """corev1.ConfigMapProjection."""
+
+    name: str | None = None
+    items: list[KeyToPath] | None = None
+    optional: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"optional"})
+
+
+class DownwardAPIProjection(Struct):
+    """corev1.DownwardAPIProjection."""
+
+    items: list[DownwardAPIVolumeFile] | None = None
+
+
+class ServiceAccountTokenProjection(Struct):
+    """corev1.ServiceAccountTokenProjection."""
+
+    audience: str | None = None
+    expiration_seconds: int | None = None
+    path: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"expiration_seconds"})
+
+
+class ClusterTrustBundleProjection(Struct):
+    """corev1.ClusterTrustBundleProjection."""
+
+    name: str | None = None
+    signer_name: str | None = None
+    label_selector: LabelSelector | None = None
+    optional: bool | None = None
+    path: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"path"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"name", "signer_name", "optional"})
+
+
+class PodCertificateProjection(Struct):
+    """corev1.PodCertificateProjection."""
+
+    signer_name: str | None = None
+    key_type: str | None = None
+    max_expiration_seconds: int | None = None
+    credential_bundle_path: str | None = None
+    key_path: str | None = None
+    certificate_chain_path: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"max_expiration_seconds"})
+
+
+class VolumeProjection(Struct):
+    """corev1.VolumeProjection."""
+
+    secret: SecretProjection | None = None
+    downward_api: DownwardAPIProjection | None = Field(default=None, alias="downwardAPI")
+    config_map: ConfigMapProjection | None = None
+    service_account_token: ServiceAccountTokenProjection | None = None
+    cluster_trust_bundle: ClusterTrustBundleProjection | None = None
+    pod_certificate: PodCertificateProjection | None = None
+
+
+class ProjectedVolumeSource(Struct):
+    """corev1.ProjectedVolumeSource."""
+
+    sources: list[VolumeProjection] | None = None
+    default_mode: int | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"sources"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"default_mode"})
+
+
+class CSIVolumeSource(Struct):
+    """corev1.CSIVolumeSource."""
+
+    driver: str = ""
+    read_only: bool | None = None
+    fs_type: str | None = None
+    volume_attributes: dict[str, str] | None = None
+    node_publish_secret_ref: LocalObjectReference | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"driver"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"read_only", "fs_type"})
+
+
+class ImageVolumeSource(Struct):
+    """corev1.ImageVolumeSource."""
+
+    reference: str | None = None
+    pull_policy: str | None = None
+
+
+class Volume(Struct):
+    """corev1.Volume."""
+
+    name: str = ""
+    host_path: HostPathVolumeSource | None = None
+    empty_dir: EmptyDirVolumeSource | None = None
+    gce_persistent_disk: dict[str, JSON] | None = None
+    aws_elastic_block_store: dict[str, JSON] | None = None
+    git_repo: dict[str, JSON] | None = None
+    secret: SecretVolumeSource | None = None
+    nfs: NFSVolumeSource | None = None
+    iscsi: dict[str, JSON] | None = None
+    glusterfs: dict[str, JSON] | None = None
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    rbd: dict[str, JSON] | None = None
+    flex_volume: dict[str, JSON] | None = None
+    cinder: dict[str, JSON] | None = None
+    cephfs: dict[str, JSON] | None = None
+    flocker: dict[str, JSON] | None = None
+    downward_api: DownwardAPIVolumeSource | None = Field(default=None, alias="downwardAPI")
+    fc: dict[str, JSON] | None = None
+    azure_file: dict[str, JSON] | None = None
+    config_map: ConfigMapVolumeSource | None = None
+    vsphere_volume: dict[str, JSON] | None = None
+    quobyte: dict[str, JSON] | None = None
+    azure_disk: dict[str, JSON] | None = None
+    photon_persistent_disk: dict[str, JSON] | None = None
+    projected: ProjectedVolumeSource | None = None
+    portworx_volume: dict[str, JSON] | None = None
+    scale_io: dict[str, JSON] | None = Field(default=None, alias="scaleIO")
+    storageos: dict[str, JSON] | None = None
+    csi: CSIVolumeSource | None = None
+    ephemeral: dict[str, JSON] | None = None
+    image: ImageVolumeSource | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"name"})
+
+
+class HostAlias(Struct):
+    """corev1.HostAlias."""
+
+    ip: str = ""
+    hostnames: list[str] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"ip"})
+
+
+class PodDNSConfigOption(Struct):
+    """corev1.PodDNSConfigOption."""
+
+    name: str | None = None
+    value: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"value"})
+
+
+class PodDNSConfig(Struct):
+    """corev1.PodDNSConfig."""
+
+    nameservers: list[str] | None = None
+    searches: list[str] | None = None
+    options: list[PodDNSConfigOption] | None = None
+
+
+class PodReadinessGate(Struct):
+    """corev1.PodReadinessGate."""
+
+    condition_type: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"condition_type"})
+
+
+class PodSchedulingGate(Struct):
+    """corev1.PodSchedulingGate."""
+
+    name: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"name"})
+
+
+class PodResourceClaim(Struct):
+    """corev1.PodResourceClaim."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"name"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"resource_claim_name", "resource_claim_template_name"})
+
+
+class PodOS(Struct):
+    """corev1.PodOS."""
+
+    name: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"name"})
+
+
+class EphemeralContainer(Struct):
+    """corev1.EphemeralContainer."""
+
+    name: str = ""
+    image: str | None = None
+    command: list[str] | None = None
+    args: list[str] | None = None
+    working_dir: str | None = None
+    ports: list[ContainerPort] | None = None
+    env_from: list[EnvFromSource] | None = None
+    env: list[EnvVar] | None = None
+    resources: ResourceRequirements | None = None
+    resize_policy: list[ContainerResizePolicy] | None = None
+    restart_policy: str | None = None
+    restart_policy_rules: list[ContainerRestartRule] | None = None
+    volume_mounts: list[VolumeMount] | None = None
+    volume_devices: list[VolumeDevice] | None = None
+    liveness_probe: Probe | None = None
+    readiness_probe: Probe | None = None
+    startup_probe: Probe | None = None
+    lifecycle: Lifecycle | None = None
+    termination_message_path: str | None = None
+    termination_message_policy: str | None = None
+    image_pull_policy: str | None = None
+    security_context: SecurityContext | None = None
+    stdin: bool | None = None
+    stdin_once: bool | None = None
+    tty: bool | None = None
+    target_container_name: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"name", "resources"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"restart_policy"})
+
+
+class PodSpec(Struct):
+    """corev1.PodSpec."""
+
+    volumes: list[Volume] | None = None
+    init_containers: list[Container] | None = None
+    containers: list[Container] | None = None
+    ephemeral_containers: list[EphemeralContainer] | None = None
+    restart_policy: str | None = None
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+    dns_policy: str | None = None
+    node_selector: dict[str, str] | None = None
+    service_account_name: str | None = None
+    service_account: str | None = None
+    automount_service_account_token: bool | None = None
+    node_name: str | None = None
+    host_network: bool | None = None
+    host_pid: bool | None = Field(default=None, alias="hostPID")
+    host_ipc: bool | None = Field(default=None, alias="hostIPC")
+    share_process_namespace: bool | None = None
+    security_context: PodSecurityContext | None = None
+    image_pull_secrets: list[LocalObjectReference] | None = None
+    hostname: str | None = None
+    subdomain: str | None = None
+    affinity: Affinity | None = None
+    scheduler_name: str | None = None
+    tolerations: list[Toleration] | None = None
+    host_aliases: list[HostAlias] | None = None
+    priority_class_name: str | None = None
+    priority: int | None = None
+    dns_config: PodDNSConfig | None = None
+    readiness_gates: list[PodReadinessGate] | None = None
+    runtime_class_name: str | None = None
+    enable_service_links: bool | None = None
+    preemption_policy: str | None = None
+    overhead: ResourceList | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+    set_hostname_as_fqdn: bool | None = Field(default=None, alias="setHostnameAsFQDN")
+    os: PodOS | None = None
+    host_users: bool | None = None
+    scheduling_gates: list[PodSchedulingGate] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
+    resources: ResourceRequirements | None = None
+    hostname_override: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"containers"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {
+            "termination_grace_period_seconds",
+            "active_deadline_seconds",
+            "automount_service_account_token",
+            "share_process_namespace",
+            "priority",
+            "runtime_class_name",
+            "enable_service_links",
+            "preemption_policy",
+            "set_hostname_as_fqdn",
+            "host_users",
+            "hostname_override",
+        }
+    )
+
+
+class PodTemplateSpec(Struct):
+    """corev1.PodTemplateSpec."""
+
+    metadata: ObjectMeta | None = None
+    spec: PodSpec = Field(default_factory=PodSpec, exclude_if=is_unset)
+    go_always: ClassVar[frozenset[str]] = frozenset({"metadata", "spec"})
+
+
+class PodCondition(Struct):
+    """corev1.PodCondition."""
+
+    type: str = ""
+    observed_generation: int | None = None
+    status: str = ""
+    last_probe_time: str | None = None
+    last_transition_time: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset(
+        {"type", "status", "last_probe_time", "last_transition_time"}
+    )
+
+
+class ContainerStateWaiting(Struct):
+    """corev1.ContainerStateWaiting."""
+
+    reason: str | None = None
+    message: str | None = None
+
+
+class ContainerStateRunning(Struct):
+    """corev1.ContainerStateRunning."""
+
+    started_at: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"started_at"})
+
+
+class ContainerStateTerminated(Struct):
+    """corev1.ContainerStateTerminated."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    container_id: str | None = Field(default=None, alias="containerID")
+    go_always: ClassVar[frozenset[str]] = frozenset({"exit_code", "started_at", "finished_at"})
+
+
+class ContainerState(Struct):
+    """corev1.ContainerState."""
+
+    waiting: ContainerStateWaiting | None = None
+    running: ContainerStateRunning | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(Struct):
+    """corev1.ContainerStatus."""
+
+    name: str = ""
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+    ready: bool = False
+    restart_count: int | None = None
+    image: str = ""
+    image_id: str = Field(default="", alias="imageID")
+    container_id: str | None = Field(default=None, alias="containerID")
+    started: bool | None = None
+    allocated_resources: ResourceList | None = None
+    resources: ResourceRequirements | None = None
+    volume_mounts: list[dict[str, JSON]] | None = None
+    user: dict[str, JSON] | None = None
+    allocated_resources_status: list[dict[str, JSON]] | None = None
+    stop_signal: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset(
+        {"name", "state", "last_state", "ready", "restart_count", "image", "image_id"}
+    )
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"started", "stop_signal"})
+
+
+class PodIP(Struct):
+    """corev1.PodIP."""
+
+    ip: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"ip"})
+
+
+class PodStatus(Struct):
+    """corev1.PodStatus."""
+
+    observed_generation: int | None = None
+    phase: str | None = None
+    conditions: list[PodCondition] | None = None
+    message: str | None = None
+    reason: str | None = None
+    nominated_node_name: str | None = None
+    host_ip: str | None = Field(default=None, alias="hostIP")
+    host_i_ps: list[dict[str, JSON]] | None = None
+    pod_ip: str | None = Field(default=None, alias="podIP")
+    pod_i_ps: list[PodIP] | None = None
+    start_time: str | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    qos_class: str | None = None
+    ephemeral_container_statuses: list[ContainerStatus] | None = None
+    resize: str | None = None
+    resource_claim_statuses: list[dict[str, JSON]] | None = None
+    extended_resource_claim_status: dict[str, JSON] | None = None
+
+
+class EventSource(Struct):
+    """corev1.EventSource."""
+
+    component: str | None = None
+    host: str | None = None
+
+
+class EventSeries(Struct):
+    """corev1.EventSeries."""
+
+    count: int | None = None
+    last_observed_time: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"last_observed_time"})
+
+
+class NamespaceSpec(Struct):
+    """corev1.NamespaceSpec."""
+
+    finalizers: list[str] | None = None
+
+
+class NamespaceStatus(Struct):
+    """corev1.NamespaceStatus."""
+
+    phase: str | None = None
+    conditions: list[dict[str, JSON]] | None = None
+
+
+class Taint(Struct):
+    """corev1.Taint."""
+
+    key: str = ""
+    value: str | None = None
+    effect: str = ""
+    time_added: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"key", "effect"})
+
+
+class NodeSpec(Struct):
+    """corev1.NodeSpec."""
+
+    pod_cidr: str | None = Field(default=None, alias="podCIDR")
+    pod_cid_rs: list[str] | None = Field(default=None, alias="podCIDRs")
+    provider_id: str | None = Field(default=None, alias="providerID")
+    unschedulable: bool | None = None
+    taints: list[Taint] | None = None
+    config_source: dict[str, JSON] | None = None
+    external_id: str | None = Field(default=None, alias="externalID")
+
+
+class NodeCondition(Struct):
+    """corev1.NodeCondition."""
+
+    type: str = ""
+    status: str = ""
+    last_heartbeat_time: str | None = None
+    last_transition_time: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset(
+        {"type", "status", "last_heartbeat_time", "last_transition_time"}
+    )
+
+
+class NodeAddress(Struct):
+    """corev1.NodeAddress."""
+
+    type: str = ""
+    address: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"type", "address"})
+
+
+class NodeStatus(Struct):
+    """corev1.NodeStatus."""
+
+    capacity: ResourceList | None = None
+    allocatable: ResourceList | None = None
+    phase: str | None = None
+    conditions: list[NodeCondition] | None = None
+    addresses: list[NodeAddress] | None = None
+    daemon_endpoints: dict[str, JSON] | None = None
+    node_info: dict[str, JSON] | None = None
+    images: list[dict[str, JSON]] | None = None
+    volumes_in_use: list[str] | None = None
+    volumes_attached: list[dict[str, JSON]] | None = None
+    config: dict[str, JSON] | None = None
+    runtime_handlers: list[dict[str, JSON]] | None = None
+    features: dict[str, JSON] | None = None
+
+
+class LimitRangeItem(Struct):
+    """corev1.LimitRangeItem."""
+
+    type: str = ""
+    max: ResourceList | None = None
+    min: ResourceList | None = None
+    default: ResourceList | None = None
+    default_request: ResourceList | None = None
+    max_limit_request_ratio: ResourceList | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"type"})
+
+
+class LimitRangeSpec(Struct):
+    """corev1.LimitRangeSpec."""
+
+    limits: list[LimitRangeItem] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"limits"})
+
+
+class ServicePort(Struct):
+    """corev1.ServicePort."""
+
+    name: str | None = None
+    protocol: str | None = None
+    app_protocol: str | None = None
+    port: int | None = None
+    target_port: IntOrString | None = None
+    node_port: int | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"port"})
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"app_protocol"})
+
+
+class ServiceSpec(Struct):
+    """corev1.ServiceSpec."""
+
+    ports: list[ServicePort] | None = None
+    selector: dict[str, str] | None = None
+    cluster_ip: str | None = Field(default=None, alias="clusterIP")
+    cluster_i_ps: list[str] | None = None
+    type: str | None = None
+    external_i_ps: list[str] | None = None
+    session_affinity: str | None = None
+    load_balancer_ip: str | None = Field(default=None, alias="loadBalancerIP")
+    load_balancer_source_ranges: list[str] | None = None
+    external_name: str | None = None
+    external_traffic_policy: str | None = None
+    health_check_node_port: int | None = None
+    publish_not_ready_addresses: bool | None = None
+    session_affinity_config: dict[str, JSON] | None = None
+    ip_families: list[str] | None = None
+    ip_family_policy: str | None = None
+    allocate_load_balancer_node_ports: bool | None = None
+    load_balancer_class: str | None = None
+    internal_traffic_policy: str | None = None
+    traffic_distribution: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset(
+        {
+            "ip_family_policy",
+            "allocate_load_balancer_node_ports",
+            "load_balancer_class",
+            "internal_traffic_policy",
+            "traffic_distribution",
+        }
+    )
+
+
+class Pod(Object, group="", version="v1", kind="Pod", plural="pods"):
+    """corev1.Pod."""
+
+    spec: PodSpec = Field(default_factory=PodSpec)
+    status: PodStatus = Field(default_factory=PodStatus)
+
+
+class PodTemplate(Object, group="", version="v1", kind="PodTemplate", plural="podtemplates"):
+    """corev1.PodTemplate."""
+
+    template: PodTemplateSpec = Field(default_factory=PodTemplateSpec)
+    go_always: ClassVar[frozenset[str]] = frozenset({"template"})
+
+
+class Secret(Object, group="", version="v1", kind="Secret", plural="secrets"):
+    """corev1.Secret."""
+
+    immutable: bool | None = None
+    data: dict[str, str] | None = None
+    string_data: dict[str, str] | None = None
+    type: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"immutable"})
+
+
+class ConfigMap(Object, group="", version="v1", kind="ConfigMap", plural="configmaps"):
+    """corev1.ConfigMap."""
+
+    immutable: bool | None = None
+    data: dict[str, str] | None = None
+    binary_data: dict[str, str] | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"immutable"})
+
+
+class Event(Object, group="", version="v1", kind="Event", plural="events"):
+    """corev1.Event."""
+
+    involved_object: ObjectReference | None = None
+    reason: str | None = None
+    message: str | None = None
+    source: EventSource | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    count: int | None = None
+    type: str | None = None
+    event_time: str | None = None
+    series: EventSeries | None = None
+    action: str | None = None
+    related: ObjectReference | None = None
+    reporting_component: str = ""
+    reporting_instance: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset(
+        {
+            "involved_object",
+            "source",
+            "first_timestamp",
+            "last_timestamp",
+            "event_time",
+            "reporting_component",
+            "reporting_instance",
+        }
+    )
+
+
+class Namespace(Object, group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False):
+    """corev1.Namespace."""
+
+    spec: NamespaceSpec = Field(default_factory=NamespaceSpec)
+    status: NamespaceStatus = Field(default_factory=NamespaceStatus)
+
+
+class Node(Object, group="", version="v1", kind="Node", plural="nodes", namespaced=False):
+    """corev1.Node."""
+
+    spec: NodeSpec = Field(default_factory=NodeSpec)
+    status: NodeStatus = Field(default_factory=NodeStatus)
+
+
+class LimitRange(Object, group="", version="v1", kind="LimitRange", plural="limitranges"):
+    """corev1.LimitRange."""
+
+    spec: LimitRangeSpec = Field(default_factory=LimitRangeSpec)
+
+
+class Service(Object, group="", version="v1", kind="Service", plural="services"):
+    """corev1.Service."""
+
+    spec: ServiceSpec = Field(default_factory=ServiceSpec)
+    status: dict[str, JSON] | None = None
+
+
+class ServiceAccount(Object, group="", version="v1", kind="ServiceAccount", plural="serviceaccounts"):
+    """corev1.ServiceAccount."""
+
+    secrets: list[ObjectReference] | None = None
+    image_pull_secrets: list[LocalObjectReference] | None = None
+    automount_service_account_token: bool | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"automount_service_account_token"})

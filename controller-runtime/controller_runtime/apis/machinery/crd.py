@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Markers: what a CustomResourceDefinition says about a field or a kind beyond its Python type.
+
+A field carries them as ``Annotated[int | None, CRD(minimum=0)]``, a struct as ``crd: ClassVar = CRD(...)``, a
+kind as ``crd_kind: ClassVar = KindMarkers(...)``. They cost nothing at run time: only
+:mod:`controller_runtime.apis.machinery.crd_schema` reads them. A field's description is the string below it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+
+class _Unset:
+    """Tells ``default=None`` from no default."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final = _Unset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A CEL rule and what the API server says when it does not hold."""
+
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CRD:
+    """Constraints of a field or a struct; what is None is not said.
+
+    A list's and a map's constraints are their own: those of the items stand at the items' type. ``schema`` names
+    a recorded definition (of the item, for a list) where the model is plain JSON.
+    """
+
+    default: Any = UNSET
+    enum: tuple[str, ...] | None = None
+    format: str | None = None
+    minimum: int | None = None
+    maximum: int | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    min_properties: int | None = None
+    pattern: str | None = None
+    list_type: Literal["atomic", "map", "set"] | None = None
+    list_map_keys: tuple[str, ...] | None = None
+    map_type: Literal["atomic", "granular"] | None = None
+    rules: tuple[Rule, ...] = ()
+    required: bool | None = None
+    """None: a string whose default is the empty one is required, everything else is not."""
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrinterColumn:
+    """A column of ``kubectl get``."""
+
+    name: str
+    type: str
+    json_path: str
+    description: str | None = None
+    priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindMarkers:
+    """What a CustomResourceDefinition says about the kind as a whole."""
+
+    printer_columns: tuple[PrinterColumn, ...] = ()
+    status_subresource: bool = False
+    short_names: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+
+
+Int32 = Annotated[int, CRD(format="int32")]
+Int64 = Annotated[int, CRD(format="int64")]
+
+ATOMIC: Final = CRD(list_type="atomic")
+MAP_BY_NAME: Final = CRD(list_type="map", list_map_keys=("name",))
+MAP_BY_TYPE: Final = CRD(list_type="map", list_map_keys=("type",))

@@ -1,0 +1,36 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""RuntimeClass."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from controller_runtime.apis.core.v1 import Toleration
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.quantity import ResourceList
+
+
+class Overhead(Struct):
+    """nodev1.Overhead."""
+
+    pod_fixed: ResourceList | None = None
+
+
+class Scheduling(Struct):
+    """nodev1.Scheduling."""
+
+    node_selector: dict[str, str] | None = None
+    tolerations: list[Toleration] | None = None
+
+
+class RuntimeClass(
+    Object, group="node.k8s.io", version="v1", kind="RuntimeClass", plural="runtimeclasses", namespaced=False
+):
+    """nodev1.RuntimeClass."""
+
+    handler: str = ""
+    overhead: Overhead | None = None
+    scheduling: Scheduling | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"handler"})

@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Roles and their bindings."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.meta.v1 import LabelSelector
+
+
+class PolicyRule(Struct):
+    """rbacv1.PolicyRule."""
+
+    verbs: list[str] | None = None
+    api_groups: list[str] | None = None
+    resources: list[str] | None = None
+    resource_names: list[str] | None = None
+    non_resource_ur_ls: list[str] | None = Field(default=None, alias="nonResourceURLs")
+    go_always: ClassVar[frozenset[str]] = frozenset({"verbs"})
+
+
+class Subject(Struct):
+    """rbacv1.Subject."""
+
+    kind: str = ""
+    api_group: str | None = None
+    name: str = ""
+    namespace: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"kind", "name"})
+
+
+class RoleRef(Struct):
+    """rbacv1.RoleRef."""
+
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+    go_always: ClassVar[frozenset[str]] = frozenset({"api_group", "kind", "name"})
+
+
+class AggregationRule(Struct):
+    """rbacv1.AggregationRule."""
+
+    cluster_role_selectors: list[LabelSelector] | None = None
+
+
+class Role(Object, group="rbac.authorization.k8s.io", version="v1", kind="Role", plural="roles"):
+    """rbacv1.Role."""
+
+    rules: list[PolicyRule] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"rules"})
+
+
+class RoleBinding(
+    Object, group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings"
+):
+    """rbacv1.RoleBinding."""
+
+    subjects: list[Subject] | None = None
+    role_ref: RoleRef | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"role_ref"})
+
+
+class ClusterRole(
+    Object,
+    group="rbac.authorization.k8s.io",
+    version="v1",
+    kind="ClusterRole",
+    plural="clusterroles",
+    namespaced=False,
+):
+    """rbacv1.ClusterRole."""
+
+    rules: list[PolicyRule] | None = None
+    aggregation_rule: AggregationRule | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"rules"})
+
+
+class ClusterRoleBinding(
+    Object,
+    group="rbac.authorization.k8s.io",
+    version="v1",
+    kind="ClusterRoleBinding",
+    plural="clusterrolebindings",
+    namespaced=False,
+):
+    """rbacv1.ClusterRoleBinding."""
+
+    subjects: list[Subject] | None = None
+    role_ref: RoleRef | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"role_ref"})

@@ -1,0 +1,26 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""PriorityClass."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from controller_runtime.apis.machinery.object import Object
+
+
+class PriorityClass(
+    Object,
+    group="scheduling.k8s.io",
+    version="v1",
+    kind="PriorityClass",
+    plural="priorityclasses",
+    namespaced=False,
+):
+    """schedulingv1.PriorityClass."""
+
+    value: int | None = None
+    global_default: bool | None = None
+    description: str | None = None
+    preemption_policy: str | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"value"})

@@ -1,0 +1,57 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Every kind of Kubernetes that has a model here, in one explicit list."""
+
+from __future__ import annotations
+
+from .machinery.object import Object
+from .machinery.scheme import Scheme
+
+
+def default_scheme() -> Scheme:
+    """Return a new scheme that knows all kinds of :mod:`controller_runtime.apis`; they are imported when first needed."""
+    return Scheme(later=kinds)
+
+
+def kinds() -> tuple[type[Object], ...]:
+    """Import all kinds and return them."""
+    from controller_runtime.apis.admission import v1 as admission
+    from controller_runtime.apis.admissionregistration import v1 as admissionregistration
+    from controller_runtime.apis.apiextensions import v1 as apiextensions
+    from controller_runtime.apis.authentication import v1 as authentication
+    from controller_runtime.apis.authorization import v1 as authorization
+    from controller_runtime.apis.batch import v1 as batch
+    from controller_runtime.apis.coordination import v1 as coordination
+    from controller_runtime.apis.core import v1 as core
+    from controller_runtime.apis.node import v1 as node
+    from controller_runtime.apis.rbac import v1 as rbac
+    from controller_runtime.apis.scheduling import v1 as scheduling
+
+    return (
+        admission.AdmissionReview,
+        admissionregistration.MutatingWebhookConfiguration,
+        admissionregistration.ValidatingWebhookConfiguration,
+        apiextensions.CustomResourceDefinition,
+        authentication.TokenRequest,
+        authentication.TokenReview,
+        authorization.SubjectAccessReview,
+        batch.CronJob,
+        batch.Job,
+        coordination.Lease,
+        core.ConfigMap,
+        core.Event,
+        core.LimitRange,
+        core.Namespace,
+        core.Node,
+        core.Pod,
+        core.PodTemplate,
+        core.Secret,
+        core.Service,
+        core.ServiceAccount,
+        node.RuntimeClass,
+        rbac.ClusterRole,
+        rbac.ClusterRoleBinding,
+        rbac.Role,
+        rbac.RoleBinding,
+        scheduling.PriorityClass,
+    )

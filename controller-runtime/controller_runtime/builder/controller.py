@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A controller declared in one sentence: managed by, for, owns, watches, complete.
+
+    new_controller_managed_by(mgr).for_(TrainJob).owns(JobSet).complete(reconciler)
+
+Each word says which plainer call it is short for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, Self, TypeVar
+
+from controller_runtime import controller, handler, predicate, reconcile, source
+from controller_runtime.apis.machinery.object import Object, metadata_only
+from controller_runtime.controller.options import Defaults, LogConstructor
+from controller_runtime.reconcile import ControllerError
+
+T = TypeVar("T", bound=Object)
+Predicates = Iterable[predicate.Predicate[T]]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Watch:
+    kind: type[Any]
+    handler: Callable[[], handler.EventHandler[Any]]
+    predicates: tuple[predicate.Predicate[Any], ...]
+    when: source.When | None = None
+
+
+class ControllerManager(Protocol):
+    """What a builder needs of a manager."""
+
+    controller_names: set[str]
+
+    @property
+    def cache(self) -> source.Informers:
+        """Where kinds are watched."""
+        ...
+
+    @property
+    def controller_options(self) -> Defaults:
+        """What holds for every controller."""
+        ...
+
+    def add(self, runnable: controller.Controller, /) -> None:
+        """Run the controller with the manager."""
+        ...
+
+
+def new_controller_managed_by(mgr: ControllerManager) -> Builder:
+    """Begin the sentence: the controller will be run by ``mgr``."""
+    return Builder(mgr)
+
+
+class Builder:
+    """The rest of the sentence. Nothing happens before :meth:`complete` or :meth:`build`."""
+
+    def __init__(self, mgr: ControllerManager) -> None:
+        self._mgr = mgr
+        self._name = ""
+        self._options = controller.Options()
+        self._log_constructor: LogConstructor | None = None
+        self._kind: type[Object] | None = None
+        self._filters: list[predicate.Predicate[Any]] = []
+        self._watches: list[_Watch] = []
+        self._sources: list[source.Source] = []
+        self._problem = ""
+
+    def named(self, name: str) -> Self:
+        """Call the controller ``name`` in logs and metrics, instead of its kind in lower case."""
+        self._name = name
+        return self
+
+    def for_(self, kind: type[T], *, predicates: Predicates[T] = (), only_metadata: bool = False) -> Self:
+        """Reconcile objects of ``kind`` when they change; to be said once.
+
+        Short for ``watches(kind, handler.EnqueueRequestForObject())``, and it names the controller.
+        """
+        if self._kind is not None:
+            self._problem = "for_() was called twice: a controller reconciles one kind"
+            return self
+        self._kind = kind
+        return self.watches(
+            kind, handler.EnqueueRequestForObject(), predicates=predicates, only_metadata=only_metadata
+        )
+
+    def owns(
+        self,
+        kind: type[T],
+        *,
+        predicates: Predicates[T] = (),
+        match_every_owner: bool = False,
+        only_metadata: bool = False,
+    ) -> Self:
+        """Reconcile the object that controls an object of ``kind`` when this one changes.
+
+        Short for ``watches(kind, handler.enqueue_request_for_owner(Owner, only_controller=True))``, where
+        ``Owner`` is the kind of :meth:`for_`.
+        """
+
+        def of_the_owner() -> handler.EventHandler[Object]:  # for_() may come later in the sentence
+            if self._kind is None:
+                raise ControllerError(f"owns({kind.gvk.kind}) needs for_(): whose owner is meant?")
+            return handler.enqueue_request_for_owner(self._kind, only_controller=not match_every_owner)
+
+        return self._watch(kind, of_the_owner, predicates, only_metadata)
+
+    def watches(
+        self,
+        kind: type[T],
+        handle: handler.EventHandler[T],
+        *,
+        predicates: Predicates[T] = (),
+        only_metadata: bool = False,
+        when: source.When | None = None,
+    ) -> Self:
+        """Let ``handle`` decide what to reconcile when an object of ``kind`` changes.
+
+        Short for ``watches_raw_source(source.Kind(mgr.cache, kind, handle, *predicates))``. With
+        ``only_metadata`` the cache keeps, and handlers get, nothing but the metadata. With ``when`` the kind
+        is not watched before it returns (``source.Deferred``): reconciles start without it.
+        """
+        return self._watch(kind, lambda: handle, predicates, only_metadata, when)
+
+    def watches_raw_source(self, src: source.Source) -> Self:
+        """Take requests from a source of one's own. Event filters do not apply to it."""
+        self._sources.append(src)
+        return self
+
+    def with_event_filter(self, *predicates: predicate.Predicate[Any]) -> Self:
+        """Let only those events pass, of every kind watched."""
+        self._filters.extend(predicates)
+        return self
+
+    def with_options(self, options: controller.Options) -> Self:
+        """Use these options. What they leave open is as the manager says, also for the kind."""
+        self._options = options
+        return self
+
+    def with_log_constructor(self, constructor: LogConstructor) -> Self:
+        """Add what ``constructor`` returns to the controller's log lines."""
+        self._log_constructor = constructor
+        return self
+
+    def complete(self, reconciler: reconcile.Reconciler) -> None:
+        """Make the controller and add it to the manager.
+
+        Raises:
+            ControllerError: the sentence makes no sense, or the name is taken.
+        """
+        self.build(reconciler)
+
+    def build(self, reconciler: reconcile.Reconciler) -> controller.Controller:
+        """Do as :meth:`complete`, and return the controller."""
+        name = self._check()
+        options = self._options
+        if self._log_constructor is not None:
+            options = dataclasses.replace(options, log_constructor=self._log_constructor)
+        if self._kind is not None:
+            options = dataclasses.replace(options, kind=self._kind.gvk)
+        made = controller.Controller(name, reconciler, options, defaults=self._mgr.controller_options)
+        for watch in self._watches:
+            predicates = (*self._filters, *watch.predicates)
+            kind = source.Kind(self._mgr.cache, watch.kind, watch.handler(), *predicates)
+            made.watch(kind if watch.when is None else source.Deferred(kind, watch.when))
+        for src in self._sources:
+            made.watch(src)
+        if name in self._mgr.controller_names and not made.settings.skip_name_validation:
+            raise ControllerError(f"controller with name {name} already exists: logs and metrics would mix")
+        self._mgr.controller_names.add(name)
+        self._mgr.add(made)
+        return made
+
+    def _check(self) -> str:
+        name = self._name or (self._kind.gvk.kind.lower() if self._kind is not None else "")
+        if self._problem:
+            raise ControllerError(f"controller {name}: {self._problem}")
+        if not name:
+            raise ControllerError("a controller needs for_() or named()")
+        if not self._watches and not self._sources:
+            raise ControllerError(
+                f"controller {name}: nothing would ever wake it; "
+                "use for_(), owns(), watches() or watches_raw_source()"
+            )
+        return name
+
+    def _watch(
+        self,
+        kind: type[T],
+        handle: Callable[[], handler.EventHandler[Any]],
+        predicates: Predicates[T],
+        only_metadata: bool,
+        when: source.When | None = None,
+    ) -> Self:
+        self._watches.append(
+            _Watch(metadata_only(kind) if only_metadata else kind, handle, tuple(predicates), when)
+        )
+        return self

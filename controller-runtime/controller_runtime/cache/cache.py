@@ -1,0 +1,334 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Cache: reads kinds from memory that watches keep; a kind is watched once somebody asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, Final, TypeVar
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup, TaskStatus
+
+from controller_runtime import client, rest
+from controller_runtime.apis.machinery import errors as api
+from controller_runtime.apis.machinery import labels as selectors
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName, Resource
+from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+
+from . import errors
+from .codec import Entry
+from .informer import Engine, Informer
+from .options import Options
+from .outage import Outage
+
+T = TypeVar("T", bound=Object)
+DECODE_STEP: Final = 16
+"""Objects a list decodes in a row before other tasks get a turn: half a millisecond's worth."""
+MATCH_STEP: Final = 1024
+"""Objects a list looks at in a row."""
+PEEKED: Final = 32
+"""Decoded objects kept for those who peek: those of the reconciles under way, and the runtimes most in use."""
+PEEKED_BYTES: Final = 32 << 10
+"""Bytes of the text of such an object: decoded, it may take several hundred times as much."""
+
+
+class Cache:
+    """A Reader over informers, and a FieldIndexer; a runnable that owns their tasks.
+
+    Reads return fresh objects that belong to the caller. They see the caller's own writes, once
+    ``remember_write`` was told of them. A kind that is missing or denied fails its own reads alone.
+    """
+
+    def __init__(
+        self,
+        transport: rest.RoundTripper,
+        *,
+        mapper: rest.RESTMapper | None = None,
+        options: Options | None = None,
+    ) -> None:
+        self.options = options or Options()
+        self._transport = transport
+        self._mapper = mapper or rest.RESTMapper(transport)
+        self._engines: dict[tuple[GVK, bool], Engine] = {}
+        self._peeked: dict[tuple[type[Object], NamespacedName], tuple[Entry, Object]] = {}
+        self._outage = Outage()
+        self._tasks: TaskGroup | None = None
+        self._stopped = False
+
+    # Life.
+
+    async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep the informers running until cancelled; reads work from ``started()`` on.
+
+        A cache that has stopped still answers reads of the kinds that were synced, from what it saw last.
+        """
+        async with anyio.create_task_group() as tasks:
+            self._tasks = tasks
+            try:
+                for engine in self._engines.values():
+                    self._launch(engine)
+                task_status.started()
+                await anyio.sleep_forever()
+            finally:
+                self._tasks, self._stopped = None, True
+
+    def _launch(self, engine: Engine) -> None:
+        if self._tasks is not None:
+            resource = functools.partial(self._mapper.resource_for, engine.kind)
+            self._tasks.start_soon(engine.run, self._transport, resource)
+
+    async def ready(self) -> None:
+        """Return when every kind asked for so far is synced or known to be refused."""
+        await self.wait_for_sync()
+
+    async def wait_for_sync(self, timeout: float | None = None) -> None:
+        """As :meth:`ready`.
+
+        Raises:
+            CacheSyncTimeoutError: that took too long.
+        """
+        deadline = None if timeout is None else anyio.current_time() + timeout
+        for engine in tuple(self._engines.values()):
+            left = None if deadline is None else max(0.0, deadline - anyio.current_time())
+            await engine.wait_for_sync(left, or_problem=True)
+
+    def degraded(self) -> dict[GVK, str]:
+        """Return the kinds that are missing or denied, and why."""
+        return {engine.gvk: engine.problem for engine in self._engines.values() if engine.problem is not None}
+
+    def remarks(self) -> list[str]:
+        """Return what may make reads stale or fail, in sentences for readiness; nothing while all is well."""
+        outage = self._outage.problem
+        degraded = sorted(self.degraded().items())
+        return ([outage] if outage else []) + [
+            f"{gvk.group_kind} is degraded: {why}" for gvk, why in degraded
+        ]
+
+    # Informers.
+
+    async def get_informer(self, kind: type[T]) -> Informer[T]:
+        """Return the informer of ``kind``; it starts now if the cache runs, else with it."""
+        return Informer(kind, self._engine(kind))
+
+    async def resource_for(self, kind: type[Object]) -> Resource:
+        """Return where ``kind`` is served, as its class or else discovery says.
+
+        Raises:
+            NoKindMatchError: the server does not serve it.
+            StatusError, TransportError: the server could not be asked.
+        """
+        return await self._mapper.resource_for(kind)
+
+    def remove_informer(self, kind: type[Object]) -> None:
+        """Stop watching ``kind`` and drop what is cached of it, until somebody asks again."""
+        engine = self._engines.pop(_identity(kind), None)
+        if engine is not None:
+            engine.leave()
+            engine.scope.cancel()
+
+    async def index_field(self, kind: type[T], field: str, extract: client.IndexerFunc[T]) -> None:
+        """Index ``kind`` by what ``extract`` returns, so that a list by ``fields`` is a look-up.
+
+        Raises:
+            ValueError: there is an index of that name, or objects are cached already.
+        """
+        self._engine(kind).add_index(kind, field, extract)
+
+    def _engine(self, kind: type[Object]) -> Engine:
+        if self._stopped:
+            raise errors.CacheNotStartedError("the cache has stopped")
+        identity = _identity(kind)
+        engine = self._engines.get(identity)
+        if engine is None:
+            engine = self._engines[identity] = Engine(kind, self.options, self._outage)
+            self._launch(engine)
+        return engine
+
+    # Reading.
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object at (namespace, name) as last seen or written.
+
+        Raises:
+            NotFoundError: there is none.
+            CacheError: the kind cannot be read, see ``errors``.
+        """
+        engine = await self._readable(kind, key[0])
+        return _decode(engine, kind, self._entry(engine, kind, key))
+
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object as :meth:`get` does, shared with others who peek: see :func:`controller_runtime.client.peek`.
+
+        Raises like :meth:`get`.
+        """
+        engine = await self._readable(kind, key[0])
+        entry = self._entry(engine, kind, key)
+        place = (kind, entry.key)
+        held, obj = self._peeked.pop(place, (None, None))
+        if held is not entry or obj is None:
+            obj = _decode(engine, kind, entry)
+            if len(entry.data) > PEEKED_BYTES:
+                return obj
+            if len(self._peeked) >= PEEKED:
+                del self._peeked[next(iter(self._peeked))]
+        self._peeked[place] = (entry, obj)
+        return obj  # type: ignore[return-value]  # stored under its own class
+
+    def _entry(self, engine: Engine, kind: type[Object], key: NamespacedName | tuple[str, str]) -> Entry:
+        key = NamespacedName(*key)
+        entry = engine.store.get(key, asyncio.get_running_loop().time())
+        if entry is None:
+            raise _not_found(kind, key)
+        return entry
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        labels: client.LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        continue_token: str = "",
+    ) -> client.ObjectList[T]:
+        """Return the objects that meet every condition, in the order they were first seen.
+
+        ``fields`` name registered indices, or ``metadata.name`` and ``metadata.namespace``. With ``limit`` the
+        rest is cut off: there are no further pages. An object of another shape than ``kind`` is left out.
+
+        Raises:
+            IndexMissingError: a field has no index.
+            CacheError: the kind cannot be read, see ``errors``.
+        """
+        if continue_token:
+            raise ValueError("a cache has no pages to continue")
+        engine = await self._readable(kind, (fields or {}).get("metadata.namespace", namespace))
+        for field in fields or ():
+            if field not in _KEY_FIELDS and not engine.store.has_index(field):
+                raise errors.IndexMissingError(kind.gvk, field)
+        # Labels pick from all there are; without, no more are looked at than are wanted.
+        few = None if labels or limit is None else limit
+        entries = engine.store.select(
+            asyncio.get_running_loop().time(), namespace=namespace, fields=fields, limit=few
+        )
+        if labels:
+            entries = await _matching(entries, selectors.selector(labels))
+        listed: client.ObjectList[T] = client.ObjectList()
+        for number, entry in enumerate(entries[:limit], 1):
+            try:
+                listed.append(entry.decode(kind))
+            except errors.UndecodableObjectError as error:
+                engine.skip(error)
+            if number % DECODE_STEP == 0:
+                await anyio.lowlevel.checkpoint()
+        return listed
+
+    async def _readable(self, kind: type[Object], namespace: str) -> Engine:
+        if self._stopped:
+            return self._kept(kind)
+        if self._tasks is None:
+            raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache is not started")
+        engine = self._engine(kind)
+        await engine.readable(namespace, self.options.read_timeout)
+        return engine
+
+    def _kept(self, kind: type[Object]) -> Engine:
+        """Return the engine of a kind that was synced when the cache stopped: reviews in flight still read it."""
+        engine = self._engines.get(_identity(kind))
+        if engine is None or not engine.has_synced:
+            raise errors.CacheNotStartedError(f"{kind.gvk.group_kind}: the cache has stopped")
+        return engine
+
+    # Own writes.
+
+    def writing(self, obj: Object) -> AbstractContextManager[None]:
+        """Hold back what the watch tells of ``obj`` while a write of it is under way: see ``event.own_write``."""
+        found = (self._engines.get((type(obj).gvk, metadata)) for metadata in (False, True))
+        engines = [engine for engine in found if engine is not None]
+        return engines[0].writing(obj.key) if len(engines) == 1 else _writing(engines, obj.key)
+
+    def remember_write(self, obj: Object) -> None:
+        """Make reads see ``obj``, which the server returned for a write, before the watch tells of it."""
+        if obj.metadata.resource_version:
+            self.remember_stored(client.Stored(type(obj), obj.to_json(), obj))
+
+    def remember_stored(self, stored: client.Stored[Any]) -> None:
+        """Make reads see what the server returned for a write, undecoded as it is."""
+        kind = stored.kind
+        if stored.text is None:
+            self.remember_write(stored.object)
+            return
+        partial = issubclass(kind, PartialObjectMetadata)
+        for metadata in (False, True):
+            # Of a full object its metadata is known, but not the other way round.
+            if (partial and not metadata) or (engine := self._engines.get((kind.gvk, metadata))) is None:
+                continue
+            engine.remember(stored.text, stored.known, asyncio.get_running_loop().time())
+
+    def uid_of(self, obj: Object) -> str:
+        """Return the uid of the object that reads find by the name of ``obj``; the empty string if there is none."""
+        now = asyncio.get_running_loop().time()
+        for metadata in (False, True):
+            engine = self._engines.get((type(obj).gvk, metadata))
+            if engine is not None and (entry := engine.store.get(obj.key, now)) is not None:
+                return entry.uid
+        return ""
+
+    def remember_delete(self, obj: Object, *, uid: str = "") -> None:
+        """Make reads miss ``obj``, which the server removed at once, before the watch tells of it.
+
+        ``uid`` is its uid where ``obj`` has none. An object with another uid that has taken the name stays visible.
+        """
+        for metadata in (False, True):
+            if (engine := self._engines.get((type(obj).gvk, metadata))) is not None:
+                engine.store.forget(obj.key, uid or obj.metadata.uid or "", anyio.current_time())
+
+
+def _decode(engine: Engine, kind: type[T], entry: Entry) -> T:
+    try:
+        return entry.decode(kind)
+    except errors.UndecodableObjectError:
+        engine.count_skipped()
+        raise
+
+
+@contextmanager
+def _writing(engines: Sequence[Engine], key: NamespacedName) -> Iterator[None]:
+    with ExitStack() as stack:
+        for engine in engines:
+            stack.enter_context(engine.writing(key))
+        yield
+
+
+_KEY_FIELDS: Final = frozenset({"metadata.name", "metadata.namespace"})
+
+
+async def _matching(entries: Sequence[Entry], selector: selectors.Selector) -> list[Entry]:
+    chosen: list[Entry] = []
+    for start in range(0, len(entries), MATCH_STEP):
+        if start:
+            await anyio.lowlevel.checkpoint()
+        chosen += [entry for entry in entries[start : start + MATCH_STEP] if selector.matches(entry.labels)]
+    return chosen
+
+
+def _identity(kind: type[Object]) -> tuple[GVK, bool]:
+    return kind.gvk, issubclass(kind, PartialObjectMetadata)
+
+
+def _not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
+    resource: Any = kind.resource
+    group_resource = resource.group_resource if resource is not None else str(kind.gvk.group_kind)
+    details = {
+        "name": key.name,
+        "group": kind.gvk.group,
+        "kind": resource.plural if resource else kind.gvk.kind,
+    }
+    return api.NotFoundError(
+        f'{group_resource} "{key.name}" not found', code=404, reason="NotFound", details=details
+    )

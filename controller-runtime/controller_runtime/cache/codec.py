@@ -1,0 +1,324 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Taking lists and watches apart without decoding the objects in them.
+
+An object is kept as compact JSON without ``apiVersion``, ``kind`` and ``managedFields``: its class knows the
+first two, and nobody reads the third. Beside it stand the few fields that indices, selectors and queues need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+import pydantic
+
+from controller_runtime.apis.machinery import errors as api
+from controller_runtime.apis.machinery import shape
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
+
+from . import errors
+
+T = TypeVar("T", bound=Object)
+Transform = Callable[[dict[str, Any]], dict[str, Any]]
+"""Changes an object's decoded JSON before it is stored, e.g. drops what nobody reads."""
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A stored object: its text, and the metadata that is needed without decoding it."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    labels: dict[str, str]
+    deleting: bool
+    """Marked for deletion."""
+    held: bool
+    """Something, a finalizer or a grace period, keeps it after it was marked."""
+    data: bytes
+    refused: str = ""
+    """Why nothing but metadata is kept: decoding the rest would hold up the process."""
+
+    @property
+    def key(self) -> NamespacedName:
+        """Namespace and name."""
+        return NamespacedName(self.namespace, self.name)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has removed it: it is marked for deletion, and nothing keeps it."""
+        return self.deleting and not self.held
+
+    def decode(self, kind: type[T]) -> T:
+        """Return a fresh object.
+
+        Raises:
+            UndecodableObjectError: it has another shape than ``kind``, or too much of it.
+        """
+        if self.refused:
+            raise errors.UndecodableObjectError(kind.gvk, self.key, self.refused, uid=self.uid)
+        try:
+            return kind.from_json(self.data)
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(step) for step in first["loc"])
+            reason = f"{where}: {first['msg']}"
+            raise errors.UndecodableObjectError(kind.gvk, self.key, reason, uid=self.uid) from error
+
+    def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
+        """Return the metadata alone; the error of :meth:`decode` when it has another shape."""
+        try:
+            return ObjectMeta.from_json(bytes(_decode_parts(self.data)["metadata"]))
+        except pydantic.ValidationError:
+            return self.decode(kind).metadata
+
+
+class Line(msgspec.Struct):
+    """A line of a watch, its object still text."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Bookmark(msgspec.Struct, rename="camel"):
+    """What a bookmark says."""
+
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+    @property
+    def ends_initial_events(self) -> bool:
+        """Tell whether everything that existed has been streamed."""
+        return (self.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+
+
+class PageMeta(msgspec.Struct, rename="camel"):
+    """A list's own metadata."""
+
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class Page(msgspec.Struct):
+    """One page of a list, its items still text."""
+
+    metadata: PageMeta = msgspec.field(default_factory=PageMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
+
+
+class Owner(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """An owner reference, as far as anybody asks before the object is decoded."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _OwnedMeta(msgspec.Struct, rename="camel"):
+    owner_references: list[Owner] | None = None
+
+
+class _Owned(msgspec.Struct):
+    metadata: _OwnedMeta
+
+
+class _Key(msgspec.Struct):
+    name: str
+    namespace: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Key
+
+
+class _Marked(msgspec.Struct):
+    metadata: Bookmark = msgspec.field(default_factory=Bookmark)
+
+
+_decode_line = msgspec.json.Decoder(Line).decode
+_decode_page = msgspec.json.Decoder(Page).decode
+_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_meta = msgspec.json.Decoder(_Meta).decode
+_decode_name = msgspec.json.Decoder(_Named).decode
+_decode_owned = msgspec.json.Decoder(_Owned).decode
+_decode_marked = msgspec.json.Decoder(_Marked).decode
+_encoder = msgspec.json.Encoder()
+_encode = _encoder.encode
+_scratch = bytearray()
+_LARGE: Final = 1 << 18
+_no_labels: Final[dict[str, str]] = {}
+MAX_SHARED: Final = 4096
+"""Namespaces, label keys and label values that are held to be shared."""
+_LONG: Final = 256
+_IDENTITY: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+_shared: Final[dict[str, str]] = {}
+
+
+def split_line(line: bytes) -> Line:
+    """Return a watch line in its two parts; BadObjectError when it is no such thing."""
+    try:
+        return _decode_line(line)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise errors.BadObjectError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
+
+
+def split_page(body: bytes) -> Page:
+    """Return a list in its parts; BadObjectError when it is none."""
+    try:
+        return _decode_page(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise errors.BadObjectError(f"a list of {len(body)} bytes is unreadable: {error}") from error
+
+
+def bookmark_of(raw: msgspec.Raw) -> Bookmark:
+    """Return what a BOOKMARK's object says; BadObjectError when it is none."""
+    try:
+        return _decode_marked(raw).metadata
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise errors.BadObjectError(f"a bookmark is unreadable: {error}") from error
+
+
+def error_of(raw: msgspec.Raw) -> api.StatusError:
+    """Return the refusal that an ERROR line carries."""
+    try:
+        status: Any = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        status = {}
+    return api.from_status(status if isinstance(status, dict) else {}, http_code=500)
+
+
+def entry_of(
+    raw: msgspec.Raw | bytes, transform: Transform | None = None, limits: shape.Limits = shape.DEFAULT
+) -> Entry:
+    """Return the entry to store for an object's text; of one that exceeds ``limits``, its metadata alone.
+
+    Raises:
+        BadObjectError: it is no object with a name, its metadata has the wrong types, or ``transform`` fails on it.
+    """
+    try:
+        parts = _decode_parts(raw)
+        meta_parts = _decode_parts(parts["metadata"])
+        parts.pop("apiVersion", None)
+        parts.pop("kind", None)
+        if meta_parts.pop("managedFields", None) is not None:
+            parts["metadata"] = msgspec.Raw(_encode(meta_parts))
+        text = _compact(parts)
+        if len(text) > shape.SMALL and (reason := shape.check(text, limits)) is not None:
+            return _outlined(parts["metadata"], meta_parts, reason)
+        meta = _decode_meta(parts["metadata"])
+    except (msgspec.DecodeError, KeyError, RecursionError) as error:
+        reason = "metadata is missing" if isinstance(error, KeyError) else str(error)
+        raise errors.BadObjectError(reason, _key_in(raw)) from error
+    return _entry(meta, text if transform is None else _transformed(text, transform, meta))
+
+
+def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str) -> Entry:
+    """Return the entry of an object that is not kept: all of its metadata if that is little, else what identifies it."""
+    if len(metadata) > shape.SMALL:
+        metadata = msgspec.Raw(_encode({name: parts[name] for name in _IDENTITY if name in parts}))
+    return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), refused=reason)
+
+
+def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> bytes:
+    try:
+        text = _compact(transform(msgspec.json.decode(untransformed)))
+        _decode_meta(_decode_parts(text)["metadata"])
+    except (
+        Exception
+    ) as error:  # the caller's code: its failure on one object must not end the watch of its kind
+        reason = f"transform: {type(error).__name__}: {error}"
+        raise errors.BadObjectError(reason, NamespacedName(meta.namespace, meta.name)) from error
+    return text
+
+
+def _compact(value: Any) -> bytes:
+    # A fresh buffer is longer than its text, and what it gives back leaves holes: an eighth of a large cache.
+    _encoder.encode_into(value, _scratch)
+    text = bytes(_scratch)
+    if len(text) > _LARGE:
+        _scratch.clear()  # the next one is smaller, as a rule
+    return text
+
+
+def outline(text: bytes) -> bytes:
+    """Return the text of an object's metadata alone, in an object; BadObjectError when there is none."""
+    try:
+        return b'{"metadata":' + bytes(_decode_parts(text)["metadata"]) + b"}"
+    except (msgspec.DecodeError, KeyError, RecursionError) as error:
+        raise errors.BadObjectError(str(error), _key_in(text)) from error
+
+
+def owners_of(data: bytes) -> Sequence[Owner]:
+    """Return the owners of an entry's object. msgspec.DecodeError when they have another shape than owners have."""
+    return _decode_owned(data).metadata.owner_references or ()
+
+
+def older(version: str, than: str) -> bool:
+    """Tell whether one resourceVersion precedes another; they are numbers, or else only compared for equality."""
+    if version.isdecimal() and than.isdecimal():
+        return (len(version), version) < (len(than), than)
+    return False
+
+
+def _entry(meta: _Meta, data: bytes, *, refused: str = "") -> Entry:
+    labels = meta.labels
+    return Entry(
+        namespace=_share(meta.namespace),
+        name=meta.name,
+        uid=meta.uid,
+        resource_version=meta.resource_version,
+        labels={_share(key): _share(value) for key, value in labels.items()} if labels else _no_labels,
+        deleting=bool(meta.deletion_timestamp),
+        held=bool(meta.finalizers or meta.deletion_grace_period_seconds),
+        data=data,
+        refused=refused,
+    )
+
+
+def _share(text: str) -> str:
+    """Return ``text``, or a string of the same value that other entries hold.
+
+    ``sys.intern`` would keep each for the life of the process from Python 3.12 on.
+    """
+    shared = _shared.get(text)
+    if shared is not None or len(text) > _LONG:
+        return shared or text
+    if len(_shared) >= MAX_SHARED:
+        _shared.clear()  # what is in use is soon shared again
+    _shared[text] = text
+    return text
+
+
+def _key_in(raw: msgspec.Raw | bytes) -> NamespacedName | None:
+    try:
+        named = _decode_name(raw).metadata
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return NamespacedName(named.namespace, named.name)

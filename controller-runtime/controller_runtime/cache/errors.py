@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Why a cache cannot answer.
+
+CacheError
+├── CacheNotStartedError    asked before the cache runs
+├── CacheSyncTimeoutError   the first list did not arrive in time
+├── CacheDegradedError      the kind is missing or denied; others are served
+├── NamespaceNotCachedError a read names a namespace that is not cached
+├── IndexMissingError       a list names a field that has no index
+├── UndecodableObjectError  a stored object does not fit the class it is asked as
+└── BadObjectError          what the server sent is no object
+
+An object that is not there is the API server's own ``NotFoundError``.
+"""
+
+from __future__ import annotations
+
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+
+
+class CacheError(Exception):
+    """The base of this room's errors."""
+
+
+class CacheNotStartedError(CacheError):
+    """The cache does not run: it has nothing to read from yet, or no longer."""
+
+
+class CacheSyncTimeoutError(CacheError):
+    """The first list of a kind did not arrive in time; says what stood in the way, where that is known."""
+
+
+class CacheDegradedError(CacheError):
+    """The server does not serve ``gvk``, or denies it to us. It is asked for again meanwhile."""
+
+    needs_no_stack = True
+
+    def __init__(self, gvk: GVK, reason: str) -> None:
+        super().__init__(f"{gvk.group_kind}: {reason}")
+        self.gvk = gvk
+        self.reason = reason
+
+
+class NamespaceNotCachedError(CacheError):
+    """The cache is limited to other namespaces: whether the object exists is not known."""
+
+    def __init__(self, gvk: GVK, namespace: str) -> None:
+        super().__init__(f"{gvk.group_kind}: namespace {namespace!r} is not cached")
+
+
+class IndexMissingError(CacheError):
+    """No index of that name is registered for the kind."""
+
+    def __init__(self, gvk: GVK, field: str) -> None:
+        super().__init__(f"{gvk.group_kind}: no index with name {field!r} is registered")
+
+
+class UndecodableObjectError(CacheError):
+    """A stored object has another shape than the class it is read as, or is too large to be decoded."""
+
+    def __init__(self, gvk: GVK, key: NamespacedName, reason: str, *, uid: str = "") -> None:
+        super().__init__(f"{gvk.group_kind} {key}: {reason}")
+        self.gvk = gvk
+        self.key = key
+        self.uid = uid
+        """Beside the kind and the key, what an event about the object needs."""
+
+
+class BadObjectError(CacheError):
+    """Something in a list or a watch cannot be kept; ``key`` where at least its name was legible."""
+
+    def __init__(self, reason: str, key: NamespacedName | None = None) -> None:
+        super().__init__(f"{key}: {reason}" if key else reason)
+        self.key = key

@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a cache holds of each kind, and how it behaves."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from controller_runtime import client
+from controller_runtime.apis.machinery import shape
+from controller_runtime.apis.machinery.object import Object
+
+from .backoff import RandomFunc
+from .codec import Transform
+
+ALL_NAMESPACES: Final[Collection[str]] = ("",)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ByObject:
+    """What is cached of one kind; what is unset falls back to the defaults of :class:`Options`."""
+
+    labels: client.LabelSelectorLike | None = None
+    fields: Mapping[str, str] | str | None = None
+    """A field selector, as the server understands it: what must be equal, or the selector's text."""
+    namespaces: Collection[str] | None = None
+    """One list and watch each; ``("",)`` is all of them in one."""
+    transform: Transform | None = None
+    limits: shape.Limits | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """Settings of a cache."""
+
+    by_object: Mapping[type[Object], ByObject] = dataclasses.field(default_factory=dict)
+    """By class; a kind's full and metadata-only classes share an entry unless each has one."""
+    default_namespaces: Collection[str] = ALL_NAMESPACES
+    default_labels: client.LabelSelectorLike | None = None
+    default_fields: Mapping[str, str] | str | None = None
+    default_transform: Transform | None = None
+    read_timeout: float = 30.0
+    """Seconds a read waits for the first list of its kind."""
+    resync_period: float = 10 * 3600.0
+    """Seconds after which handlers are shown every object again; 0 never does."""
+    stream_lists: bool = True
+    """Ask for streaming lists; a server that has none is listed in pages."""
+    page_size: int = 500
+    limits: shape.Limits = shape.DEFAULT
+    """Of an object that exceeds them, only metadata is kept: reads raise UndecodableObjectError, lists leave it out."""
+    random: RandomFunc = random.random
+
+    def for_kind(self, kind: type[Object]) -> ByObject:
+        """Return what is cached of ``kind``, defaults filled in."""
+        own = self.by_object.get(kind)
+        if own is None:
+            own = next((value for key, value in self.by_object.items() if key.gvk == kind.gvk), ByObject())
+        namespaced = kind.resource is None or kind.resource.namespaced
+        namespaces = own.namespaces if own.namespaces is not None else self.default_namespaces
+        return ByObject(
+            labels=own.labels if own.labels is not None else self.default_labels,
+            fields=own.fields if own.fields is not None else self.default_fields,
+            namespaces=(tuple(dict.fromkeys(namespaces)) or ALL_NAMESPACES) if namespaced else ALL_NAMESPACES,
+            transform=own.transform or self.default_transform,
+            limits=own.limits or self.limits,
+        )

@@ -1,0 +1,381 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reflector: a list followed by a watch, for ever, as an explicit state machine.
+
+```
+          ┌──────── refused: server has no streaming lists ────────┐
+          │                                                        ▼
+ ──► Streaming ── initial-events-end ──► Watching ◄── last page ── Listing ─┐ next page
+          │                             │   ▲  │                   │   ▲    │
+          │                    ended    └───┘  │                   │   └────┘
+          └────────────── any failure ─────────┴───────────────────┘
+                                │
+                             Waiting ── then Watching from where we were, or Streaming/Listing anew
+```
+
+Each state is a value, each step takes one state to the next, and :func:`after_failure` alone decides what a
+failure leads to. What is learnt goes to a :class:`Sink`. Between ``begin`` and ``finish`` the sink hears of
+every object there is: what it did not hear of by then is gone. Outside, it hears of changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+import anyio
+import anyio.lowlevel
+import msgspec
+
+from controller_runtime import rest
+from controller_runtime.apis.machinery import errors as api
+from controller_runtime.apis.machinery import shape
+from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
+from controller_runtime.rest import request as requests
+
+from . import codec, errors
+from .backoff import Backoff, RandomFunc
+from .states import (
+    FAILURES,
+    Lines,
+    Listing,
+    Silence,
+    State,
+    Streaming,
+    Waiting,
+    Watching,
+    after_failure,
+    is_denied,
+)
+
+STEP: Final = 16
+"""Objects taken in a row before other tasks get a turn."""
+_STEP_BYTES: Final = 256 << 10
+"""Bytes of them: large objects are fewer."""
+_SPREAD: Final = 0.1
+"""The part by which what a server asks to wait is lengthened at most, so that not all come back at once."""
+SHORT_WATCH: Final = 1.0
+"""Seconds; a watch that ends sooner is not taken up again at once."""
+
+
+class Sink(Protocol):
+    """Hears what a reflector learns. Calls return at once, but for the last of many."""
+
+    def connected(self) -> None:
+        """The server has accepted a list or a watch."""
+
+    def begin(self) -> None:
+        """Everything there is will follow."""
+
+    def apply(self, entry: codec.Entry) -> None:
+        """An object exists, and looks like this."""
+
+    def seen(self, key: NamespacedName) -> None:
+        """An object exists whose content is illegible."""
+
+    async def finish(self, resource_version: str) -> None:
+        """Everything there is has been told, as it was at that version."""
+
+    def delete(self, entry: codec.Entry) -> None:
+        """An object is gone; this was its last state."""
+
+    def lost(self, key: NamespacedName) -> None:
+        """An object is deleted, and its last state cannot be read."""
+
+    def reached(self, resource_version: str) -> None:
+        """Every change up to here has been told."""
+
+    def skip(self, error: errors.BadObjectError) -> None:
+        """Something could not be read."""
+
+    def failed(self, error: Exception, *, denied: bool) -> None:
+        """The last step failed; ``denied`` when the server refuses this kind as such."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """What to list and watch, and how."""
+
+    namespace: str = ""
+    labels: requests.LabelSelectorLike | None = None
+    fields: Mapping[str, str] | str | None = None
+    metadata_only: bool = False
+    transform: codec.Transform | None = None
+    limits: shape.Limits = shape.DEFAULT
+    page_size: int = 500
+    watch_timeout: float = 300.0
+    """Seconds a watch lasts at least; up to twice that, so that many do not end together."""
+    silence_timeout: float = 70.0
+    """Seconds without a line after which a watch is opened anew: servers send a bookmark each minute."""
+    streaming_timeout: float = 30.0
+    """Seconds without a line, while all there is should stream, after which it is listed instead."""
+
+
+class Reflector:
+    """Tells a sink what exists of one kind in one namespace or all; :meth:`run` never returns by itself."""
+
+    def __init__(
+        self,
+        transport: rest.RoundTripper,
+        resource: Callable[[], Awaitable[Resource]],
+        target: Target,
+        sink: Sink,
+        *,
+        stream_lists: bool = True,
+        random: RandomFunc,
+    ) -> None:
+        self._transport = transport
+        self._resource = resource
+        self._target = target
+        self._sink = sink
+        self._stream_lists = stream_lists
+        self._random = random
+        self._backoff = Backoff(random=random)
+        self._denied_backoff = Backoff(first=1.0, longest=10.0, jitter=0.2, random=random)
+        # A server that is away is no busier for being looked for, and is to be found soon after it is back.
+        self._away_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
+        self._waited = 0.0
+        self._known = ""
+        self._bookmarks = False
+        self._quiet = 0
+        self.state: State = self._anew(Streaming(""))
+
+    async def run(self) -> None:
+        """Take step after step until cancelled."""
+        while True:
+            await self.step()
+
+    async def step(self) -> None:
+        """Do what the state asks for, and enter the next."""
+        state = self.state
+        if isinstance(state, Waiting):
+            await anyio.sleep(state.seconds)
+            self._waited = state.seconds
+            self.state = state.then
+            return
+        try:
+            match state:
+                case Streaming():
+                    self.state = await self._stream(state)
+                case Listing():
+                    self.state = await self._list(state)
+                case Watching():
+                    self.state = await self._watch(state)
+        except FAILURES as error:
+            self.state = self._fail(state, error)
+
+    def _fail(self, state: Streaming | Listing | Watching, error: Exception) -> State:
+        then = after_failure(state, error, self._known)
+        if then is None:
+            # Silence may be the network's: it is listed this time only.
+            self._stream_lists = isinstance(error, Silence)
+            return Listing(self._known, paged=not self._known)
+        denied = is_denied(error)
+        self._sink.failed(error, denied=denied)
+        delay = self._pause(error, denied=denied)
+        if isinstance(then, Streaming) and not isinstance(state, Streaming):
+            then = self._anew(then)
+        assert not isinstance(then, Waiting)  # noqa: S101 -- after_failure never returns one
+        return Waiting(delay, then)
+
+    def _pause(self, error: Exception, *, denied: bool) -> float:
+        """How long to wait after ``error``: as long as the server says, where it does."""
+        if isinstance(error, api.StatusError) and error.retry_after:
+            return error.retry_after * (1 + _SPREAD * self._random())
+        backoff = self._denied_backoff if denied else self._backoff
+        if isinstance(error, rest.TransportError):
+            backoff = self._away_backoff
+        return backoff.next(anyio.current_time())
+
+    def _anew(self, wish: Streaming) -> Streaming | Listing:
+        if self._stream_lists:
+            return wish
+        # Never "0", which a server that is behind answers with the past: who starts would do again what was done.
+        # Pages come only without a resourceVersion.
+        return Listing(wish.resource_version, paged=not wish.resource_version)
+
+    async def _stream(self, state: Streaming) -> State:
+        """Take in everything there is as it streams; the same connection then goes on with changes."""
+        lines = await self._open(state.resource_version, initial=True)
+        complete = False
+        try:
+            self._sink.begin()
+            if await self._consume(lines, lambda: self._target.streaming_timeout, initial=True):
+                await self._sink.finish(self._known)
+                complete = True
+                return Watching(self._known, lines=lines)
+        finally:
+            if not complete:
+                await lines.close()
+        # Ended early: what was told stands; what was not told yet comes with the next try.
+        return Waiting(self._backoff.next(anyio.current_time()), state)
+
+    async def _list(self, state: Listing) -> State:
+        target = self._target
+        request = requests.list_(
+            await self._resource(),
+            namespace=target.namespace,
+            labels=target.labels,
+            fields=target.fields,
+            limit=target.page_size if state.paged else None,
+            continue_token=state.continue_token,
+            resource_version=None if state.continue_token else state.resource_version,
+            metadata_only=target.metadata_only,
+        )
+        response = await self._transport.send(request)
+        await response.raise_for_status()
+        page = codec.split_page(await response.read())
+        self._sink.connected()
+        if not state.continue_token:
+            self._sink.begin()
+        work = 0
+        for item in page.items or ():
+            self._take_object(item)
+            work += max(len(item), _STEP_BYTES // STEP)
+            if work >= _STEP_BYTES:
+                work = 0
+                await anyio.lowlevel.checkpoint()
+        if page.metadata.continue_:
+            return dataclasses.replace(state, continue_token=page.metadata.continue_)
+        self._known = page.metadata.resource_version
+        await self._sink.finish(self._known)
+        return Watching(self._known)
+
+    async def _watch(self, state: Watching) -> State:
+        self._known = state.resource_version
+        lines = state.lines or await self._open(state.resource_version, initial=False)
+        opened = anyio.current_time()
+        try:
+            await self._consume(lines, self._silence, initial=False)
+        except Silence:
+            # Perhaps nobody is there any more. A new connection goes on where this one stopped: where it
+            # did live, that has cost one request, and nothing is listed again.
+            self._quiet += 1
+            return Watching(self._known)
+        except FAILURES as error:
+            lasted = anyio.current_time() - opened
+            if lasted >= self._waited:
+                # It made good for the wait before it. Where watches break time and again but work in between,
+                # waits that only grow would leave us blind most of the time.
+                for backoff in (self._backoff, self._denied_backoff, self._away_backoff):
+                    backoff.reset()
+            return self._fail(Watching(self._known, 0 if lasted >= SHORT_WATCH else state.failures), error)
+        finally:
+            await lines.close()
+        again = Watching(self._known)
+        if anyio.current_time() - opened < SHORT_WATCH:
+            return Waiting(self._backoff.next(anyio.current_time()), again)
+        return again
+
+    async def _open(self, version: str, *, initial: bool) -> Lines:
+        target = self._target
+        timeout = target.watch_timeout * (1 + self._random())
+        request = requests.watch(
+            await self._resource(),
+            namespace=target.namespace,
+            labels=target.labels,
+            fields=target.fields,
+            resource_version=version,
+            timeout_seconds=int(timeout),
+            send_initial_events=initial,
+            metadata_only=target.metadata_only,
+        )
+        response = await self._transport.send(request)
+        await response.raise_for_status()
+        self._sink.connected()
+        return Lines(response)
+
+    def _silence(self) -> float:
+        """How long a quiet watch is believed: only bookmarks prove that the other side still lives.
+
+        Where none ever came, silence means ever less each time.
+        """
+        silence = self._target.silence_timeout
+        if self._bookmarks:
+            return silence
+        return min(silence * 2.0 ** min(self._quiet, 10), 2 * self._target.watch_timeout + 30)
+
+    async def _consume(self, lines: Lines, silence: Callable[[], float], *, initial: bool) -> bool:
+        """Take lines until they end (False) or, ``initial``, until all there is was told (True).
+
+        Raises:
+            Silence: no line came for too long.
+            StatusError: the server said so in a line.
+        """
+        limit = silence()
+        with anyio.move_on_after(limit) as watchdog:
+            work = 0
+            now = asyncio.get_running_loop().time
+            async for line in lines:
+                if line and self._take_line(line, initial=initial):
+                    return True
+                limit = silence()
+                deadline = now() + limit
+                if abs(deadline - watchdog.deadline) > 1:
+                    watchdog.deadline = deadline
+                work += max(len(line), _STEP_BYTES // STEP)
+                if work >= _STEP_BYTES:
+                    work = 0
+                    await anyio.lowlevel.checkpoint()
+            return False
+        raise Silence(f"no line for {limit:.0f} s")
+
+    def _take_line(self, line: bytes, *, initial: bool) -> bool:
+        """Pass on what a line tells; True when it says that all there is has been told."""
+        try:
+            event = codec.split_line(line)
+            match event.type:
+                case "ADDED" | "MODIFIED":
+                    version = self._take_object(event.object)
+                case "DELETED":
+                    version = self._take_deletion(event.object)
+                case "BOOKMARK":
+                    return self._take_bookmark(codec.bookmark_of(event.object), initial=initial)
+                case "ERROR":
+                    raise codec.error_of(event.object)
+                case other:
+                    self._sink.skip(errors.BadObjectError(f"a watch line of unknown type {other!r}"))
+                    return False
+        except errors.BadObjectError as error:
+            self._sink.skip(error)
+            return False
+        if not initial:
+            # The objects that exist stream in no order: their versions are no place to resume from.
+            self._known = version or self._known
+        return False
+
+    def _take_bookmark(self, bookmark: codec.Bookmark, *, initial: bool) -> bool:
+        if initial and not bookmark.ends_initial_events:
+            return False
+        self._known = bookmark.resource_version or self._known
+        if not initial:
+            # A server that sends one sends them every minute: from now on silence means something.
+            self._bookmarks = True
+            self._sink.reached(self._known)
+        return initial
+
+    def _take_deletion(self, raw: msgspec.Raw) -> str:
+        """Pass the end of an object on, even if only its name can be read; return its resourceVersion."""
+        try:
+            gone = codec.entry_of(raw, self._target.transform, self._target.limits)
+        except errors.BadObjectError as error:
+            if error.key is not None:
+                self._sink.lost(error.key)
+            self._sink.skip(error)
+            return ""
+        self._sink.delete(gone)
+        return gone.resource_version
+
+    def _take_object(self, raw: msgspec.Raw) -> str:
+        """Pass an object on; return its resourceVersion, or nothing when it is illegible."""
+        try:
+            entry = codec.entry_of(raw, self._target.transform, self._target.limits)
+        except errors.BadObjectError as error:
+            if error.key is not None:
+                self._sink.seen(error.key)
+            self._sink.skip(error)
+            return ""
+        self._sink.apply(entry)
+        return entry.resource_version

@@ -1,0 +1,124 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The states of a reflector, and what a failure in each leads to; values and pure functions only."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Final
+
+from controller_runtime import rest
+from controller_runtime.apis.machinery import errors as api
+
+from . import errors
+
+MAX_RESUMES: Final = 5
+"""Failures in a row to resume a watch before everything is listed anew."""
+
+
+class Lines:
+    """A connection's lines; to be closed."""
+
+    def __init__(self, response: rest.Response) -> None:
+        self._response = response
+        self._lines = response.lines()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._lines
+
+    async def close(self) -> None:
+        """Give the connection up."""
+        if isinstance(self._lines, AsyncGenerator):
+            await self._lines.aclose()
+        await self._response.close()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Streaming:
+    """Ask for everything there is as events, then for what follows (WatchList)."""
+
+    resource_version: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Listing:
+    """Read a page of everything there is."""
+
+    resource_version: str = ""
+    continue_token: str = ""
+    paged: bool = True
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Watching:
+    """Follow changes after a resourceVersion, on an open connection or a new one."""
+
+    resource_version: str
+    failures: int = 0
+    lines: Lines | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Waiting:
+    """Let time pass after a failure."""
+
+    seconds: float
+    then: Streaming | Listing | Watching
+
+
+State = Streaming | Listing | Watching | Waiting
+
+
+class Silence(Exception):  # noqa: N818 -- an observation rather than an error
+    """Nothing was heard on a connection for too long: the other side is gone, or does not understand us."""
+
+
+def after_failure(state: Streaming | Listing | Watching, error: Exception, known: str) -> State | None:
+    """Return what to do after the pause that follows a failure; None when the server cannot stream lists.
+
+    ``known`` is the last resourceVersion seen. ``Streaming(…)`` stands for everything anew, by a list where
+    the server cannot stream.
+    """
+    if isinstance(state, Streaming) and isinstance(error, _CANNOT_STREAM):
+        return None
+    if isinstance(error, api.StatusError) and too_large(error):
+        # This server lags behind the one that we heard last: ask for the newest it can get.
+        return Streaming("")
+    if isinstance(error, api.ExpiredError):
+        match state:
+            case Listing(continue_token=token) if token:
+                return Listing("", paged=False)
+            case Watching():
+                return Streaming(known)
+            case _:
+                return Streaming("")
+    if not isinstance(state, Watching):
+        return state
+    if state.failures >= MAX_RESUMES:
+        return Streaming(known)
+    # A server that starts refuses for a moment what it grants and serves: that costs no list either.
+    return Watching(known, state.failures + 1)
+
+
+def is_denied(error: Exception) -> bool:
+    """Tell whether the server refuses the kind as such: it is not served, or not to us."""
+    return isinstance(error, _DENIED)
+
+
+def too_large(error: api.StatusError) -> bool:
+    """Tell whether the server has not reached the resourceVersion that was asked for."""
+    if any(cause.get("reason") == "ResourceVersionTooLarge" for cause in error.causes):
+        return True
+    return isinstance(error, api.ServerTimeoutError) and "Too large resource version" in error.message
+
+
+_CANNOT_STREAM: Final = (api.InvalidError, api.BadRequestError, api.MethodNotAllowedError, Silence)
+_DENIED: Final = (
+    api.NotFoundError,
+    api.ForbiddenError,
+    api.UnauthorizedError,
+    api.MethodNotAllowedError,
+    rest.NoKindMatchError,
+)
+FAILURES: Final = (api.StatusError, rest.RestError, errors.BadObjectError, Silence)

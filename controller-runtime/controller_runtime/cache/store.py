@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The objects of one kind as bytes, found by namespace, name, labels and indices.
+
+Two layers: what the watch has told, and above it our own writes that the watch has not confirmed yet, so
+that whoever wrote an object never reads an older one. Nothing here waits or decodes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from controller_runtime.apis.machinery.gvk import NamespacedName
+
+from .codec import Entry, older
+
+MAX_WRITES: Final = 4096
+"""Unconfirmed writes kept of one kind; beyond, the oldest is forgotten."""
+WRITE_TTL: Final = 120.0
+"""Seconds after which a write that no watch confirms is forgotten."""
+
+IndexValues = Mapping[str, tuple[str, ...]]
+"""Of one object: for each index, the values under which it is found."""
+_NOTHING: Final[IndexValues] = {}
+
+
+class _Write(msgspec.Struct, frozen=True):
+    """An unconfirmed write; without an entry, a deletion."""
+
+    entry: Entry | None
+    uid: str
+    version: str
+    """The resourceVersion it has in the cluster, where known."""
+    values: IndexValues
+    expires: float
+
+
+class _Index:
+    """Keys by value, and the values of each key."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, dict[NamespacedName, None]] = {}
+        self.values: dict[NamespacedName, tuple[str, ...]] = {}
+
+    def put(self, key: NamespacedName, values: tuple[str, ...]) -> None:
+        before = self.values.get(key, ())
+        if before == values:
+            return
+        for value in before:
+            keys = self.keys[value]
+            keys.pop(key, None)
+            if not keys:
+                del self.keys[value]
+        for value in values:
+            self.keys.setdefault(value, {})[key] = None
+        if values:
+            self.values[key] = values
+        else:
+            del self.values[key]
+
+
+class Store:
+    """Entries of one kind."""
+
+    def __init__(self) -> None:
+        self._objects: dict[str, dict[str, Entry]] = {}
+        self._indices: dict[str, _Index] = {}
+        self._writes: dict[NamespacedName, _Write] = {}
+
+    def __len__(self) -> int:
+        """How many objects the watch has told of."""
+        return sum(map(len, self._objects.values()))
+
+    # What the watch tells.
+
+    def add_index(self, name: str) -> None:
+        """Open an index; the store must still be empty."""
+        self._indices[name] = _Index()
+
+    def has_index(self, name: str) -> bool:
+        """Tell whether an index is open."""
+        return name in self._indices
+
+    def put(self, entry: Entry, values: IndexValues = _NOTHING) -> Entry | None:
+        """Store what the watch told; return what was there."""
+        within = self._objects.setdefault(entry.namespace, {})
+        before = within.get(entry.name)
+        within[entry.name] = entry
+        key = entry.key
+        for name, index in self._indices.items():
+            index.put(key, values.get(name, ()))
+        if (write := self._writes.get(key)) is not None and _confirms(entry, write):
+            del self._writes[key]
+        return before
+
+    def remove(self, key: NamespacedName, version: str) -> Entry | None:
+        """Drop an object that the watch told is gone, at ``version``; return it. What we wrote later stays."""
+        within = self._objects.get(key.namespace, {})
+        before = within.pop(key.name, None)
+        if not within:
+            self._objects.pop(key.namespace, None)
+        for index in self._indices.values():
+            index.put(key, ())
+        write = self._writes.get(key)
+        if write is not None and (write.entry is None or not older(version, write.version)):
+            del self._writes[key]
+        return before
+
+    def settle(self, version: str, namespace: str = "") -> list[Entry]:
+        """Forget writes up to ``version``, which the watch has reached; return what they wrote.
+
+        The watch has not delivered these objects, so it will not report their end either.
+        """
+        if not self._writes:
+            return []
+        reached = [
+            key
+            for key, write in self._writes.items()
+            if (not namespace or key.namespace == namespace)
+            and write.entry is not None
+            and not older(version, write.version)
+        ]
+        return [entry for key in reached if (entry := self._writes.pop(key).entry) is not None]
+
+    def told(self, key: NamespacedName) -> Entry | None:
+        """Return what the watch told last, writes aside."""
+        return self._objects.get(key.namespace, {}).get(key.name)
+
+    def keys_told(self, namespace: str = "") -> Iterator[NamespacedName]:
+        """Yield the keys that the watch told of, in one namespace or all; they may be removed meanwhile."""
+        for space in [namespace] if namespace else list(self._objects):
+            for name in list(self._objects.get(space, ())):
+                yield NamespacedName(space, name)
+
+    # What we wrote ourselves.
+
+    def remember(self, entry: Entry, values: IndexValues, now: float) -> None:
+        """Read ``entry``, which the server returned for our write, until the watch has caught up with it."""
+        key = entry.key
+        if entry.ended:
+            # Our write took away what held it: the server has removed it, without another version.
+            self.forget(key, entry.uid, now, version=entry.resource_version)
+            return
+        told, pending = self.told(key), self._writes.get(key)
+        if told is not None and not older(told.resource_version, entry.resource_version):
+            return
+        if pending is not None and older(entry.resource_version, pending.version):
+            return
+        self._write(key, _Write(entry, entry.uid, entry.resource_version, values, now + WRITE_TTL), now)
+
+    def forget(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
+        """Read nothing at ``key`` while it holds the object of that uid, which we deleted, until the watch reports its end."""
+        seen = self.get(key, now)
+        if seen is not None and seen.uid == uid:
+            self._write(key, _Write(None, uid, version, _NOTHING, now + WRITE_TTL), now)
+
+    def written(self, key: NamespacedName) -> Entry | None:
+        """Return what our last write made at ``key``, while the watch has not caught up with it."""
+        write = self._writes.get(key)
+        return write.entry if write is not None else None
+
+    def wrote(self, entry: Entry) -> IndexValues | None:
+        """Return the index values of our last write, if ``entry`` is what it made and the watch has not told of it yet."""
+        write = self._writes.get(entry.key)
+        if write is None or write.entry is None:
+            return None
+        same = write.version == entry.resource_version and write.uid == entry.uid
+        return write.values if same else None
+
+    def _write(self, key: NamespacedName, write: _Write, now: float) -> None:
+        self._writes.pop(key, None)
+        self._writes[key] = write
+        while len(self._writes) > MAX_WRITES or next(iter(self._writes.values())).expires <= now:
+            del self._writes[next(iter(self._writes))]
+
+    def _expire(self, now: float) -> None:
+        while self._writes and next(iter(self._writes.values())).expires <= now:
+            del self._writes[next(iter(self._writes))]
+
+    # Reading.
+
+    def get(self, key: NamespacedName, now: float) -> Entry | None:
+        """Return the newest entry known."""
+        if self._writes:
+            self._expire(now)
+            if (write := self._writes.get(key)) is not None:
+                return write.entry
+        return self.told(key)
+
+    def select(
+        self,
+        now: float,
+        *,
+        namespace: str = "",
+        fields: Mapping[str, str] | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Return the newest entries of a namespace that ``fields``, open indices or parts of the key, find.
+
+        With ``limit`` no more than so many, without looking at the others.
+        """
+        self._expire(now)
+        fields = dict(fields or {})
+        namespace = fields.pop("metadata.namespace", namespace)
+        name = fields.pop("metadata.name", None)
+        chosen = self._candidates(namespace, fields)
+        if self._writes:
+            chosen = itertools.chain(self._unwritten(chosen), self._written(namespace, fields))
+        if name is not None:
+            chosen = (entry for entry in chosen if entry.name == name)
+        return list(itertools.islice(chosen, limit))
+
+    def _candidates(self, namespace: str, fields: Mapping[str, str]) -> Iterable[Entry]:
+        """What the watch told, by namespace and indices."""
+        if not fields and namespace:
+            return self._objects.get(namespace, {}).values()
+        if not fields:
+            return (entry for within in self._objects.values() for entry in within.values())
+        found = [self._indices[field].keys.get(value, {}) for field, value in fields.items()]
+        found.sort(key=len)
+        fewest, *others = found
+        return (
+            self._objects[key.namespace][key.name]
+            for key in fewest
+            if (not namespace or key.namespace == namespace) and all(key in keys for keys in others)
+        )
+
+    def _unwritten(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield the entries that no write of ours has outdated."""
+        outdated = {id(self.told(key)) for key in self._writes}
+        return (entry for entry in entries if id(entry) not in outdated)
+
+    def _written(self, namespace: str, fields: Mapping[str, str]) -> Iterator[Entry]:
+        """Yield what we wrote and the watch has not confirmed."""
+        for write in self._writes.values():
+            if (
+                write.entry is not None
+                and (not namespace or write.entry.namespace == namespace)
+                and all(value in write.values.get(field, ()) for field, value in fields.items())
+            ):
+                yield write.entry
+
+
+def _confirms(entry: Entry, write: _Write) -> bool:
+    """Tell whether the watch, by telling ``entry``, has caught up with ``write``."""
+    if write.entry is None:
+        if entry.uid != write.uid:
+            return True
+        # Of an object that was to go at once, but is told to be on its way still, we knew too little.
+        return older(write.version, entry.resource_version) if write.version else entry.deleting
+    return not older(entry.resource_version, write.version)

@@ -1,0 +1,263 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""CachedClient: reads from a cache, writes to the server, and tells the cache what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object, Unstructured
+
+from . import interfaces, narrow
+from .stored import Stored, apply_lazily, patch_lazily
+
+T = TypeVar("T", bound=Object)
+
+
+class CacheReader(interfaces.Reader, Protocol):
+    """A Reader over watched kinds that can be told of writes, so that its reads are never older than they."""
+
+    def writing(self, obj: Object) -> AbstractContextManager[None]:
+        """Stand around a write of ``obj`` until it is remembered."""
+        ...
+
+    def remember_write(self, obj: Object) -> None:
+        """Take over ``obj``, which the server returned for a write."""
+        ...
+
+    def remember_stored(self, stored: Stored[Any]) -> None:
+        """Take over what the server returned for a write, undecoded where it is."""
+        ...
+
+    def uid_of(self, obj: Object) -> str:
+        """Return the uid that reads find by the name of ``obj``, or the empty string."""
+        ...
+
+    def remember_delete(self, obj: Object, *, uid: str = "") -> None:
+        """Forget ``obj``, which the server has removed, by its own uid or the one given."""
+        ...
+
+
+class Backend(interfaces.Client, Protocol):
+    """A Client that tells what a deletion left."""
+
+    async def remove(
+        self,
+        obj: Object,
+        *,
+        propagation: interfaces.Propagation | None = None,
+        grace_period_seconds: int | None = None,
+        preconditions: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> Object | None:
+        """Delete as ``delete`` does; return the object while it still exists, None once it is gone."""
+        ...
+
+
+class CachedClient:
+    """A Client over a cache and a live client.
+
+    Kinds in ``uncached`` are read from the server, as are unstructured ones unless ``unstructured`` says
+    otherwise, and pages after the first.
+    """
+
+    def __init__(
+        self,
+        live: Backend,
+        cache: CacheReader,
+        *,
+        uncached: Collection[type[Object]] = (),
+        unstructured: bool = False,
+    ) -> None:
+        self._live = live
+        self._cache = cache
+        self._uncached = frozenset(kind.gvk for kind in uncached)
+        self._unstructured = unstructured
+
+    @property
+    def status(self) -> CachedSubResource:
+        """The writer of ``status``."""
+        return self.subresource("status")
+
+    def subresource(self, name: str) -> CachedSubResource:
+        """Return the writer of one subresource."""
+        return CachedSubResource(self._live.subresource(name), self._cache, returns_object=name == "status")
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object at (namespace, name); NotFoundError when there is none."""
+        return await self._reader(kind).get(kind, key)
+
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object, perhaps shared with others: see :func:`controller_runtime.client.peek`."""
+        return await narrow.peek(self._reader(kind), kind, key)
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        labels: interfaces.LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        continue_token: str = "",
+    ) -> interfaces.ObjectList[T]:
+        """Return the objects that the selectors pick."""
+        reader = self._live if continue_token else self._reader(kind)
+        return await reader.list(
+            kind,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            limit=limit,
+            continue_token=continue_token,
+        )
+
+    async def create(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+        """Create ``obj``; AlreadyExistsError when its name is taken."""
+        with self._cache.writing(obj):
+            stored = await self._live.create(obj, field_owner=field_owner, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
+
+    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+        """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
+        with self._cache.writing(obj):
+            stored = await self._live.update(obj, field_owner=field_owner, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
+
+    async def patch(
+        self,
+        obj: T,
+        patch: interfaces.Patch,
+        *,
+        field_owner: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> T:
+        """Send ``patch.data(obj)`` to the object named by ``obj``."""
+        with self._cache.writing(obj):
+            stored = await self._live.patch(obj, patch, field_owner=field_owner, force=force, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
+
+    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+        """Server-side apply exactly the fields that are set."""
+        with self._cache.writing(obj):
+            stored = await self._live.apply(obj, field_owner=field_owner, force=force, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
+
+    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> Stored[T]:
+        """Apply, and leave the answer undecoded."""
+        with self._cache.writing(obj):
+            stored = await apply_lazily(self._live, obj, field_owner=field_owner, force=force)
+            self._cache.remember_stored(stored)
+            return stored
+
+    async def delete(
+        self,
+        obj: Object,
+        *,
+        propagation: interfaces.Propagation | None = None,
+        grace_period_seconds: int | None = None,
+        preconditions: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
+        uid = (preconditions or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
+        left = await self._live.remove(
+            obj,
+            propagation=propagation,
+            grace_period_seconds=grace_period_seconds,
+            preconditions=preconditions,
+            dry_run=dry_run,
+        )
+        if dry_run:
+            return
+        if left is None:
+            # By the uid known before: meanwhile another object may have taken the name.
+            self._cache.remember_delete(obj, uid=uid)
+        else:
+            self._cache.remember_write(left)
+
+    async def delete_all_of(
+        self,
+        kind: type[Object],
+        *,
+        namespace: str = "",
+        labels: interfaces.LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        propagation: interfaces.Propagation | None = None,
+    ) -> None:
+        """Delete the collection that the selectors pick; the cache hears of it by its watch."""
+        await self._live.delete_all_of(
+            kind, namespace=namespace, labels=labels, fields=fields, propagation=propagation
+        )
+
+    def _reader(self, kind: type[Object]) -> interfaces.Reader:
+        if kind.gvk in self._uncached or (issubclass(kind, Unstructured) and not self._unstructured):
+            return self._live
+        return self._cache
+
+    def _remembered(self, stored: T, *, dry_run: bool) -> T:
+        if not dry_run:
+            self._cache.remember_write(stored)
+        return stored
+
+
+class CachedSubResource:
+    """Writes a subresource; of ``status`` the server returns the whole object, which the cache is told."""
+
+    def __init__(
+        self, live: interfaces.SubResourceClient, cache: CacheReader, *, returns_object: bool
+    ) -> None:
+        self._live = live
+        self._cache = cache
+        self._returns_object = returns_object
+
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Return the subresource of ``obj``; the cache has none."""
+        return await self._live.get(obj, into)
+
+    async def create(self, obj: Object, body: T) -> T:
+        """Post ``body`` to the subresource of ``obj``; the cache hears of what follows by its watch."""
+        return await self._live.create(obj, body)
+
+    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+        """Replace the subresource."""
+        with self._cache.writing(obj):
+            stored = await self._live.update(obj, field_owner=field_owner, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
+
+    async def patch(
+        self,
+        obj: T,
+        patch: interfaces.Patch,
+        *,
+        field_owner: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> T:
+        """Patch the subresource."""
+        with self._cache.writing(obj):
+            stored = await self._live.patch(obj, patch, field_owner=field_owner, force=force, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
+
+    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+        """Patch the subresource, and leave the answer undecoded."""
+        with self._cache.writing(obj):
+            stored = await patch_lazily(self._live, obj, patch)
+            if self._returns_object:
+                self._cache.remember_stored(stored)
+            return stored
+
+    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+        """Server-side apply the subresource."""
+        with self._cache.writing(obj):
+            stored = await self._live.apply(obj, field_owner=field_owner, force=force, dry_run=dry_run)
+            return self._remembered(stored, dry_run=dry_run)
+
+    def _remembered(self, stored: T, *, dry_run: bool) -> T:
+        if self._returns_object and not dry_run:
+            self._cache.remember_write(stored)
+        return stored

@@ -1,0 +1,396 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""LiveClient: typed calls that go to the API server, each one request."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from controller_runtime import log, rest
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.rest import request as requests
+
+from . import interfaces
+from .stored import Stored, bounded
+
+T = TypeVar("T", bound=Object)
+_log = log.logger_from("client")
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class _List(msgspec.Struct):
+    """A list whose items are still text."""
+
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+_WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
+_list_decoder = msgspec.json.Decoder(_List)
+_decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_answer: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class LiveClient:
+    """A Client that asks the API server every time.
+
+    With ``field_validation`` each write says what the server shall do about unknown and doubled fields: drop
+    them (``Ignore``), drop them with a warning (``Warn``, what it does unasked) or refuse (``Strict``:
+    BadRequestError, of a patch InvalidError).
+    """
+
+    def __init__(
+        self,
+        transport: rest.RoundTripper,
+        mapper: rest.RESTMapper | None = None,
+        *,
+        field_validation: interfaces.FieldValidation | None = None,
+    ) -> None:
+        self.transport = transport
+        self.mapper = mapper or rest.RESTMapper(transport)
+        self._field_validation = field_validation
+
+    @property
+    def status(self) -> SubResource:
+        """The writer of ``status``."""
+        return SubResource(self, "status")
+
+    def subresource(self, name: str) -> SubResource:
+        """Return the writer of one subresource."""
+        return SubResource(self, name)
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object at (namespace, name); NotFoundError when there is none."""
+        namespace, name = key
+        resource = await self.mapper.resource_for(kind)
+        request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
+        return Stored(kind, await self._send(request), name=name).object
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        labels: interfaces.LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        continue_token: str = "",
+    ) -> interfaces.ObjectList[T]:
+        """Return the objects that the selectors pick; with ``limit``, one page of them."""
+        request = requests.list_(
+            await self.mapper.resource_for(kind),
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            limit=limit,
+            continue_token=continue_token,
+            metadata_only=is_metadata(kind),
+        )
+        return decode_list(kind, await self._send(request))
+
+    async def create(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+        """Create ``obj``; AlreadyExistsError when its name is taken."""
+        kind = type(obj)
+        request = requests.create(
+            await self.mapper.resource_for(kind),
+            obj.namespace,
+            obj.to_json(),
+            field_owner=field_owner,
+            dry_run=dry_run,
+            metadata_only=is_metadata(kind),
+        )
+        return Stored(kind, await self._send(request), name=obj.name).object
+
+    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+        """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
+        return await self._update(obj, "", field_owner=field_owner, dry_run=dry_run)
+
+    async def patch(
+        self,
+        obj: T,
+        patch: interfaces.Patch,
+        *,
+        field_owner: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> T:
+        """Send ``patch.data(obj)`` to the object named by ``obj``."""
+        made = await self._patch(obj, patch, "", field_owner=field_owner, force=force, dry_run=dry_run)
+        return made.object
+
+    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+        """Patch, and leave the answer undecoded."""
+        return await self._patch(obj, patch, "")
+
+    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+        """Server-side apply exactly the fields that are set."""
+        return (await self._apply(obj, "", field_owner=field_owner, force=force, dry_run=dry_run)).object
+
+    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> Stored[T]:
+        """Apply, and leave the answer undecoded."""
+        return await self._apply(obj, "", field_owner=field_owner, force=force)
+
+    async def delete(
+        self,
+        obj: Object,
+        *,
+        propagation: interfaces.Propagation | None = None,
+        grace_period_seconds: int | None = None,
+        preconditions: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
+        await self.remove(
+            obj,
+            propagation=propagation,
+            grace_period_seconds=grace_period_seconds,
+            preconditions=preconditions,
+            dry_run=dry_run,
+        )
+
+    async def remove(
+        self,
+        obj: T,
+        *,
+        propagation: interfaces.Propagation | None = None,
+        grace_period_seconds: int | None = None,
+        preconditions: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> T | None:
+        """Delete as :meth:`delete` does; return the object while it still exists, None once it is gone."""
+        options = delete_options(propagation, grace_period_seconds, preconditions, dry_run=dry_run)
+        kind = type(obj)
+        resource = await self.mapper.resource_for(kind)
+        body = await self._send(requests.delete(resource, obj.namespace, obj.name, options))
+        left: Any = rest.decoded(_decode_answer, body) if body else {}
+        return rest.decoded(kind.from_json, body) if _still_exists(left) else None
+
+    async def delete_all_of(
+        self,
+        kind: type[Object],
+        *,
+        namespace: str = "",
+        labels: interfaces.LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        propagation: interfaces.Propagation | None = None,
+    ) -> None:
+        """Delete the collection that the selectors pick."""
+        request = requests.delete_collection(
+            await self.mapper.resource_for(kind),
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            options=delete_options(propagation, None, None, dry_run=False),
+        )
+        if body := await self._send(request):
+            rest.decoded(_decode_parts, body)
+
+    async def _update(self, obj: T, subresource: str, *, field_owner: str, dry_run: bool) -> T:
+        kind = type(obj)
+        request = requests.update(
+            await self.mapper.resource_for(kind),
+            obj.namespace,
+            obj.name,
+            obj.to_json(),
+            field_owner=field_owner,
+            dry_run=dry_run,
+            metadata_only=is_metadata(kind),
+        )
+        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name).object
+
+    async def _patch(
+        self,
+        obj: T,
+        patch: interfaces.Patch,
+        subresource: str,
+        *,
+        field_owner: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Stored[T]:
+        kind = type(obj)
+        request = requests.patch(
+            await self.mapper.resource_for(kind),
+            obj.namespace,
+            obj.name,
+            patch.data(obj),
+            content_type=patch.content_type,
+            field_owner=field_owner,
+            force=force,
+            dry_run=dry_run,
+            metadata_only=is_metadata(kind),
+        )
+        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
+
+    async def _apply(
+        self, obj: T, subresource: str, *, field_owner: str, force: bool, dry_run: bool = False
+    ) -> Stored[T]:
+        kind = type(obj)
+        request = requests.apply(
+            await self.mapper.resource_for(kind),
+            obj.namespace,
+            obj.name,
+            apply_configuration(obj),
+            field_owner=field_owner,
+            force=force,
+            dry_run=dry_run,
+            metadata_only=is_metadata(kind),
+        )
+        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
+
+    async def _send(self, request: rest.Request) -> bytes:
+        if self._field_validation is not None and request.method in _WRITES:
+            query = (*request.query, ("fieldValidation", self._field_validation))
+            request = dataclasses.replace(request, query=query)
+        response = await self.transport.send(request)
+        await response.raise_for_status()
+        return await response.read()
+
+
+class SubResource:
+    """Writes one subresource by a LiveClient."""
+
+    def __init__(self, client: LiveClient, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
+        resource = await self._client.mapper.resource_for(type(obj))
+        request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
+        return Stored(into, await self._client._send(request), name=obj.name).object
+
+    async def create(self, obj: Object, body: T) -> T:
+        """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
+        resource = await self._client.mapper.resource_for(type(obj))
+        target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
+        headers = {**target.headers, "Content-Type": requests.JSON}
+        request = rest.Request("POST", target.path, headers=headers, body=body.to_json())
+        answer = await self._client._send(request)
+        # An eviction, a binding: there is nothing to show for it but a Status.
+        return body if _is_success(rest.decoded(_decode_answer, answer)) else decode(type(body), answer)
+
+    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+        """Replace the subresource."""
+        return await self._client._update(obj, self._name, field_owner=field_owner, dry_run=dry_run)
+
+    async def patch(
+        self,
+        obj: T,
+        patch: interfaces.Patch,
+        *,
+        field_owner: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> T:
+        """Patch the subresource."""
+        made = await self._client._patch(
+            obj, patch, self._name, field_owner=field_owner, force=force, dry_run=dry_run
+        )
+        return made.object
+
+    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+        """Patch the subresource, and leave the answer undecoded."""
+        return await self._client._patch(obj, patch, self._name)
+
+    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+        """Server-side apply the subresource."""
+        made = await self._client._apply(
+            obj, self._name, field_owner=field_owner, force=force, dry_run=dry_run
+        )
+        return made.object
+
+
+def is_metadata(kind: type[Object]) -> bool:
+    """Tell whether only the metadata is asked for."""
+    return issubclass(kind, PartialObjectMetadata)
+
+
+def decode(kind: type[T], body: bytes) -> T:
+    """Return the object in ``body`` as a ``kind``; a metadata-only one is given its kind's own names."""
+    return Stored(kind, body).object
+
+
+def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
+    """Return the objects of a list in ``body``; the items are given their kind's own names.
+
+    An object that exceeds the bounds on the shape of a text is left out: its author must not make lists fail.
+    """
+    listed = rest.decoded(_list_decoder.decode, body)
+    objects = interfaces.ObjectList(
+        [
+            decode(kind, text)
+            for item in listed.items or ()
+            if (text := _listed(kind, bytes(item))) is not None
+        ]
+    )
+    objects.resource_version = listed.metadata.resource_version
+    objects.continue_token = listed.metadata.continue_
+    objects.remaining = listed.metadata.remaining_item_count
+    return objects
+
+
+def _listed(kind: type[Object], text: bytes) -> bytes | None:
+    try:
+        return bounded(text)
+    except rest.AnswerError as error:
+        _log.warning("Object skipped", kind=str(kind.gvk.group_kind), reason=str(error))
+        return None
+
+
+def apply_configuration(obj: Object) -> bytes:
+    """Return ``obj`` as an apply configuration: without ``managedFields``, which the server refuses."""
+    if obj.metadata.managed_fields is None:
+        return obj.to_json()
+    data = obj.to_dict()
+    data["metadata"].pop("managedFields")
+    return msgspec.json.encode(data)
+
+
+def delete_options(
+    propagation: interfaces.Propagation | None,
+    grace_period_seconds: int | None,
+    preconditions: Mapping[str, str] | None,
+    *,
+    dry_run: bool,
+) -> bytes:
+    """Return a DeleteOptions of what is given."""
+    options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    if propagation is not None:
+        options["propagationPolicy"] = propagation
+    if grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = grace_period_seconds
+    if preconditions:
+        options["preconditions"] = dict(preconditions)
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return msgspec.json.encode(options)
+
+
+def _still_exists(answer: Any) -> bool:
+    """Whether a DELETE left an object: the answer is a Status, the object's last state, or the one marked."""
+    if answer.get("kind") == "Status":
+        return False
+    metadata = answer.get("metadata")
+    if not isinstance(metadata, dict):
+        return False
+    waiting = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    return bool(metadata.get("deletionTimestamp") and waiting)
+
+
+def _is_success(answer: Any) -> bool:
+    return bool(answer.get("kind") == "Status" and answer.get("status") == "Success")
+
+
+def _below(request: rest.Request, subresource: str) -> rest.Request:
+    return requests.subresource(request, subresource) if subresource else request

@@ -1,0 +1,449 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""FakeClient: a whole Client in memory, for unit tests and offline use.
+
+Semantics are :mod:`controller_runtime.client.memory`'s. To make one call fail, wrap the client with
+:mod:`controller_runtime.client.interceptor`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, TypeVar, cast
+
+import msgspec
+
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.object import Object
+
+from . import deletion, garbage, interfaces, kinds, patching, selection
+from .client import decode, is_metadata
+from .memory import Memory
+from .patch import APPLY
+from .tables import Change, Document, Follower, Table, key_of
+
+T = TypeVar("T", bound=Object)
+K = TypeVar("K", bound=Object)
+
+DEFAULT_OWNER: Final = "fake-client"
+Indexes = Mapping[tuple[type[Object], str], Callable[[Any], Iterable[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call as it was made, also when it was refused."""
+
+    verb: str
+    kind: GVK
+    key: NamespacedName
+    body: JSON = None
+    subresource: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the call can change anything."""
+        return self.verb not in ("get", "list")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A watch event with the object decoded."""
+
+    type: str
+    object: Object
+
+
+class FakeClient:
+    """A Client over objects in memory; also a FieldIndexer.
+
+    ``objects`` are stored as they are, status included; what is created later gets what a server gives it.
+    ``indexes`` maps (kind, field) to the function that extracts the values, as a cache has them.
+    ``crds`` are CustomResourceDefinitions: they decide on a kind's scope, its status subresource and which of its lists
+    merge. ``with_status`` names the other custom kinds whose status is a subresource; None means those whose model has a
+    status, and those without a model.
+    """
+
+    def __init__(
+        self,
+        *objects: Object,
+        indexes: Indexes | None = None,
+        crds: Iterable[Object | Mapping[str, JSON]] = (),
+        with_status: Collection[type[Object]] | None = None,
+        now: Callable[[], datetime] | None = None,
+        new_uid: Callable[[], str] | None = None,
+        new_suffix: Callable[[], str] | None = None,
+    ) -> None:
+        self.calls: list[Call] = []
+        self.memory = Memory(now=now, new_uid=new_uid, new_suffix=new_suffix)
+        self._tables: dict[GVK, Table] = {}
+        self._with_status = None if with_status is None else {kind.gvk for kind in with_status}
+        self._indexes: dict[tuple[GVK, str], tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
+        for crd in crds:
+            body = crd.to_dict() if isinstance(crd, Object) else crd
+            self._tables.update({facts.gvk: Table(facts) for facts in kinds.facts_of_crd(body)})
+        for (kind, name), extract in (indexes or {}).items():
+            self._indexes[kind.gvk, name] = (kind, extract)
+        for obj in objects:
+            self.add(obj)
+
+    @property
+    def writes(self) -> list[Call]:
+        """The calls that are no reads."""
+        return [call for call in self.calls if call.is_write]
+
+    @property
+    def status(self) -> FakeSubResource:
+        """The writer of ``status``."""
+        return FakeSubResource(self, "status")
+
+    def subresource(self, name: str) -> FakeSubResource:
+        """Return one subresource: ``status``, or ``eviction`` of a Pod, which deletes it; intercept the others."""
+        return FakeSubResource(self, name)
+
+    def add(self, obj: Object) -> None:
+        """Store an object as it is, past the rules for creating one; not logged as a call."""
+        self.memory.seed(self._table(type(obj)), _document(obj))
+
+    def watch(self, kind: type[T], *, namespace: str = "") -> FakeWatch:
+        """Return the changes of ``kind`` from now on. Close it when done."""
+        table = self._table(kind)
+        follower = Follower(table.followers.remove)
+        table.followers.append(follower)
+        return FakeWatch(kind, follower, namespace)
+
+    async def index_field(self, kind: type[K], field: str, extract: interfaces.IndexerFunc[K]) -> None:
+        """Add an index; ValueError when the kind has one of that name."""
+        if (kind.gvk, field) in self._indexes:
+            raise ValueError(f"{kind.gvk}: an index named {field} exists")
+        self._indexes[kind.gvk, field] = (kind, extract)
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object at (namespace, name); NotFoundError when there is none."""
+        key = NamespacedName(*key)
+        self._log("get", kind, key)
+        table = self._table(kind)
+        return _object(kind, table.find(table.key(*key)).document)
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        labels: interfaces.LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        continue_token: str = "",
+    ) -> interfaces.ObjectList[T]:
+        """Return the objects that the selectors pick, by namespace and name.
+
+        A field is looked up in an index of that name first, then as servers select.
+        """
+        options = {"namespace": namespace, "labels": labels, "fields": fields, "limit": limit}
+        self._log("list", kind, NamespacedName(namespace, ""), options=options)
+        picked = self._pick(kind, namespace, labels, fields)
+        start = selection.start_of(continue_token)
+        end = start + limit if limit else len(picked)
+        page = interfaces.ObjectList([_object(kind, document) for document in picked[start:end]])
+        page.resource_version = self.memory.version
+        if end < len(picked):
+            page.continue_token, page.remaining = str(end), len(picked) - end
+        return page
+
+    async def create(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+        """Create ``obj``; AlreadyExistsError when its name is taken."""
+        document = _document(obj)
+        self._log("create", type(obj), obj.key, document, options=_given(field_owner, dry_run=dry_run))
+        table = self._table(type(obj))
+        table.check_namespace(obj.namespace)
+        stored = self.memory.create(table, document, field_owner or DEFAULT_OWNER, dry_run=dry_run)
+        return _object(type(obj), stored)
+
+    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+        """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
+        return self._update(obj, "", field_owner=field_owner, dry_run=dry_run)
+
+    async def patch(
+        self,
+        obj: T,
+        patch: interfaces.Patch,
+        *,
+        field_owner: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> T:
+        """Send ``patch.data(obj)`` to the object named by ``obj``."""
+        return self._patch(obj, patch, "", field_owner=field_owner, force=force, dry_run=dry_run)
+
+    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+        """Server-side apply exactly the fields that are set."""
+        return self._apply(obj, _document(obj), "", field_owner=field_owner, force=force, dry_run=dry_run)
+
+    async def delete(
+        self,
+        obj: Object,
+        *,
+        propagation: interfaces.Propagation | None = None,
+        grace_period_seconds: int | None = None,
+        preconditions: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Delete the object, or mark it while something keeps it; dependents stay until :meth:`collect_garbage`."""
+        await self.remove(
+            obj,
+            propagation=propagation,
+            grace_period_seconds=grace_period_seconds,
+            preconditions=preconditions,
+            dry_run=dry_run,
+        )
+
+    async def remove(self, obj: T, **options: Any) -> T | None:
+        """Delete as :meth:`delete` does; return the object while it still exists, None once it is gone."""
+        self._log("delete", type(obj), obj.key, options={k: v for k, v in options.items() if v})
+        table = self._table(type(obj))
+        given = {k: v for k, v in options.items() if v is not None}
+        left = self.memory.delete(table, table.key(*obj.key), deletion.Options(**given))
+        return None if left is None else _object(type(obj), left)
+
+    async def delete_all_of(
+        self,
+        kind: type[Object],
+        *,
+        namespace: str = "",
+        labels: interfaces.LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        propagation: interfaces.Propagation | None = None,
+    ) -> None:
+        """Delete what the selectors pick, each as :meth:`delete` does."""
+        options = {"labels": labels, "fields": fields, "propagation": propagation}
+        self._log("delete_all_of", kind, NamespacedName(namespace, ""), options=options)
+        table = self._table(kind)
+        table.check_namespace(namespace)
+        for document in self._pick(kind, namespace, labels, fields):
+            self.memory.delete(table, key_of(document), deletion.Options(propagation))
+
+    def collect_garbage(self) -> None:
+        """Do what the garbage collector of a cluster does, until nothing is left to do.
+
+        Dependents whose owners no longer exist are deleted; Foreground and Orphan deletions are completed.
+        """
+        garbage.collect(self.memory, self._tables.values())
+
+    def _update(self, obj: T, subresource: str, *, field_owner: str, dry_run: bool) -> T:
+        document = _document(obj)
+        options = _given(field_owner, dry_run=dry_run)
+        self._log("update", type(obj), obj.key, document, subresource, options)
+        stored = self.memory.update(
+            self._writable(obj, subresource),
+            document,
+            field_owner or DEFAULT_OWNER,
+            subresource=subresource,
+            dry_run=dry_run,
+        )
+        return _object(type(obj), stored)
+
+    def _apply(
+        self, obj: T, config: Document, subresource: str, *, field_owner: str, force: bool, dry_run: bool
+    ) -> T:
+        options = _given(field_owner, force=force, dry_run=dry_run)
+        self._log("apply", type(obj), obj.key, config, subresource, options)
+        if not field_owner:
+            raise _no_field_owner()
+        table = self._writable(obj, subresource)
+        stored = self.memory.apply(
+            table, config, field_owner, subresource=subresource, force=force, dry_run=dry_run
+        )
+        return _object(type(obj), stored)
+
+    def _patch(
+        self,
+        obj: T,
+        patch: interfaces.Patch,
+        subresource: str,
+        *,
+        field_owner: str,
+        force: bool,
+        dry_run: bool,
+    ) -> T:
+        body = _decoded(patch.data(obj))
+        if patch.content_type == APPLY:
+            return self._apply(obj, body, subresource, field_owner=field_owner, force=force, dry_run=dry_run)
+        options = _given(field_owner, force=force, dry_run=dry_run) | {"type": patch.content_type}
+        self._log("patch", type(obj), obj.key, body, subresource, options)
+        table = self._writable(obj, subresource)
+        row = table.find(table.key(*obj.key))
+        after = patching.patched(table, row.document, body, patch.content_type)
+        stored = self.memory.patched(
+            table, row, after, field_owner or DEFAULT_OWNER, subresource=subresource, dry_run=dry_run
+        )
+        return _object(type(obj), stored)
+
+    def _pick(
+        self,
+        kind: type[Object],
+        namespace: str,
+        selector: interfaces.LabelSelectorLike | None,
+        fields: Mapping[str, str] | None,
+    ) -> Sequence[Document]:
+        table = self._table(kind)
+        documents = selection.by_labels(table, namespace, selector)
+        for path, value in (fields or {}).items():
+            documents = [document for document in documents if self._has(table, kind, document, path, value)]
+        return documents
+
+    def _has(self, table: Table, kind: type[Object], document: Document, path: str, value: str) -> bool:
+        index = self._indexes.get((kind.gvk, path))
+        if index is None:
+            return selection.has_field(table, document, path, value)
+        indexed_kind, extract = index
+        return value in extract(_object(indexed_kind, document))
+
+    def _table(self, kind: type[Object]) -> Table:
+        table = self._tables.get(kind.gvk)
+        if table is None:
+            table = self._tables[kind.gvk] = Table(self._facts(kind))
+        elif kinds.knows_more(kind, table.facts):
+            table.learn(self._facts(kind))
+        return table
+
+    def _facts(self, kind: type[Object]) -> kinds.Facts:
+        status = None if self._with_status is None else kind.gvk in self._with_status
+        return kinds.facts_for(kind, status=status)
+
+    def _writable(self, obj: Object, subresource: str) -> Table:
+        table = self._table(type(obj))
+        key = table.key(*obj.key)
+        if subresource and (subresource != "status" or not table.facts.status):
+            raise table.no_subresource(key.name)
+        return table
+
+    def _log(
+        self,
+        verb: str,
+        kind: type[Object],
+        key: NamespacedName,
+        body: JSON = None,
+        subresource: str = "",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.calls.append(Call(verb, kind.gvk, key, copy.deepcopy(body), subresource, options or {}))
+
+
+class FakeSubResource:
+    """Writes one subresource of a FakeClient's objects."""
+
+    def __init__(self, client: FakeClient, name: str) -> None:
+        self._client = client
+        self._name = name
+
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Return the subresource of ``obj``: of ``status``, the whole object."""
+        self._client._log("get", type(obj), obj.key, subresource=self._name)
+        table = self._client._writable(obj, self._name)
+        return _object(into, table.find(table.key(*obj.key)).document)
+
+    async def create(self, obj: Object, body: T) -> T:
+        """Post ``body`` to the subresource of ``obj``."""
+        document = body.to_dict()
+        self._client._log("create", type(obj), obj.key, document, self._name)
+        table = self._client._table(type(obj))
+        if (type(obj).gvk.kind, self._name) != ("Pod", "eviction"):
+            raise table.no_subresource(obj.name)
+        options: dict[str, Any] = document.get("deleteOptions") or {}
+        self._client.memory.delete(
+            table,
+            obj.key,
+            deletion.Options(
+                options.get("propagationPolicy"),
+                options.get("gracePeriodSeconds"),
+                options.get("preconditions") or {},
+            ),
+        )
+        return body
+
+    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+        """Replace the subresource."""
+        return self._client._update(obj, self._name, field_owner=field_owner, dry_run=dry_run)
+
+    async def patch(
+        self,
+        obj: T,
+        patch: interfaces.Patch,
+        *,
+        field_owner: str = "",
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> T:
+        """Patch the subresource."""
+        return self._client._patch(
+            obj, patch, self._name, field_owner=field_owner, force=force, dry_run=dry_run
+        )
+
+    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+        """Server-side apply the subresource."""
+        return self._client._apply(
+            obj, _document(obj), self._name, field_owner=field_owner, force=force, dry_run=dry_run
+        )
+
+
+class FakeWatch:
+    """The changes of a kind, decoded: ``async for event in watch``, until it is closed."""
+
+    def __init__(self, kind: type[Object], follower: Follower, namespace: str) -> None:
+        self._kind = kind
+        self._follower = follower
+        self._namespace = namespace
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        async for change in self._follower:
+            if not self._namespace or _namespace_of(change) == self._namespace:
+                yield Event(change.type, _object(self._kind, change.document))
+
+    def close(self) -> None:
+        """Stop following."""
+        self._follower.close()
+
+
+def _document(obj: Object) -> Document:
+    # Through JSON, so that nothing is shared with the caller's object.
+    document = cast("Document", msgspec.json.decode(obj.to_json()))
+    document.setdefault("metadata", {}).pop("managedFields", None)
+    return document
+
+
+def _object(kind: type[T], document: Document) -> T:
+    if is_metadata(kind):
+        document = {"metadata": document["metadata"]}
+    return decode(kind, msgspec.json.encode(document))
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
+
+
+def _no_field_owner() -> errors.InvalidError:
+    text = "Required value: is required for apply patch"
+    cause = {"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}
+    return errors.InvalidError(
+        f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
+        code=422,
+        reason="Invalid",
+        details={"causes": [cause]},
+    )
+
+
+def _given(field_owner: str, **flags: bool) -> dict[str, Any]:
+    given: dict[str, Any] = {"field_owner": field_owner} if field_owner else {}
+    return given | {name: True for name, value in flags.items() if value}
+
+
+def _namespace_of(change: Change) -> str:
+    return change.document["metadata"].get("namespace") or ""

@@ -1,0 +1,305 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An API server in memory, on plain JSON: the base of the in-memory client.
+
+Kept as a real server keeps it: resourceVersion, uid, generation, optimistic locking, generateName, finalizers, grace
+periods and propagation, the status subresource, field owners, watches. Not kept: schemas (defaults, validation, pruning),
+admission, garbage collection, permissions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.patch import same
+from controller_runtime.apis.machinery.time import format_time
+
+from . import checks, deletion, ownership
+from .tables import Change, Document, Manager, Stored, Table, key_of
+
+_SERVERS_OWN: Final = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+)
+_NEVER_STORED: Final = ("managedFields", "selfLink")
+
+
+def _default_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _counting(pattern: str) -> Callable[[], str]:
+    counter = itertools.count(1)
+    return lambda: pattern.format(next(counter))
+
+
+class Memory:
+    """The rules by which objects are written, and one resourceVersion counter."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], datetime] | None = None,
+        new_uid: Callable[[], str] | None = None,
+        new_suffix: Callable[[], str] | None = None,
+    ) -> None:
+        self._now = now or _default_now
+        self._new_uid = new_uid or _counting("00000000-0000-4000-8000-{:012d}")
+        self._new_suffix = new_suffix or _counting("{:05d}")
+        self._version = 999
+
+    @property
+    def version(self) -> str:
+        """The newest resourceVersion."""
+        return str(self._version)
+
+    def seed(self, table: Table, document: Document) -> None:
+        """Store an object as it is given; only a missing resourceVersion is filled in."""
+        metadata = document.setdefault("metadata", {})
+        metadata.setdefault("resourceVersion", self.version)
+        key = key_of(document)
+        if key in table.rows:
+            raise table.exists(key)
+        metadata.pop("managedFields", None)
+        owners = {Manager("seed", "Update"): ownership.fields_of(document, table.facts.shape)}
+        table.rows[key] = Stored(document, owners)
+
+    def create(self, table: Table, document: Document, manager: str, *, dry_run: bool) -> Document:
+        """Store a new object and return it."""
+        metadata = document.setdefault("metadata", {})
+        if not metadata.get("name") and metadata.get("generateName"):
+            metadata["name"] = metadata["generateName"] + self._new_suffix()
+        if not metadata.get("name"):
+            text = "Required value: name or generateName is required"
+            raise table.invalid("", "metadata.name", text, reason="FieldValueRequired")
+        key = _placed(table, document)
+        if metadata.get("resourceVersion"):
+            raise errors.ServerError("resourceVersion should not be set on objects to be created")
+        if key in table.rows:
+            raise table.exists(key)
+        owners = {
+            Manager(manager, "Update"): ownership.fields_of(_main_part(table, document), table.facts.shape)
+        }
+        return self._insert(table, document, owners, dry_run=dry_run)
+
+    def update(
+        self, table: Table, document: Document, manager: str, *, subresource: str = "", dry_run: bool
+    ) -> Document:
+        """Replace an object, or its subresource, and return it."""
+        key = _placed(table, document)
+        row = table.find(key)
+        metadata, live = document["metadata"], row.document["metadata"]
+        if not metadata.get("resourceVersion") and table.facts.needs_version:
+            text = "Invalid value: 0: must be specified for an update"
+            raise table.invalid(key.name, "metadata.resourceVersion", text, by_kind=False)
+        checks.check_version(table, document, row.document)
+        uid = metadata.get("uid")
+        if uid and uid != live.get("uid", uid):
+            raise table.conflict(
+                key.name,
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {live['uid']}",
+            )
+        return self.rewrite(table, row, document, manager, subresource=subresource, dry_run=dry_run)
+
+    def patched(
+        self,
+        table: Table,
+        row: Stored,
+        document: Document,
+        manager: str,
+        *,
+        subresource: str = "",
+        dry_run: bool,
+    ) -> Document:
+        """Store what a patch made of an object, and return it."""
+        checks.check_version(table, document, row.document)
+        checks.check_uid(table, document, row.document)
+        return self.rewrite(table, row, document, manager, subresource=subresource, dry_run=dry_run)
+
+    def rewrite(
+        self, table: Table, row: Stored, document: Document, manager: str, *, subresource: str, dry_run: bool
+    ) -> Document:
+        """Replace an object by a document that has been checked, and return it."""
+        shape = table.facts.shape
+        checks.check_deletion(table, document, row.document)
+        after = _combined(table, row.document, document, subresource)
+        checks.check_finalizers(table, row.document, after)
+        written = ownership.changed(row.document, after, shape)
+        removed = ownership.fields_of(row.document, shape) - ownership.fields_of(after, shape)
+        owners = {who: fields - written - removed for who, fields in row.owners.items()}
+        if written:
+            who = Manager(manager, "Update", subresource)
+            owners[who] = owners.get(who, frozenset()) | written
+        return self._replace(table, key_of(row.document), row, Stored(after, owners), dry_run=dry_run)
+
+    def apply(
+        self,
+        table: Table,
+        config: Document,
+        manager: str,
+        *,
+        subresource: str = "",
+        force: bool,
+        dry_run: bool,
+    ) -> Document:
+        """Apply a configuration: set its fields, and remove those that this manager set before and no longer does."""
+        key, shape = _placed(table, config), table.facts.shape
+        who = Manager(manager, "Apply", subresource)
+        if key not in table.rows and not subresource:
+            return self._apply_new(table, config, who, dry_run=dry_run)
+        row = table.find(key)
+        checks.check_version(table, config, row.document)
+        checks.check_uid(table, config, row.document)
+        wanted = {"status"} if subresource else config.keys() - ({"status"} if table.facts.status else set())
+        config = {name: value for name, value in config.items() if name in wanted}
+        mine = ownership.fields_of(config, shape)
+        others = {other: fields for other, fields in row.owners.items() if other != who}
+        differing = _differing(table, row.document, config, mine)
+        disputed = {other: taken for other, fields in others.items() if (taken := fields & differing)}
+        if disputed and not force:
+            raise checks.apply_conflict(disputed, str(row.document.get("apiVersion")))
+        others = {other: fields - differing for other, fields in others.items()}
+        kept = mine.union(*others.values())
+        after: Any = ownership.remove(row.document, row.owners.get(who, frozenset()) - kept, kept=kept)
+        after = ownership.merge(
+            after, {k: v for k, v in config.items() if k not in ("apiVersion", "kind")}, shape
+        )
+        after["metadata"] = {**after.get("metadata", {}), **_unowned(row.document)}
+        checks.check_finalizers(table, row.document, after)
+        return self._replace(table, key, row, Stored(after, others | {who: mine}), dry_run=dry_run)
+
+    def delete(self, table: Table, key: NamespacedName, options: deletion.Options) -> Document | None:
+        """Delete an object, or mark it while something keeps it; return it while it exists."""
+        row = table.find(key)
+        deletion.check_preconditions(table, row.document, options.preconditions)
+        left = deletion.marked(table, row.document, options, self._now())
+        if left is None:
+            if not options.dry_run:
+                self._drop(table, key, row.document)
+        elif left is not row.document and not options.dry_run:
+            return self._store(table, key, Stored(left, row.owners), "MODIFIED")
+        return left
+
+    def _apply_new(self, table: Table, config: Document, who: Manager, *, dry_run: bool) -> Document:
+        document = _main_part(table, config)
+        if uid := document["metadata"].get("uid"):
+            raise table.conflict(
+                document["metadata"]["name"],
+                f"uid mismatch: the provided object specified uid {uid}, and no existing object was found",
+            )
+        owners = {who: ownership.fields_of(document, table.facts.shape)}
+        return self._insert(table, document, owners, dry_run=dry_run)
+
+    def _insert(
+        self, table: Table, document: Document, owners: dict[Manager, ownership.FieldSet], *, dry_run: bool
+    ) -> Document:
+        if table.facts.status:
+            document.pop("status", None)
+        metadata = document["metadata"]
+        for name in (*_NEVER_STORED, *_SERVERS_OWN, "resourceVersion"):
+            if name != "generation" or table.facts.generation:
+                metadata.pop(name, None)
+        checks.check_name(table, document)
+        checks.check_metadata(table, document)
+        metadata["uid"] = self._new_uid()
+        metadata["creationTimestamp"] = format_time(self._now())
+        if table.facts.generation:
+            metadata["generation"] = 1
+        if dry_run:
+            return document
+        return self._store(table, key_of(document), Stored(document, _owning(owners)), "ADDED")
+
+    def _replace(
+        self, table: Table, key: NamespacedName, row: Stored, after: Stored, *, dry_run: bool
+    ) -> Document:
+        """Store ``after`` if it differs, and remove the object when nothing keeps it any longer."""
+        after.owners = _owning(after.owners)
+        checks.check_metadata(table, after.document)
+        metadata = after.document["metadata"]
+        if "generation" in metadata and not same(
+            _content(table, row.document), _content(table, after.document)
+        ):
+            metadata["generation"] += 1
+        if dry_run:
+            return after.document
+        if same(row.document, after.document) and row.owners == after.owners:
+            return row.document
+        if deletion.is_due(metadata):
+            self._drop(table, key, after.document)
+            return after.document
+        return self._store(table, key, after, "MODIFIED")
+
+    def _store(self, table: Table, key: NamespacedName, row: Stored, change: str) -> Document:
+        self._version += 1
+        row.document["metadata"]["resourceVersion"] = self.version
+        table.rows[key] = row
+        table.notify(Change(change, row.document))
+        return row.document
+
+    def _drop(self, table: Table, key: NamespacedName, document: Document) -> None:
+        self._version += 1
+        del table.rows[key]
+        last = {**document, "metadata": {**document["metadata"], "resourceVersion": self.version}}
+        table.notify(Change("DELETED", last))
+
+
+def _placed(table: Table, document: Document) -> NamespacedName:
+    """Return the key of a document; a namespace that the kind does not have is dropped."""
+    key = table.key(*key_of(document))
+    if not key.namespace:
+        document["metadata"].pop("namespace", None)
+    return key
+
+
+def _owning(owners: Mapping[Manager, ownership.FieldSet]) -> dict[Manager, ownership.FieldSet]:
+    return {who: fields for who, fields in owners.items() if fields}
+
+
+def _content(table: Table, document: Document) -> Document:
+    """The part of an object whose changes its generation counts."""
+    uncounted = ("metadata", "status") if table.facts.status else ("metadata",)
+    return {k: v for k, v in document.items() if k not in uncounted}
+
+
+def _main_part(table: Table, document: Document) -> Document:
+    return {k: v for k, v in document.items() if k != "status"} if table.facts.status else document
+
+
+def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
+    """Return what a PUT of ``new`` leaves: the status alone, or all but the status and the server's own fields."""
+    if subresource:
+        result = {k: v for k, v in old.items() if k != "status"}
+        result["metadata"] = dict(old["metadata"])
+        return {**result, "status": new["status"]} if "status" in new else result
+    result = dict(new)
+    if table.facts.status:
+        result.pop("status", None)
+        if "status" in old:
+            result["status"] = old["status"]
+    dropped = (*_SERVERS_OWN, *_NEVER_STORED, "resourceVersion")
+    result["metadata"] = {k: v for k, v in new["metadata"].items() if k not in dropped} | _unowned(old)
+    return result
+
+
+def _unowned(document: Document) -> Document:
+    """The metadata that only the server writes."""
+    metadata = document["metadata"]
+    return {name: metadata[name] for name in (*_SERVERS_OWN, "resourceVersion") if name in metadata}
+
+
+def _differing(
+    table: Table, live: Document, config: Document, fields: ownership.FieldSet
+) -> ownership.FieldSet:
+    """Return which of ``fields`` applying ``config`` would change."""
+    merged = ownership.merge(live, config, table.facts.shape)
+    return frozenset(
+        path for path in fields if not same(ownership.value_at(live, path), ownership.value_at(merged, path))
+    )

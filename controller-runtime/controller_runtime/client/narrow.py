@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that may do less: read only, or in one namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, suppress
+from typing import Any, TypeVar
+
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
+
+from . import interfaces
+
+T = TypeVar("T", bound=Object)
+
+
+def ignore_not_found() -> AbstractContextManager[None]:
+    """Return a context in which an object that is not there is no error."""
+    return suppress(NotFoundError)
+
+
+def read_only(reader: interfaces.Reader) -> ReadOnly:
+    """Return ``reader`` without any other method it may have."""
+    return ReadOnly(reader)
+
+
+async def peek(reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+    """Return what ``reader.get`` does, perhaps shared with others: look at it, do not change it, do not keep it.
+
+    A cache decodes what is asked for again and again only once; a reader that has no :func:`peek` of its own is asked as ever.
+    """
+    found: T = await getattr(reader, "peek", reader.get)(kind, key)
+    return found
+
+
+def namespaced(client: interfaces.Client, namespace: str) -> Namespaced:
+    """Return ``client`` held to one namespace."""
+    return Namespaced(client, namespace)
+
+
+class ReadOnly:
+    """A Reader, and nothing else."""
+
+    __slots__ = ("__reader",)
+
+    def __init__(self, reader: interfaces.Reader) -> None:
+        self.__reader = reader
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object at (namespace, name); NotFoundError when there is none."""
+        return await self.__reader.get(kind, key)
+
+    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Return the object, perhaps shared with others: see :func:`peek`."""
+        return await peek(self.__reader, kind, key)
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        labels: interfaces.LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        continue_token: str = "",
+    ) -> interfaces.ObjectList[T]:
+        """Return the objects that the selectors pick."""
+        return await self.__reader.list(
+            kind,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            limit=limit,
+            continue_token=continue_token,
+        )
+
+
+class _Place:
+    """Puts objects and keys into the namespace; kinds known to be cluster-scoped stay outside."""
+
+    def __init__(self, namespace: str) -> None:
+        self.namespace = namespace
+
+    def of(self, kind: type[Object], namespace: str, what: object) -> str:
+        """Return the namespace to use; ValueError when ``what`` is elsewhere."""
+        if kind.resource is not None and not kind.resource.namespaced:
+            return namespace
+        if namespace not in ("", self.namespace):
+            raise ValueError(f"{kind.gvk.kind} {what}: outside the namespace {self.namespace}")
+        return self.namespace
+
+    def object(self, obj: T) -> T:
+        """Return ``obj``, or a copy in the namespace when it names none."""
+        namespace = self.of(type(obj), obj.namespace, obj.key)
+        if namespace == obj.namespace:
+            return obj
+        placed = obj.model_copy()
+        placed.metadata = obj.metadata.model_copy(update={"namespace": namespace})
+        return placed
+
+
+class Namespaced:
+    """A Client for one namespace: what names none is put there, what names another is refused (ValueError)."""
+
+    def __init__(self, client: interfaces.Client, namespace: str) -> None:
+        self._client = client
+        self._place = _Place(namespace)
+
+    @property
+    def status(self) -> NamespacedSubResource:
+        """The writer of ``status``."""
+        return self.subresource("status")
+
+    def subresource(self, name: str) -> NamespacedSubResource:
+        """Return the writer of one subresource."""
+        return NamespacedSubResource(self._client.subresource(name), self._place)
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Read one object."""
+        namespace, name = key
+        return await self._client.get(kind, NamespacedName(self._place.of(kind, namespace, name), name))
+
+    async def list(self, kind: type[T], *, namespace: str = "", **options: Any) -> interfaces.ObjectList[T]:
+        """Read the collection in the namespace."""
+        return await self._client.list(kind, namespace=self._place.of(kind, namespace, "list"), **options)
+
+    async def create(self, obj: T, **options: Any) -> T:
+        """Create an object."""
+        return await self._client.create(self._place.object(obj), **options)
+
+    async def update(self, obj: T, **options: Any) -> T:
+        """Replace an object."""
+        return await self._client.update(self._place.object(obj), **options)
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Any) -> T:
+        """Patch an object."""
+        return await self._client.patch(self._place.object(obj), patch, **options)
+
+    async def apply(self, obj: T, **options: Any) -> T:
+        """Server-side apply an object."""
+        return await self._client.apply(self._place.object(obj), **options)
+
+    async def delete(self, obj: Object, **options: Any) -> None:
+        """Delete an object."""
+        await self._client.delete(self._place.object(obj), **options)
+
+    async def delete_all_of(self, kind: type[Object], *, namespace: str = "", **options: Any) -> None:
+        """Delete the collection in the namespace."""
+        namespace = self._place.of(kind, namespace, "collection")
+        await self._client.delete_all_of(kind, namespace=namespace, **options)
+
+
+class NamespacedSubResource:
+    """Writes a subresource of objects in one namespace."""
+
+    def __init__(self, writer: interfaces.SubResourceClient, place: _Place) -> None:
+        self._writer = writer
+        self._place = place
+
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Read the subresource."""
+        return await self._writer.get(self._place.object(obj), into)
+
+    async def create(self, obj: Object, body: T) -> T:
+        """Post to the subresource."""
+        return await self._writer.create(self._place.object(obj), body)
+
+    async def update(self, obj: T, **options: Any) -> T:
+        """Replace the subresource."""
+        return await self._writer.update(self._place.object(obj), **options)
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Any) -> T:
+        """Patch the subresource."""
+        return await self._writer.patch(self._place.object(obj), patch, **options)
+
+    async def apply(self, obj: T, **options: Any) -> T:
+        """Server-side apply the subresource."""
+        return await self._writer.apply(self._place.object(obj), **options)

@@ -1,0 +1,204 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Field ownership as server-side apply knows it, on plain JSON, for the in-memory API server.
+
+A field set is a set of paths. A step of a path is a map's key, an :class:`Item` of a list whose items are
+identified by key fields, or a :class:`Member` of a list that is a set. A kind's :class:`~.shapes.Shape` decides which
+lists and maps are which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.patch import same
+
+from .shapes import Shape
+
+
+class Item(NamedTuple):
+    """The item of a list whose key fields hold these values."""
+
+    keys: tuple[tuple[str, Any], ...]
+    defaults: tuple[tuple[str, Any], ...] = ()
+    """Of the key fields, for items that leave one out."""
+
+
+class Member(NamedTuple):
+    """The member of a set with this value."""
+
+    value: Any
+
+
+Step = str | Item | Member
+Path = tuple[Step, ...]
+FieldSet = frozenset[Path]
+
+_UNOWNED: Final[frozenset[Path]] = frozenset(
+    {("apiVersion",), ("kind",)}
+    | {
+        ("metadata", name)
+        for name in (
+            "name",
+            "namespace",
+            "generateName",
+            "uid",
+            "resourceVersion",
+            "generation",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "managedFields",
+        )
+    }
+)
+_MISSING: Final = object()
+
+
+def fields_of(obj: Mapping[str, JSON], shape: Shape) -> FieldSet:
+    """Return the paths of everything that ``obj`` sets and a manager can own."""
+    return frozenset(
+        path for path in _walk(obj, (), shape) if path and path not in _UNOWNED and path[:2] not in _UNOWNED
+    )
+
+
+def changed(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -> FieldSet:
+    """Return the paths that ``new`` sets and ``old`` lacks, or holds with another value."""
+    return frozenset(
+        path for path in fields_of(new, shape) if not same(value_at(old, path), value_at(new, path))
+    )
+
+
+def value_at(obj: JSON, path: Path) -> JSON:
+    """Return the value at ``path``, or a marker that equals nothing else where there is none."""
+    for step in path:
+        if isinstance(step, str):
+            if not isinstance(obj, dict) or step not in obj:
+                return _MISSING
+            obj = obj[step]
+        elif (index := _index(obj, step)) is not None:
+            obj = obj[index]
+        else:
+            return _MISSING
+    # The presence of an item is one thing; its content is owned by the paths below it.
+    return True if path and isinstance(path[-1], Item) else obj
+
+
+def merge(live: JSON, config: JSON, shape: Shape) -> JSON:
+    """Return ``live`` with ``config`` applied over it; lists with keys merge, new items come last."""
+    if isinstance(live, dict) and isinstance(config, dict) and not shape.atomic:
+        merged = dict(live)
+        for key, value in config.items():
+            merged[key] = merge(live[key], value, shape.field(key)) if key in live else value
+        return merged
+    if isinstance(live, list) and isinstance(config, list):
+        if shape.is_set:
+            return live + [value for value in config if value not in live]
+        if not config and shape.keys(live):
+            return live
+        if shape.keys(config) and (not live or shape.keys(live)):
+            return _merge_items(live, config, shape)
+    return config
+
+
+def _merge_items(live: list[JSON], config: list[JSON], shape: Shape) -> list[JSON]:
+    items = list(live)
+    for item, step in zip(config, _steps(config, shape), strict=True):
+        index = _index(items, step)
+        if index is None:
+            items.append(item)
+        else:
+            items[index] = merge(items[index], item, shape.item)
+    return items
+
+
+def remove(obj: JSON, paths: Iterable[Path], *, kept: FieldSet = frozenset()) -> JSON:
+    """Return ``obj`` without the values at ``paths``, and without the maps and lists that this empties.
+
+    An item of a list is removed as a whole, with what the server filled in, unless a path in ``kept`` is below it.
+    """
+    needed = {path[:length] for path in kept for length in range(1, len(path) + 1)}
+    for path in sorted(paths, key=len):
+        if path not in needed:
+            obj = _without(obj, path)
+    return obj
+
+
+def text(path: Path) -> str:
+    """Return a path as the server's messages write it: ``.spec.containers[name="node"].image``."""
+    parts: list[str] = []
+    for step in path:
+        if isinstance(step, str):
+            parts.append(f".{step}")
+        elif isinstance(step, Item):
+            parts.append(f"[{','.join(f'{key}={_json(value)}' for key, value in step.keys)}]")
+        else:
+            parts.append(f"[={_json(step.value)}]")
+    return "".join(parts)
+
+
+def _walk(value: JSON, path: Path, shape: Shape) -> Iterable[Path]:
+    if isinstance(value, dict) and value and not shape.atomic:
+        for key, child in value.items():
+            yield from _walk(child, (*path, key), shape.field(key))
+    elif isinstance(value, list) and value and shape.is_set:
+        for member in value:
+            yield (*path, Member(member))
+    elif isinstance(value, list) and shape.keys(value):
+        for item, step in zip(value, _steps(value, shape), strict=True):
+            yield (*path, step)
+            yield from _walk(item, (*path, step), shape.item)
+    else:
+        yield path
+
+
+def _steps(items: list[JSON], shape: Shape) -> list[Item]:
+    keys = shape.keys(items)
+    defaults = {key: shape.default(key) for key in keys}
+    return [
+        Item(tuple((key, item.get(key, defaults[key])) for key in keys), tuple(defaults.items()))
+        for item in items
+    ]
+
+
+def _index(items: JSON, step: Item | Member) -> int | None:
+    if not isinstance(items, list):
+        return None
+    if isinstance(step, Member):
+        return items.index(step.value) if step.value in items else None
+    defaults = dict(step.defaults)
+    for index, item in enumerate(items):
+        if isinstance(item, dict) and all(
+            same(item.get(key, defaults.get(key)), value) for key, value in step.keys
+        ):
+            return index
+    return None
+
+
+def _without(obj: JSON, path: Path) -> JSON:
+    step, *rest = path
+    place: str | int | None
+    if isinstance(step, str):
+        place = step if isinstance(obj, dict) and step in obj else None
+    else:
+        place = _index(obj, step)
+        if isinstance(step, Item) and rest and rest[0] in dict(step.keys):
+            place = None
+    if place is None:
+        return obj
+    smaller: Any = obj.copy()
+    before = smaller[place]
+    after = _without(before, tuple(rest)) if rest else None
+    if after or (rest and not before):
+        smaller[place] = after
+    else:
+        del smaller[place]
+    return smaller
+
+
+def _json(value: JSON) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Patches: what changed against an earlier copy, or bytes that somebody made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.patch import merge_patch_diff
+
+JSON: Final = "application/json-patch+json"
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class RawPatch:
+    """A patch whose bytes are given."""
+
+    content_type: str
+    body: bytes
+
+    def data(self, obj: Object) -> bytes:
+        """Return the bytes, whatever ``obj`` holds."""
+        del obj
+        return self.body
+
+
+@dataclass(frozen=True, slots=True)
+class MergePatch:
+    """The merge patch that turns ``old`` into the object that is sent."""
+
+    old: Object
+    optimistic_lock: bool = False
+
+    @property
+    def content_type(self) -> str:
+        """A merge patch."""
+        return MERGE
+
+    def data(self, obj: Object) -> bytes:
+        """Return the changes from ``old`` to ``obj``; ``{}`` when there are none."""
+        patch = merge_patch_diff(self.old.to_dict(), obj.to_dict())
+        if self.optimistic_lock:
+            version = self.old.metadata.resource_version
+            if not version:
+                raise ValueError(f"{obj.key}: an optimistic lock needs a resourceVersion")
+            patch.setdefault("metadata", {})["resourceVersion"] = version
+        return msgspec.json.encode(patch)
+
+
+def merge_from(old: Object, *, optimistic_lock: bool = False) -> MergePatch:
+    """Return a patch of what a later copy changed against ``old``, which must not be changed meanwhile.
+
+    With ``optimistic_lock`` the server refuses it (ConflictError) unless the object is still ``old``.
+    """
+    return MergePatch(old, optimistic_lock)
+
+
+def raw_patch(content_type: str, body: bytes) -> RawPatch:
+    """Return a patch of given bytes; see :data:`MERGE`, :data:`JSON`, :data:`STRATEGIC`, :data:`APPLY`."""
+    return RawPatch(content_type, body)

@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which objects in memory a list returns: label and field selectors as servers evaluate them, and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from controller_runtime.apis.machinery import errors, labels
+from controller_runtime.apis.machinery.base import JSON
+
+from . import interfaces
+from .tables import Document, Table
+
+_EVERYWHERE: Final = ("metadata.name", "metadata.namespace")
+_SELECTABLE: Final[Mapping[str, frozenset[str]]] = {
+    "Pod": frozenset(
+        {
+            "spec.hostNetwork",
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.nominatedNodeName",
+            "status.phase",
+            "status.podIP",
+        }
+    ),
+    "Event": frozenset(
+        {"involvedObject.kind", "involvedObject.name", "involvedObject.namespace", "reason", "type"}
+    ),
+    "Namespace": frozenset({"status.phase"}),
+    "Secret": frozenset({"type"}),
+    "Job": frozenset({"status.successful"}),
+    "Node": frozenset({"spec.unschedulable"}),
+}
+"""Fields of Kubernetes' kinds that servers can select by, beside name and namespace."""
+
+_FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
+
+
+def by_labels(
+    table: Table, namespace: str, selector: interfaces.LabelSelectorLike | None
+) -> Sequence[Document]:
+    """Return the objects that the label selector picks, by namespace and name.
+
+    Raises:
+        BadRequestError: the selector cannot be parsed.
+    """
+    try:
+        matcher = labels.selector(selector)
+    except labels.SelectorError as error:
+        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
+    return [
+        row.document
+        for key, row in sorted(table.rows.items())
+        if (not namespace or not key.namespace or key.namespace == namespace)
+        and matcher.matches(row.document["metadata"].get("labels"))
+    ]
+
+
+def has_field(table: Table, document: Document, path: str, value: str) -> bool:
+    """Return True if the field selector ``path=value`` picks the object.
+
+    Raises:
+        BadRequestError: servers do not select the kind by that field.
+    """
+    known = _SELECTABLE.get(table.facts.gvk.kind) if not table.facts.custom else None
+    if path not in _EVERYWHERE and path not in (known or ()):
+        if known is not None or table.facts.custom:
+            message = f"field label not supported: {path}"
+        else:
+            message = f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+        raise errors.BadRequestError(message, code=400, reason="BadRequest")
+    found: JSON = document
+    for step in path.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    if found is None and path in _FALSE_WHEN_UNSET:
+        found = False
+    return _text(found) == value
+
+
+def start_of(continue_token: str) -> int:
+    """Return the place in the list at which a page starts.
+
+    Raises:
+        BadRequestError: no list returned the token.
+    """
+    if continue_token and not continue_token.isdigit():
+        raise errors.BadRequestError(
+            "invalid continue token: continue key is not valid", code=400, reason="BadRequest"
+        )
+    return int(continue_token or 0)
+
+
+def _text(value: JSON) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)

@@ -1,0 +1,187 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The objects of one kind in memory, the watches on them, and the server's refusals that name them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import anyio
+
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
+
+from . import ownership
+from .kinds import Facts
+
+Document = dict[str, JSON]
+
+
+class Manager(NamedTuple):
+    """An owner of fields: its name, the way it writes, and the subresource it writes to."""
+
+    name: str
+    operation: str
+    subresource: str = ""
+
+
+class Change(NamedTuple):
+    """A watch event: ``ADDED``, ``MODIFIED`` or ``DELETED``, and the object's newest (or last) state."""
+
+    type: str
+    document: Document
+
+
+@dataclass(slots=True)
+class Stored:
+    """An object and the owners of its fields."""
+
+    document: Document
+    owners: dict[Manager, ownership.FieldSet] = field(default_factory=dict)
+
+
+class Follower:
+    """The changes of one kind since it was made: an asynchronous iterator that ends when closed."""
+
+    def __init__(self, forget: Callable[[Follower], None]) -> None:
+        self._pending: deque[Change] = deque()
+        self._changed = anyio.Event()
+        self._closed = False
+        self._forget = forget
+
+    def notify(self, change: Change) -> None:
+        """Add a change."""
+        self._pending.append(change)
+        self._changed.set()
+
+    def close(self) -> None:
+        """End the iteration once what is pending has been read."""
+        self._closed = True
+        self._forget(self)
+        self._changed.set()
+
+    def __aiter__(self) -> Follower:
+        return self
+
+    async def __anext__(self) -> Change:
+        while not self._pending:
+            if self._closed:
+                raise StopAsyncIteration
+            self._changed = anyio.Event()
+            await self._changed.wait()
+        return self._pending.popleft()
+
+
+class Table:
+    """The objects of one kind, by key."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.rows: dict[NamespacedName, Stored] = {}
+        self.followers: list[Follower] = []
+
+    @property
+    def resource(self) -> Resource:
+        """Where the kind is served."""
+        return self.facts.resource
+
+    def learn(self, facts: Facts) -> None:
+        """Replace what is known of the kind; owners that hold whole objects get its field sets."""
+        self.facts = facts
+        for row in self.rows.values():
+            if len(row.owners) == 1:
+                row.owners = {who: ownership.fields_of(row.document, facts.shape) for who in row.owners}
+
+    def key(self, namespace: str, name: str) -> NamespacedName:
+        """Return the key of an object as the URL of a request names it.
+
+        Raises:
+            ValueError: the name is empty, or the namespace of a namespaced kind.
+        """
+        if not name:
+            raise ValueError(f"{self.resource.group_resource}: an object's name may not be empty")
+        if not self.facts.scope_is_known:
+            return NamespacedName(namespace, name)
+        if not self.resource.namespaced:
+            return NamespacedName("", name)
+        if not namespace:
+            raise ValueError(f"{self.resource.group_resource} {name}: the namespace may not be empty")
+        return NamespacedName(namespace, name)
+
+    def check_namespace(self, namespace: str) -> None:
+        """Raise ValueError if a collection of a namespaced kind is named without its namespace."""
+        if self.facts.scope_is_known and self.resource.namespaced and not namespace:
+            raise ValueError(f"{self.resource.group_resource}: the namespace may not be empty")
+
+    def find(self, key: NamespacedName) -> Stored:
+        """Return the row, or raise NotFoundError as a server words it."""
+        row = self.rows.get(key)
+        if row is None:
+            raise self.error(errors.NotFoundError, key.name, 404, "NotFound", "not found")
+        return row
+
+    def notify(self, change: Change) -> None:
+        """Deliver a change to every watch."""
+        for follower in self.followers:
+            follower.notify(change)
+
+    def error(
+        self, cls: type[errors.StatusError], name: str, code: int, reason: str, text: str
+    ) -> errors.StatusError:
+        """Return a refusal that names the object."""
+        message = f'{self.resource.group_resource} "{name}" {text}'
+        return cls(message, code=code, reason=reason, details=self._details(name, self.resource.plural))
+
+    def exists(self, key: NamespacedName) -> errors.StatusError:
+        """Return the AlreadyExistsError of a create."""
+        error = self.error(errors.AlreadyExistsError, key.name, 409, "AlreadyExists", "already exists")
+        if not self.rows[key].document["metadata"].get("deletionTimestamp"):
+            return error
+        message = f"object is being deleted: {error.message}"
+        return errors.AlreadyExistsError(message, code=409, reason="AlreadyExists", details=error.details)
+
+    def conflict(self, name: str, text: str, *, by_kind: bool = False) -> errors.StatusError:
+        """Return a ConflictError as a server words it."""
+        what = str(self.facts.gvk.group_kind) if by_kind else self.resource.group_resource
+        message = f'Operation cannot be fulfilled on {what} "{name}": {text}'
+        details = self._details(name, self.facts.gvk.kind if by_kind else self.resource.plural)
+        return errors.ConflictError(message, code=409, reason="Conflict", details=details)
+
+    def modified(self, name: str) -> errors.StatusError:
+        """Return the ConflictError of a write with an old resourceVersion."""
+        return self.conflict(
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+
+    def invalid(
+        self, name: str, path: str, text: str, *, reason: str = "FieldValueInvalid", by_kind: bool = True
+    ) -> errors.StatusError:
+        """Return an InvalidError about one field."""
+        what = str(self.facts.gvk.group_kind) if by_kind else self.resource.group_resource
+        details = self._details(name, self.facts.gvk.kind)
+        details["causes"] = [{"reason": reason, "message": text, "field": path}]
+        return errors.InvalidError(
+            f'{what} "{name}" is invalid: {path}: {text}', code=422, reason="Invalid", details=details
+        )
+
+    def no_subresource(self, name: str) -> errors.StatusError:
+        """Return the NotFoundError for a subresource that the kind does not have."""
+        if self.facts.custom:
+            return self.error(errors.NotFoundError, name, 404, "NotFound", "not found")
+        return errors.NotFoundError(
+            "the server could not find the requested resource", code=404, reason="NotFound"
+        )
+
+    def _details(self, name: str, kind: str) -> dict[str, Any]:
+        return {"name": name, "group": self.resource.group, "kind": kind}
+
+
+def key_of(document: Mapping[str, JSON]) -> NamespacedName:
+    """Return the key that a document names itself."""
+    metadata: dict[str, str] = document.get("metadata") or {}
+    return NamespacedName(metadata.get("namespace") or "", metadata.get("name") or "")

@@ -1,0 +1,425 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A controller: sources fill its queue, workers take requests out and reconcile them.
+
+It starts its sources, waits until they have seen what there is, and only then starts its workers. It ends
+in the other order: asked to stop, it hands out nothing more, lets the reconciles in hand finish, and ends
+its sources. What became of a reconcile is decided in one place, :meth:`Controller._conclude`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, Final
+
+import anyio
+import anyio.lowlevel
+from anyio.abc import TaskGroup
+
+from controller_runtime import cancellation, log, metrics, rest, source, workqueue
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
+from controller_runtime.reconcile import (
+    ControllerError,
+    PanicError,
+    Reconciler,
+    ReconcileTimeoutError,
+    Request,
+    Result,
+    TerminalError,
+)
+
+from .options import Defaults, Options
+
+PANICS: Final = (
+    AssertionError,
+    AttributeError,
+    ArithmeticError,
+    BufferError,
+    LookupError,
+    MemoryError,
+    NameError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+)
+"""Errors that no reconciler means to raise: what in Go would be a panic. They are counted as such."""
+
+_DEGRADED_RETRY: Final = 30.0
+"""Seconds after which what failed for want of a kind is tried again at the latest."""
+
+AWAY_DELAY: Final = 8.0
+"""Seconds between tries, at most, while the server cannot be reached: it is to be found soon after it is back."""
+
+SUCCESS: Final = "success"
+REQUEUE_AFTER: Final = "requeue_after"
+ERROR: Final = "error"
+_RESULTS: Final = (ERROR, REQUEUE_AFTER, "requeue", SUCCESS)
+
+_log = log.logger_from("controller")
+_current: Final[ContextVar[str]] = ContextVar("reconcile_id", default="")
+
+
+def reconcile_id() -> str:
+    """Return the ID of the reconcile that is going on, as logs show it; empty outside of one."""
+    return _current.get()
+
+
+def _uuid() -> str:
+    """Return a version 4 UUID. It tells reconciles apart in logs, no more: the system's random numbers cost thrice as much."""
+    digits = f"{random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+class Controller:
+    """Runs a reconciler: a runnable for a manager. Started once."""
+
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler,
+        options: Options | None = None,
+        *,
+        defaults: Defaults | None = None,
+        new_id: Callable[[], str] = _uuid,
+    ) -> None:
+        """Make a controller; ``name`` is what logs and metrics call it.
+
+        What ``options`` leave open is as in ``defaults``.
+
+        Raises:
+            ControllerError: it has no name, or no worker.
+        """
+        if not name:
+            raise ControllerError("a controller needs a name")
+        self.name = name
+        self.settings = settings = (options or Options()).settle(defaults)
+        self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
+            name, rate_limiter=settings.rate_limiter, metrics=settings.metrics
+        )
+        self._away = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=AWAY_DELAY)
+        self._reconciler = reconciler
+        self._new_id = new_id
+        self._time = metrics.RECONCILE_TIME.labels(name)
+        self._successes = metrics.RECONCILE_TOTAL.labels(name, SUCCESS)
+        self._sources: list[source.Source] = []
+        self._tasks: TaskGroup | None = None
+        self._started = False
+        self._traces = True
+        self._changed = anyio.Event()
+        self._ready = anyio.Event()
+        self._stopping = anyio.Event()
+
+    def need_leader_election(self) -> bool:
+        """Whether only a leader may run it."""
+        return self.settings.need_leader_election
+
+    def watch(self, src: source.Source) -> None:
+        """Take requests from ``src`` too: from the start on, or from now on if that was before."""
+        if self._tasks is not None:
+            self._tasks.start_soon(self._run_source, src)
+        else:
+            self._sources.append(src)
+            self._changed.set()
+
+    async def warm_up(self) -> None:
+        """Have the kinds of the sources watched before the start, which may be long in coming: a follower's.
+
+        Lasts until the start: sources that come meanwhile are warmed up, too. The queue stays empty and no metric
+        moves: the sources begin to give at the start, out of warm caches.
+        """
+        if not self.settings.enable_warmup:
+            return
+        warm: list[source.Source] = []  # by identity: sources need not be hashable
+        while not self._started:
+            cold = [src for src in self._sources if not any(src is each for each in warm)]
+            for src in cold:
+                if isinstance(src, source.SyncingSource):
+                    await src.warm_up()
+            warm += cold
+            if not cold:
+                self._changed = anyio.Event()
+                await self._changed.wait()
+
+    async def ready(self) -> None:
+        """Return once workers work."""
+        await self._ready.wait()
+
+    def stop(self) -> None:
+        """Let :meth:`start` return when the reconciles in hand are done; cancel it to end those too."""
+        self._stopping.set()
+        self.queue.shut_down()
+
+    async def start(self) -> None:
+        """Run until :meth:`stop` is called, or cancelled.
+
+        Raises:
+            CacheSyncTimeoutError: a kind was neither listed nor refused in time.
+            ControllerError: it was started before, or its workers ended although it was not stopped.
+            Exception: a source failed, or a panic is not to be recovered from.
+        """
+        if self._started:
+            raise ControllerError(f"controller {self.name} was started before: was it added twice?")
+        self._started = True
+        self._changed.set()
+        # Asked once: a line that is not written costs several microseconds, and here are two a reconcile.
+        self._traces = _log.enabled(log.TRACE)
+        self._show_metrics()
+        with log.into_context(**self._fields(None)):
+            try:
+                await self._run()
+            except BaseExceptionGroup as group:
+                raise _only_cause(group) from None
+            finally:
+                self.queue.shut_down()
+
+    async def _run(self) -> None:
+        async with anyio.create_task_group() as sources:
+            self._tasks = sources
+            waiting, self._sources = self._sources, []
+            for src in waiting:
+                sources.start_soon(self._run_source, src)
+            async with anyio.create_task_group() as syncing:
+                syncing.start_soon(self._until_stopped, syncing.cancel_scope)
+                _log.info("Starting Controller")
+                async with anyio.create_task_group() as syncs:
+                    for src in waiting:
+                        if isinstance(src, source.SyncingSource):
+                            syncs.start_soon(self._sync, src)
+                syncing.cancel_scope.cancel()
+            if not self._stopping.is_set():
+                _log.info("Starting workers", workerCount=self.settings.max_concurrent_reconciles)
+                async with anyio.create_task_group() as workers:
+                    for _ in range(self.settings.max_concurrent_reconciles):
+                        workers.start_soon(self._work)
+                    self._ready.set()
+            _log.info("All workers finished")
+            self._tasks = None
+            sources.cancel_scope.cancel()
+        if not self._stopping.is_set():
+            raise ControllerError(f"controller {self.name} ended although it was not stopped")
+
+    async def _until_stopped(self, scope: anyio.CancelScope) -> None:
+        await self._stopping.wait()
+        scope.cancel()
+
+    async def _run_source(self, src: source.Source) -> None:
+        _log.info("Starting EventSource", source=str(src))
+        try:
+            await src.start(self.queue)
+        except asyncio.CancelledError as error:
+            raise cancellation.as_error(error) from error
+        if isinstance(src, source.SyncingSource):
+            raise ControllerError(f"{src} ended although controller {self.name} was not stopped")
+        _log.info("EventSource ended", source=str(src))
+
+    async def _sync(self, src: source.SyncingSource) -> None:
+        try:
+            await src.wait_for_sync(self.settings.cache_sync_timeout)
+        except asyncio.CancelledError as error:
+            raise cancellation.as_error(error) from error
+        if src.problem is not None:
+            _log.warning("EventSource is degraded, going on without it", source=str(src), reason=src.problem)
+
+    async def _work(self) -> None:
+        active = metrics.ACTIVE_WORKERS.labels(self.name)
+        while True:
+            try:
+                request, priority = await self.queue.get_with_priority()
+            except workqueue.QueueShutDownError:
+                return
+            active.inc()
+            try:
+                await self._handle(request, priority)
+            finally:
+                active.dec()
+                self.queue.done(request)
+            # Neither a full queue nor a reconciler that never waits may keep the loop to itself.
+            await anyio.lowlevel.checkpoint()
+
+    async def _handle(self, request: Request, priority: int) -> None:
+        """Reconcile one request, time it, and draw the consequences."""
+        ident = self._new_id()
+        token = _current.set(ident)
+        began = time.perf_counter()
+        try:
+            with log.into_context(**self._fields(request), reconcileID=ident):
+                if self._traces:
+                    _log.trace("Reconciling")
+                try:
+                    outcome: Result | Exception = await self._reconcile(request)
+                except asyncio.CancelledError as error:
+                    outcome = cancellation.as_error(error)
+                except Exception as error:
+                    outcome = self._recover(error)
+                self._conclude(request, outcome, priority)
+        finally:
+            _current.reset(token)
+            self._time.observe(time.perf_counter() - began)
+
+    async def _reconcile(self, request: Request) -> Result:
+        timeout = self.settings.reconciliation_timeout
+        if timeout is None:
+            return _checked(await self._reconciler.reconcile(request))
+        with anyio.move_on_after(timeout) as deadline:
+            return _checked(await self._reconciler.reconcile(request))
+        assert deadline.cancelled_caught  # noqa: S101  # the block ends in no other way
+        metrics.RECONCILE_TIMEOUTS.labels(self.name).inc()
+        raise ReconcileTimeoutError(f"reconcile was cancelled after {timeout:g} s")
+
+    def _recover(self, error: Exception) -> Exception:
+        if not _is_panic(error):
+            return error
+        metrics.RECONCILE_PANICS.labels(self.name).inc()
+        if not self.settings.recover_panic:
+            _log.error("Observed a panic in reconciler", error=error)
+            raise error
+        panic = PanicError(f"panic: {type(error).__name__}: {log.describe(error)} [recovered]")
+        panic.__cause__ = error
+        return panic
+
+    def _conclude(self, request: Request, outcome: Result | Exception, priority: int) -> None:
+        """Requeue, forget, count and log, by what came of a reconcile."""
+        if isinstance(outcome, Result) and outcome.priority is not None:
+            priority = outcome.priority
+        if isinstance(outcome, Exception):
+            if _is_terminal(outcome) or self._is_illegible(outcome, request):
+                metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
+            else:
+                self._retry(request, outcome, priority)
+            metrics.RECONCILE_ERRORS.labels(self.name).inc()
+            self._count(ERROR)
+            _log.error("Reconciler error", error=outcome)
+        elif (after := outcome.requeue_after) is not None and after.total_seconds() > 0:
+            if self._traces:
+                _log.trace("Reconcile done, requeueing", after=after)
+            self._forget(request)
+            self.queue.add(request, priority=priority, after=after.total_seconds())
+            self._count(REQUEUE_AFTER)
+        else:
+            if self._traces:
+                _log.trace("Reconcile successful")
+            self._forget(request)
+            self._successes.inc()
+
+    def _is_illegible(self, error: Exception, request: Request) -> bool:
+        """Whether the object itself cannot be decoded: it will be told of when it is written, and not change before."""
+        return any(
+            isinstance(each, UndecodableObjectError)
+            and each.key == request
+            and each.gvk == self.settings.kind
+            for each in _all_of(error)
+        )
+
+    def _retry(self, request: Request, error: Exception, priority: int) -> None:
+        """Queue a failed request again: later each time, or when a server that is the cause can be asked again."""
+        if (wait := _asked_wait(error)) is not None:
+            self._away.forget(request)
+            self.queue.add(request, priority=priority, after=wait)
+        elif _is_away(error):
+            # Not this request's fault: it is neither held back for long nor does it use up the others' tries.
+            self.queue.add(request, priority=priority, after=self._away.when(request))
+        else:
+            self._away.forget(request)
+            # Nothing tells when a kind is served again: that is looked for now and then.
+            at_most = _DEGRADED_RETRY if _is_degraded(error) else 0.0
+            self.queue.add(request, priority=priority, after=at_most, rate_limited=True)
+
+    def _forget(self, request: Request) -> None:
+        self._away.forget(request)
+        self.queue.forget(request)
+
+    def _count(self, result: str) -> None:
+        metrics.RECONCILE_TOTAL.labels(self.name, result).inc()
+
+    def _show_metrics(self) -> None:
+        """Let every series of this controller exist, at zero, before its first reconcile."""
+        for result in _RESULTS:
+            metrics.RECONCILE_TOTAL.labels(self.name, result)
+        for counter in (
+            metrics.RECONCILE_ERRORS,
+            metrics.TERMINAL_RECONCILE_ERRORS,
+            metrics.RECONCILE_PANICS,
+            metrics.RECONCILE_TIMEOUTS,
+        ):
+            counter.labels(self.name)
+        metrics.MAX_CONCURRENT_RECONCILES.labels(self.name).set(self.settings.max_concurrent_reconciles)
+        metrics.ACTIVE_WORKERS.labels(self.name).set(0)
+
+    def _fields(self, request: Request | None) -> dict[str, Any]:
+        """The keys of every line of this controller or, beside those, of every line about one request."""
+        fields: dict[str, Any] = {}
+        gvk = self.settings.kind
+        if request is None:
+            fields["controller"] = self.name
+            if gvk is not None:
+                fields |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
+        else:
+            if gvk is not None:
+                fields[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
+            fields |= {"namespace": request.namespace, "name": request.name}
+        if self.settings.log_constructor is not None:
+            extra: Mapping[str, Any] = self.settings.log_constructor(request)
+            fields.update(extra)
+        return fields
+
+
+def _checked(result: Any) -> Result:
+    if not isinstance(result, Result):
+        raise TypeError(f"reconcile returned {type(result).__name__}, not a Result")
+    return result
+
+
+def _is_terminal(error: BaseException) -> bool:
+    """Whether a retry is pointless: it says so, its cause does, or every one of several does."""
+    if isinstance(error, TerminalError):
+        return True
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_terminal, error.exceptions))
+    return error.__cause__ is not None and _is_terminal(error.__cause__)
+
+
+def _is_degraded(error: BaseException) -> bool:
+    """Whether it, its cause or one of several says that a kind is not served."""
+    return any(isinstance(each, CacheDegradedError) for each in _all_of(error))
+
+
+def _asked_wait(error: BaseException) -> float | None:
+    """Return how long the server asks to wait, by ``error``, its causes or its members."""
+    waits = [each.retry_after for each in _all_of(error) if isinstance(each, StatusError)]
+    return max(filter(None, waits), default=None)
+
+
+def _is_away(error: BaseException) -> bool:
+    """Whether the server was not reached."""
+    return any(isinstance(each, rest.TransportError) for each in _all_of(error))
+
+
+def _all_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield ``error``, its causes and its members."""
+    yield error
+    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for each in (*members, error.__cause__):
+        if each is not None:
+            yield from _all_of(each)
+
+
+def _is_panic(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_panic, error.exceptions))
+    return isinstance(error, PANICS)
+
+
+def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what a task group wrapped, when it is one thing."""
+    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
+        inner = group.exceptions[0]
+        if not isinstance(inner, BaseExceptionGroup):
+            return inner
+        group = inner
+    return group

@@ -1,0 +1,257 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Owner references and finalizers, and bringing one object into a desired state.
+
+What concerns references and finalizers changes the object it is given, not the server's;
+:func:`create_or_update` and :func:`create_or_patch` write, and leave the object they are given alone.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from controller_runtime import client
+from controller_runtime.apis.machinery.equality import deep_equal
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK, GroupKind
+from controller_runtime.apis.machinery.object import Object, OwnerReference
+from controller_runtime.apis.machinery.patch import merge_patch_diff
+from controller_runtime.reconcile import ControllerError
+
+T = TypeVar("T", bound=Object)
+Mutate = Callable[[T], None]
+"""Changes an object into its desired state; neither its name nor its namespace."""
+
+
+class OperationResult(enum.StrEnum):
+    """What was done to bring an object into its desired state."""
+
+    NONE = "unchanged"
+    CREATED = "created"
+    UPDATED = "updated"
+    UPDATED_STATUS = "updatedStatus"
+    UPDATED_STATUS_ONLY = "updatedStatusOnly"
+
+
+class ReaderWriter(client.Reader, client.Writer, Protocol):
+    """What :func:`create_or_update` needs of a client."""
+
+
+async def create_or_update(writer: ReaderWriter, obj: T, mutate: Mutate[T]) -> tuple[T, OperationResult]:
+    """Return the object named by ``obj`` as ``mutate`` wants it, and what that took: a create, an update, nothing.
+
+    ``mutate`` gets the stored object, or a copy of ``obj`` where there is none. What it does to the status is
+    lost where that is a subresource. A field that it unsets and the server defaults costs an update each time.
+
+    Raises:
+        ControllerError: ``mutate`` changed the name or the namespace.
+        ConflictError: the object has changed since it was read.
+        AlreadyExistsError: it was created since.
+    """
+    before = await _stored(writer, obj)
+    desired = _mutated(obj if before is None else before, mutate)
+    if before is None:
+        return await writer.create(desired), OperationResult.CREATED
+    if deep_equal(before, desired):
+        return before, OperationResult.NONE
+    return await writer.update(desired), OperationResult.UPDATED
+
+
+async def create_or_patch(client_: client.Client, obj: T, mutate: Mutate[T]) -> tuple[T, OperationResult]:
+    """Do as :func:`create_or_update` with merge patches of what changed, one for the object, one for its status.
+
+    Nothing conflicts, and what others changed meanwhile stays, except in the same field; a list is one field.
+    The status is patched of an object that exists, not of one that is created.
+
+    Raises:
+        ControllerError: ``mutate`` changed the name or the namespace.
+        AlreadyExistsError: the object was created since it was looked for.
+    """
+    before = await _stored(client_, obj)
+    desired = _mutated(obj if before is None else before, mutate)
+    if before is None:
+        return await client_.create(desired), OperationResult.CREATED
+    changes = {} if deep_equal(before, desired) else merge_patch_diff(before.to_dict(), desired.to_dict())
+    status = {"status": changes.pop("status")} if "status" in changes else None
+    result, stored = OperationResult.NONE, before
+    if changes:
+        stored = await client_.patch(desired, client.raw_patch(client.MERGE, msgspec.json.encode(changes)))
+        result = OperationResult.UPDATED
+    if status is not None:
+        patch = client.raw_patch(client.MERGE, msgspec.json.encode(status))
+        stored = await client_.status.patch(desired, patch)
+        result = OperationResult.UPDATED_STATUS if changes else OperationResult.UPDATED_STATUS_ONLY
+    return stored, result
+
+
+class OwnerReferenceError(ControllerError):
+    """An owner reference cannot be set or removed."""
+
+
+class AlreadyOwnedError(OwnerReferenceError):
+    """Another object controls this one."""
+
+    def __init__(self, obj: Object, owner: OwnerReference) -> None:
+        super().__init__(f"Object {obj.key} is already owned by another {owner.kind} controller {owner.name}")
+        self.object = obj
+        self.owner = owner
+
+
+def set_controller_reference(owner: Object, controlled: Object, *, block_owner_deletion: bool = True) -> None:
+    """Make ``owner`` the one controller of ``controlled``: it is deleted with it, and wakes it when it changes.
+
+    Raises:
+        AlreadyOwnedError: another object controls it.
+        OwnerReferenceError: an object cannot be owned from another namespace.
+    """
+    ref = _reference(owner, controlled)
+    ref.controller = True
+    ref.block_owner_deletion = block_owner_deletion
+    existing = controller_of(controlled)
+    if existing is not None and not _same(existing, ref):
+        raise AlreadyOwnedError(controlled, existing)
+    _upsert(ref, controlled)
+
+
+def set_owner_reference(owner: Object, obj: Object, *, block_owner_deletion: bool | None = None) -> None:
+    """Make ``owner`` an owner of ``obj``, replacing what it was before.
+
+    Raises:
+        OwnerReferenceError: an object cannot be owned from another namespace.
+    """
+    ref = _reference(owner, obj)
+    ref.block_owner_deletion = block_owner_deletion
+    _upsert(ref, obj)
+
+
+def remove_owner_reference(owner: Object, obj: Object) -> None:
+    """Make ``obj`` no longer owned by ``owner``.
+
+    Raises:
+        OwnerReferenceError: it was not.
+    """
+    refs = obj.metadata.owner_references or []
+    index = _index(refs, _unchecked(owner))
+    if index is None:
+        raise OwnerReferenceError(f"{_named(obj)} does not have an owner reference for {_named(owner)}")
+    obj.metadata.owner_references = [*refs[:index], *refs[index + 1 :]]
+
+
+def remove_controller_reference(owner: Object, obj: Object) -> None:
+    """Make ``obj`` no longer controlled by ``owner``.
+
+    Raises:
+        OwnerReferenceError: ``owner`` does not control it.
+    """
+    controller = controller_of(obj)
+    if controller is None or not _same(controller, _unchecked(owner)):
+        raise OwnerReferenceError(f"{_named(obj)} is not controlled by {_named(owner)}")
+    remove_owner_reference(owner, obj)
+
+
+def controller_of(obj: Object) -> OwnerReference | None:
+    """Return the reference to what controls ``obj``."""
+    return next((ref for ref in obj.metadata.owner_references or () if ref.controller), None)
+
+
+def has_controller_reference(obj: Object) -> bool:
+    """Return whether anything controls ``obj``."""
+    return controller_of(obj) is not None
+
+
+def has_owner_reference(refs: Sequence[OwnerReference] | None, owner: Object) -> bool:
+    """Return whether ``owner`` is among the owners, by group, kind and name."""
+    return _index(refs or (), _unchecked(owner)) is not None
+
+
+def contains_finalizer(obj: Object, finalizer: str) -> bool:
+    """Return whether ``obj`` has the finalizer."""
+    return finalizer in (obj.metadata.finalizers or ())
+
+
+def add_finalizer(obj: Object, finalizer: str) -> bool:
+    """Add the finalizer; return whether it was missing."""
+    if contains_finalizer(obj, finalizer):
+        return False
+    obj.metadata.finalizers = [*(obj.metadata.finalizers or ()), finalizer]
+    return True
+
+
+def remove_finalizer(obj: Object, finalizer: str) -> bool:
+    """Remove the finalizer, each time it is there; return whether it was."""
+    if not contains_finalizer(obj, finalizer):
+        return False
+    obj.metadata.finalizers = [name for name in obj.metadata.finalizers or () if name != finalizer]
+    return True
+
+
+async def _stored(reader: client.Reader, obj: T) -> T | None:
+    try:
+        return await reader.get(type(obj), obj.key)
+    except NotFoundError:
+        return None
+
+
+def _mutated(obj: T, mutate: Mutate[T]) -> T:
+    desired = obj.deep_copy()
+    mutate(desired)
+    if desired.key != obj.key:
+        raise ControllerError(
+            f"{_named(obj)}: mutate must not change name or namespace, made it {desired.key}"
+        )
+    return desired
+
+
+def _reference(owner: Object, obj: Object) -> OwnerReference:
+    if owner.namespace and not obj.namespace:
+        raise OwnerReferenceError(
+            "cluster-scoped resource must not have a namespace-scoped owner, "
+            f"owner's namespace {owner.namespace}"
+        )
+    if owner.namespace and owner.namespace != obj.namespace:
+        raise OwnerReferenceError(
+            "cross-namespace owner references are disallowed, "
+            f"owner's namespace {owner.namespace}, obj's namespace {obj.namespace}"
+        )
+    return _unchecked(owner)
+
+
+def _unchecked(owner: Object) -> OwnerReference:
+    gvk = type(owner).gvk
+    return OwnerReference(
+        api_version=gvk.api_version, kind=gvk.kind, name=owner.name, uid=owner.metadata.uid or ""
+    )
+
+
+def _upsert(ref: OwnerReference, obj: Object) -> None:
+    refs = list(obj.metadata.owner_references or ())
+    index = _index(refs, ref)
+    if index is None:
+        refs.append(ref)
+    else:
+        refs[index] = ref
+    obj.metadata.owner_references = refs
+
+
+def _index(refs: Sequence[OwnerReference], ref: OwnerReference) -> int | None:
+    return next((index for index, other in enumerate(refs) if _same(other, ref)), None)
+
+
+def _same(a: OwnerReference, b: OwnerReference) -> bool:
+    group_kind = _group_kind(a)
+    return group_kind is not None and group_kind == _group_kind(b) and a.name == b.name
+
+
+def _group_kind(ref: OwnerReference) -> GroupKind | None:
+    try:
+        return GVK.parse(ref.api_version, ref.kind).group_kind
+    except ValueError:
+        return None
+
+
+def _named(obj: Object) -> str:
+    return f"{type(obj).gvk.kind} {obj.key}"

@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""etcd and kube-apiserver as processes on loopback, with their certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.to_thread
+
+from controller_runtime.envtest.binaries import Binary
+from controller_runtime.envtest.files import private_directory, write_private
+from controller_runtime.envtest.kubeconfig import kubeconfig
+from controller_runtime.envtest.pki import Authority, service_account_key
+from controller_runtime.envtest.ports import HOST, free_ports
+from controller_runtime.envtest.probe import Probe
+from controller_runtime.envtest.process import Component, Supervisor
+
+SERVICE_RANGE: Final = "10.96.0.0/16"
+_NAMES: Final = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+
+
+class ControlPlane:
+    """An API server and its store.
+
+    ``directory`` takes the certificates; it must outlive the processes. Without ``service_accounts`` the admission
+    plugin of that name is off, so that pods can be made where no controller makes service accounts.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        binaries: Mapping[str, Binary],
+        supervisor: Supervisor,
+        *,
+        data: Path,
+        service_accounts: bool = True,
+        flags: Sequence[str] = (),
+    ) -> None:
+        self.pki = private_directory(directory / "pki")
+        self.supervisor = supervisor
+        self.authority = Authority.create("local-cluster-ca")
+        self._binaries = binaries
+        self._data = data
+        self._service_accounts = service_accounts
+        self._flags = flags
+        self._etcd, self._peer, self._port = free_ports(3)
+
+    @property
+    def url(self) -> str:
+        """Where the API server listens."""
+        return f"https://{HOST}:{self._port}"
+
+    @property
+    def etcd_url(self) -> str:
+        """Where etcd listens; it asks for no credentials."""
+        return f"http://{HOST}:{self._etcd}"
+
+    @property
+    def authority_file(self) -> Path:
+        """The certificate that servers and clients of this cluster are signed by."""
+        return self.pki / "ca.crt"
+
+    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> dict[str, Any]:
+        """Return a kubeconfig with a new client certificate for ``user``."""
+        pair = self.authority.client(user, groups)
+        return kubeconfig(self.url, self.authority.certificate, user=user, client=pair)
+
+    async def start(self, *, timeout: float = 60) -> None:
+        """Start both at once and return when the API server is ready.
+
+        Raises:
+            ComponentError: one of them failed; whatever started keeps running.
+        """
+        await self._write_pki()
+        etcd, apiserver = self._etcd_component(), self._apiserver_component()
+        self.supervisor.start(etcd)
+        self.supervisor.start(apiserver)
+        try:
+            await self.supervisor.wait_ready(apiserver, timeout=timeout)
+        except Exception:  # raised again, unless etcd's end explains it
+            self._blame_etcd()
+            raise
+        self.supervisor.check()
+
+    def kill_api_server(self) -> None:
+        """End the API server as if its machine had failed; etcd goes on, and clients see their connections break."""
+        self.supervisor.kill(["kube-apiserver"])
+
+    async def start_api_server(self, *, timeout: float = 60) -> None:
+        """Start the API server again where it was, and return when it is ready.
+
+        Raises:
+            ComponentError: it failed.
+        """
+        apiserver = self._apiserver_component()
+        self.supervisor.start(apiserver)
+        await self.supervisor.wait_ready(apiserver, timeout=timeout)
+
+    async def start_another_api_server(self, name: str, *, etcd_url: str = "", timeout: float = 60) -> str:
+        """Start one more API server on the same etcd, or whatever stands before it at ``etcd_url``.
+
+        Returns its URL, once it is ready. Its certificates are the first one's.
+
+        Raises:
+            ComponentError: it failed.
+        """
+        (port,) = free_ports(1)
+        apiserver = self._apiserver_component(name, port, etcd_url or self.etcd_url)
+        self.supervisor.start(apiserver)
+        await self.supervisor.wait_ready(apiserver, timeout=timeout)
+        return f"https://{HOST}:{port}"
+
+    def _blame_etcd(self) -> None:
+        """Raise etcd's own error if it is the one that failed: the API server only suffers from it."""
+        etcd = self.supervisor.processes["etcd"]
+        if etcd.poll() is not None:
+            raise etcd.death()
+
+    async def _write_pki(self) -> None:
+        private, public = await anyio.to_thread.run_sync(service_account_key)
+        write_private(self.pki / "sa.key", private)
+        write_private(self.pki / "sa.pub", public)
+        self.authority.pair.write(self.pki, "ca")
+        self.authority.server("kube-apiserver", _NAMES).write(self.pki, "server")
+        self.authority.client("admin", ["system:masters"]).write(self.pki, "admin")
+
+    def _etcd_component(self) -> Component:
+        client, peer = self.etcd_url, f"http://{HOST}:{self._peer}"
+        flags = {
+            "data-dir": self._data,
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": f"default={peer}",
+            "log-level": "warn",
+        }
+        return Component("etcd", [*_command(self._binaries["etcd"], flags), "--unsafe-no-fsync"])
+
+    def _apiserver_component(
+        self, name: str = "kube-apiserver", port: int = 0, etcd_url: str = ""
+    ) -> Component:
+        port = port or self._port
+        flags = {
+            "etcd-servers": etcd_url or self.etcd_url,
+            "bind-address": HOST,
+            "advertise-address": HOST,
+            "secure-port": port,
+            "tls-cert-file": self.pki / "server.crt",
+            "tls-private-key-file": self.pki / "server.key",
+            "client-ca-file": self.authority_file,
+            "authorization-mode": "RBAC",
+            "service-account-issuer": "https://kubernetes.default.svc",
+            "service-account-signing-key-file": self.pki / "sa.key",
+            "service-account-key-file": self.pki / "sa.pub",
+            "service-cluster-ip-range": SERVICE_RANGE,
+            "endpoint-reconciler-type": "none",
+        }
+        if not self._service_accounts:
+            flags["disable-admission-plugins"] = "ServiceAccount"
+        admin = (self.pki / "admin.crt", self.pki / "admin.key")
+        ready = Probe(f"https://{HOST}:{port}/readyz", self.authority_file, admin)
+        argv = [*_command(self._binaries["kube-apiserver"], flags), *self._flags]
+        return Component(name, argv, ready)
+
+
+def _command(binary: Binary, flags: Mapping[str, object]) -> list[str]:
+    return [str(binary.path), *(f"--{name}={value}" for name, value in flags.items())]

@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""CustomResourceDefinitions: into the cluster, and served."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Unstructured, unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.client.interfaces import Writer
+from controller_runtime.envtest.eventually import eventually
+from controller_runtime.envtest.manifests import Manifest, apply_manifests
+from controller_runtime.rest import NoKindMatchError
+
+CRD: Final = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
+
+
+async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[str]:
+    """Apply the CRDs among ``manifests`` and return their names (``jobsets.jobset.x-k8s.io``).
+
+    They are served by then only if one waits for it: `wait_established`.
+    """
+    crds = [manifest for manifest in manifests if manifest.get("kind") == "CustomResourceDefinition"]
+    await apply_manifests(writer, crds)
+    return [str(manifest["metadata"]["name"]) for manifest in crds]
+
+
+async def wait_established(client: LiveClient, names: Iterable[str], *, timeout: float = 30) -> None:
+    """Return once each of the named CRDs is served, in discovery too, which follows a moment after its condition.
+
+    Raises:
+        EventuallyError: one is not; names it and says what its conditions are.
+    """
+    for name in names:
+
+        async def served(name: str = name) -> bool:
+            crd = await client.get(CRD, ("", name))
+            conditions = _conditions(crd)
+            assert conditions.get("Established") == "True", conditions  # noqa: S101 eventually reports it
+            client.mapper.reset()
+            try:
+                for kind in _kinds(crd):
+                    await client.mapper.discover(kind)
+            except NoKindMatchError:
+                return False
+            return True
+
+        await eventually(served, timeout=timeout, reason=f"CRD {name} is established")
+
+
+def _kinds(crd: Unstructured) -> list[GVK]:
+    group, kind = crd.nested("spec", "group"), crd.nested("spec", "names", "kind")
+    return [GVK(group, each["name"], kind) for each in crd.nested("spec", "versions") or () if each["served"]]
+
+
+def _conditions(crd: Unstructured) -> dict[str, Any]:
+    conditions = crd.nested("status", "conditions")
+    found = conditions if isinstance(conditions, list) else []
+    return {str(each["type"]): each["status"] for each in found if isinstance(each, dict)}

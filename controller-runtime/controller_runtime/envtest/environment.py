@@ -1,0 +1,280 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Environment: a real API server for the time of a test run."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from controller_runtime.apis.authentication.v1 import TokenRequest, TokenRequestSpec
+from controller_runtime.apis.core.v1 import ServiceAccount
+from controller_runtime.apis.machinery.errors import AlreadyExistsError
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import crds as crd_installer
+from controller_runtime.envtest import pidfile, webhooks
+from controller_runtime.envtest.binaries import ETCD, Binaries, kube_tool
+from controller_runtime.envtest.controlplane import ControlPlane
+from controller_runtime.envtest.errors import EnvtestError
+from controller_runtime.envtest.files import private_directory
+from controller_runtime.envtest.manifests import Manifest, read_manifests
+from controller_runtime.envtest.process import Supervisor
+from controller_runtime.envtest.progress import PlainProgress, Progress
+from controller_runtime.envtest.webhooks import WebhookServing
+from controller_runtime.rest import Config, RESTMapper, StaticToken, Transport, load_config
+
+EXISTING_VARIABLE: Final = "USE_EXISTING_CLUSTER"
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 a directory of our own, mode 0700, is made in it
+_OWNER: Final = "owner"
+_KEEP_LOGS: Final = 86_400.0
+
+
+class Environment:
+    """etcd and kube-apiserver while the body of ``async with`` runs, or between `start` and `stop`.
+
+    ::
+
+        async with Environment(crds=[Path("config/crd/json")]) as environment:
+            async with Transport(environment.config) as transport: ...
+
+    There are no controllers: nothing deletes namespaces, runs Jobs or collects garbage. Start one environment for
+    a test run and give each test a namespace of its own. The processes end with this one, however it ends, and
+    what an environment that was killed left on disk is removed by the next.
+
+    With ``USE_EXISTING_CLUSTER=true`` nothing is started; the cluster of the current kubeconfig is used, and only
+    the CRDs and webhooks are installed.
+    """
+
+    def __init__(
+        self,
+        *,
+        crds: Sequence[Path | Manifest] = (),
+        webhooks: Sequence[Path | Manifest] = (),
+        api_server_flags: Sequence[str] = (),
+        binaries: Binaries | None = None,
+        progress: Progress | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._progress = progress or PlainProgress(sys.stderr)
+        self._binaries = binaries or Binaries(progress=self._progress, environ=self._environ)
+        self._crds = crds
+        self._webhooks = webhooks
+        self._serving: WebhookServing | None = None
+        self._serving_directory: tempfile.TemporaryDirectory[str] | None = None
+        self._flags = api_server_flags
+        self._config: Config | None = None
+        self._control_plane: ControlPlane | None = None
+        self._supervisor: Supervisor | None = None
+        self._directories: list[Path] = []
+
+    @property
+    def uses_existing_cluster(self) -> bool:
+        """Whether the cluster is somebody else's."""
+        return self._environ.get(EXISTING_VARIABLE, "").lower() in {"true", "1", "yes"}
+
+    @property
+    def config(self) -> Config:
+        """How a cluster administrator reaches the API server."""
+        if self._config is None:
+            raise EnvtestError("the environment is not running")
+        return self._config
+
+    @property
+    def directory(self) -> Path:
+        """Where this environment's logs and certificates are."""
+        if not self._directories:
+            raise EnvtestError("the environment is not running")
+        return self._directories[0]
+
+    @property
+    def control_plane(self) -> ControlPlane:
+        """The processes' certificates and addresses; an existing cluster does not show us its own."""
+        if self._control_plane is None:
+            why = (
+                "the cluster is not ours" if self.uses_existing_cluster else "the environment is not running"
+            )
+            raise EnvtestError(f"there is no control plane to look into: {why}")
+        return self._control_plane
+
+    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> dict[str, Any]:
+        """Return a kubeconfig for ``user``, who has the rights that are bound to that name and ``groups``."""
+        return self.control_plane.kubeconfig_for(user, groups)
+
+    async def add_user(self, user: str, groups: Sequence[str] = ()) -> Config:
+        """Return how ``user`` reaches the API server; see `kubeconfig_for`."""
+        return await Config.from_kubeconfig_dict(self.kubeconfig_for(user, groups))
+
+    async def add_service_account(
+        self, namespace: str, name: str, *, expiration_seconds: int | None = None
+    ) -> Config:
+        """Return how the pods of a service account, made here if need be, reach the API server: by a token."""
+        account = ServiceAccount(metadata=ObjectMeta(namespace=namespace, name=name))
+        wanted = TokenRequest(spec=TokenRequestSpec(expiration_seconds=expiration_seconds))
+        async with Transport(self.config) as transport:
+            client = LiveClient(transport, RESTMapper(transport))
+            with contextlib.suppress(AlreadyExistsError):
+                await client.create(account)
+            issued = await client.subresource("token").create(account, wanted)
+        ours = self.config.tls
+        tls = dataclasses.replace(ours, cert=None, key=None) if ours is not None else None
+        credentials = StaticToken(issued.status.token or "")
+        return dataclasses.replace(self.config, tls=tls, credentials=credentials, namespace=namespace)
+
+    @property
+    def webhook_serving(self) -> WebhookServing:
+        """Where the API server calls the webhooks that are installed here: give it to your manager.
+
+        One port and one certificate for all of them; nobody listens there before your manager does.
+        """
+        if self._serving is None:
+            self._serving_directory = tempfile.TemporaryDirectory(prefix="ctrl-envtest-webhooks-")
+            self._serving = webhooks.prepare_serving(Path(self._serving_directory.name))
+        return self._serving
+
+    async def install_webhooks(
+        self, *sources: Path | Manifest, prefix: str = "", namespaces: Sequence[str] = ()
+    ) -> WebhookServing:
+        """Install the webhook configurations in files, folders or objects, pointed at :attr:`webhook_serving`.
+
+        The API server asks them a moment later. ``prefix`` goes before their names; ``namespaces`` are the only
+        ones about whose objects they are asked.
+
+        Raises:
+            ValueError: there is none among the sources.
+        """
+        manifests = [each for each in read_manifests(*sources) if each["kind"] in webhooks.KINDS]
+        if not manifests:
+            raise ValueError("no webhook configuration is among what shall be installed")
+        if namespaces:
+            manifests = [webhooks.select_namespaces(each, namespaces) for each in manifests]
+        async with Transport(self.config) as transport:
+            client = LiveClient(transport, RESTMapper(transport))
+            await webhooks.install_webhooks(client, manifests, self.webhook_serving, prefix=prefix)
+        return self.webhook_serving
+
+    async def start(self, *, timeout: float = 60) -> Self:
+        """Start the control plane and install the CRDs; return when both are ready.
+
+        Raises:
+            ToolError: a binary is neither here nor can it be built.
+            ComponentError: a component failed; its log stays and is named.
+        """
+        if self.uses_existing_cluster:
+            self._config = await load_config(environ=self._environ)
+        else:
+            binaries = await self._binaries.locate(ETCD, kube_tool("kube-apiserver"))
+            state, data = self._make_directories()
+            self._supervisor = Supervisor(state, tied=True)
+            self._control_plane = ControlPlane(
+                state, binaries, self._supervisor, data=data, service_accounts=False, flags=self._flags
+            )
+            try:
+                await self._control_plane.start(timeout=timeout)
+            except BaseException:
+                self.kill(keep_logs=True)
+                raise
+            self._config = await Config.from_kubeconfig_dict(self.kubeconfig_for("admin", ["system:masters"]))
+        try:
+            await self.install_crds(*self._crds)
+            if self._webhooks:
+                await self.install_webhooks(*self._webhooks)
+        except BaseException:
+            self.kill(keep_logs=True)
+            raise
+        return self
+
+    async def install_crds(self, *sources: Path | Manifest, timeout: float = 30) -> None:
+        """Install CRDs from files, folders or objects, and return when they are served."""
+        if not sources:
+            return
+        manifests = read_manifests(*sources)
+        async with Transport(self.config) as transport:
+            client = LiveClient(transport, RESTMapper(transport))
+            names = await crd_installer.install_crds(client, manifests)
+            await crd_installer.wait_established(client, names, timeout=timeout)
+
+    def check(self) -> None:
+        """Raise the error of a component that has died."""
+        if self._supervisor is not None:
+            self._supervisor.check()
+
+    def kill(self, *, keep_logs: bool = False) -> None:
+        """End the processes at once and remove what they wrote; does nothing the second time."""
+        if self._supervisor is not None:
+            self._supervisor.kill()
+        for directory in self._directories[1 if keep_logs else 0 :]:
+            shutil.rmtree(directory, ignore_errors=True)
+        if self._serving_directory is not None:
+            self._serving_directory.cleanup()
+        self._serving = self._serving_directory = None
+        self._supervisor = self._control_plane = self._config = None
+        self._directories = []
+
+    async def stop(self) -> None:
+        """End the environment.
+
+        Raises:
+            ComponentError: a component had died by itself; its log stays and is named.
+        """
+        try:
+            self.check()
+        except EnvtestError:
+            self.kill(keep_logs=True)
+            raise
+        self.kill()
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Stop; a component's death is reported even where the body failed for that reason."""
+        await self.stop()
+
+    def _make_directories(self) -> tuple[Path, Path]:
+        """Make a directory for certificates and logs and, in memory where there is such, one for the data."""
+        roots = [_root(Path(tempfile.gettempdir()))]
+        if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
+            roots.append(_root(_MEMORY))
+        for root in roots:
+            _sweep(root, keep=_KEEP_LOGS if root is roots[0] else 60)
+        for root in roots:
+            directory = Path(tempfile.mkdtemp(prefix="run-", dir=root))
+            pidfile.write(
+                directory, pidfile.identify(_OWNER, os.getpid(), pidfile.command_line(os.getpid()).split(" "))
+            )
+            self._directories.append(directory)
+        return self._directories[0], private_directory(self._directories[-1] / "etcd")
+
+
+def _root(base: Path) -> Path:
+    return private_directory(base / f"ctrl-envtest-{os.getuid()}")
+
+
+def _sweep(root: Path, *, keep: float) -> None:
+    """End what environments whose owner is gone left running, and remove their directories.
+
+    A directory stays for ``keep`` seconds: for its logs, or because its owner may be about to sign it.
+    """
+    for directory in root.glob("run-*"):
+        if any(each.component == _OWNER and each.alive() for each in pidfile.read(directory)):
+            continue
+        pidfile.end_leftovers(directory / "pids")
+        if time.time() - directory.stat().st_mtime > keep:
+            shutil.rmtree(directory, ignore_errors=True)

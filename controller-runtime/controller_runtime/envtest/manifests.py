@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reading manifests and putting them into a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client.interfaces import Writer
+
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+FIELD_OWNER: Final = "envtest"
+
+Manifest = Mapping[str, Any]
+
+
+def read_manifests(*sources: Path | Manifest) -> list[dict[str, Any]]:
+    """Return the objects in files and in folders' ``.json``, ``.yaml`` and ``.yml`` files, by name of the file.
+
+    A list (``kind: List``) counts as its items, an object that is given as such is taken as it is.
+
+    Raises:
+        ValueError: a file holds no manifests; names it.
+    """
+    found: list[dict[str, Any]] = []
+    for source in sources:
+        if isinstance(source, Mapping):
+            found.append(dict(source))
+            continue
+        for file in _files(source):
+            found.extend(_documents(file))
+    return found
+
+
+async def apply_manifests(client: Writer, objects: Iterable[Manifest], *, owner: str = FIELD_OWNER) -> None:
+    """Server-side apply ``objects`` in their order: nothing is said twice, and no annotation limits their size."""
+    for data in objects:
+        await client.apply(Unstructured.wrap(dict(data)), field_owner=owner, force=True)
+
+
+def _files(source: Path) -> list[Path]:
+    if source.is_dir():
+        return sorted(path for path in source.iterdir() if path.suffix in {".json", ".yaml", ".yml"})
+    return [source]
+
+
+def _documents(file: Path) -> list[dict[str, Any]]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        if file.suffix == ".json":
+            read = json.loads(text)
+            documents = read if isinstance(read, list) else [read]
+        else:
+            documents = [document for document in yaml.load_all(text, Loader=_LOADER) if document]
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{file}: {' '.join(str(error).split())}") from error
+    flat = [item for document in documents for item in _items(document)]
+    for number, document in enumerate(flat, 1):
+        if not isinstance(document, dict) or not document.get("apiVersion") or not document.get("kind"):
+            raise ValueError(f"{file}: document {number} has no apiVersion and kind")
+    return flat
+
+
+def _items(document: Any) -> list[Any]:
+    if isinstance(document, dict) and document.get("kind") == "List":
+        return list(document.get("items") or [])
+    return [document]

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which processes are ours, across runs.
+
+A pid alone says nothing once its process has gone, for numbers are used again. So a component's pid file keeps
+its command line and its start time too, and a process counts as ours only while all of it agrees.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from controller_runtime.envtest.files import write_private
+
+_PROC: Final = Path("/proc/self/stat")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A process that was started: its name, number, command line and start time as the system tells it."""
+
+    component: str
+    pid: int
+    argv: list[str]
+    started: str
+
+    def alive(self) -> bool:
+        """Tell whether this very process still runs."""
+        return start_time(self.pid) == self.started and command_line(self.pid) == " ".join(self.argv)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, if the process is still this one."""
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def write(directory: Path, identity: Identity) -> None:
+    """Keep ``identity`` in ``directory``."""
+    write_private(directory / f"{identity.component}.pid", json.dumps(asdict(identity)) + "\n")
+
+
+def remove(directory: Path, component: str) -> None:
+    """Forget a component."""
+    (directory / f"{component}.pid").unlink(missing_ok=True)
+
+
+def read(directory: Path) -> list[Identity]:
+    """Return what ``directory`` remembers, oldest first; a file that says nothing sensible is passed over."""
+    found: list[tuple[float, Identity]] = []
+    for file in directory.glob("*.pid"):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            found.append((file.stat().st_mtime, Identity(**json.loads(file.read_bytes()))))
+    return [identity for _, identity in sorted(found, key=lambda pair: pair[0])]
+
+
+def end_leftovers(directory: Path) -> list[str]:
+    """Kill the processes that ``directory`` remembers and that are still ours; return their names.
+
+    Whatever has taken over a remembered number is left alone.
+    """
+    left = read(directory)
+    running = [identity for identity in left if identity.alive()]
+    for identity in reversed(running):
+        identity.signal(signal.SIGKILL)
+    _await_end(running)
+    for identity in left:
+        remove(directory, identity.component)
+    return [identity.component for identity in running]
+
+
+def command_line(pid: int) -> str:
+    """Return a running process's arguments, space between them; "" for one that is gone or a zombie."""
+    if _PROC.exists():
+        try:
+            raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return ""
+        return " ".join(raw.decode(errors="surrogateescape").split("\0")[:-1])
+    return _ps(pid, "command=")
+
+
+def start_time(pid: int) -> str | None:
+    """Return when a process began, in the system's own words, which never change while it lives."""
+    if _PROC.exists():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        return stat.rpartition(")")[2].split()[19]
+    return _ps(pid, "lstart=") or None
+
+
+def identify(component: str, pid: int, argv: Sequence[str]) -> Identity:
+    """Return the identity of a process that has just been started with ``argv``."""
+    return Identity(component, pid, list(argv), start_time(pid) or "")
+
+
+def _ps(pid: int, column: str) -> str:
+    result = subprocess.run(  # noqa: S603 fixed program, a number as its argument
+        ["/bin/ps", "-o", column, "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return result.stdout.strip()
+
+
+def _await_end(identities: Iterable[Identity], timeout: float = 5.0) -> None:
+    deadline = time.monotonic() + timeout
+    waiting = list(identities)
+    while waiting and time.monotonic() < deadline:
+        waiting = [identity for identity in waiting if identity.alive()]
+        time.sleep(0.02 if waiting else 0)

@@ -1,0 +1,208 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whose work an event is: from what happened to an object to the requests of those it concerns.
+
+Handlers name no priority unless they mean one: sources see to it that the first list and resyncs, which
+nobody waits for, come after everything else (:data:`controller_runtime.workqueue.LOW_PRIORITY`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from controller_runtime import cache, event, workqueue
+from controller_runtime.apis.machinery.gvk import GVK, Resource
+from controller_runtime.apis.machinery.object import Object, OwnerReference
+from controller_runtime.reconcile import Request
+
+T = TypeVar("T", bound=Object)
+T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
+
+LOW_PRIORITY = workqueue.LOW_PRIORITY
+Queue = workqueue.Adder[Request]
+Owners = Sequence[cache.Owner | OwnerReference]
+MapFunc = Callable[[T], Awaitable[Iterable[Request]]]
+Discover = Callable[[type[Object]], Awaitable[Resource]]
+
+
+class EventHandler(ABC, Generic[T_contra]):
+    """Adds the requests that an event calls for. Events of one source come one after another, in order.
+
+    An event for which a method raises comes again: after a second, then less and less often, and out of order.
+    """
+
+    immediate: bool = False
+    """Whether no method ever waits: then events cost no buffer and no task switch."""
+
+    async def prepare(self, discover: Discover) -> None:
+        """Learn what the methods need to know of other kinds; called before the first event, and once only.
+
+        Raises:
+            StatusError, RestError: a kind cannot be found now. Events come nevertheless.
+        """
+
+    @abstractmethod
+    async def create(self, evt: event.CreateEvent[T_contra], queue: Queue) -> None:
+        """An object is there."""
+
+    @abstractmethod
+    async def update(self, evt: event.UpdateEvent[T_contra], queue: Queue) -> None:
+        """An object changed."""
+
+    @abstractmethod
+    async def delete(self, evt: event.DeleteEvent[T_contra], queue: Queue) -> None:
+        """An object is gone."""
+
+    @abstractmethod
+    async def generic(self, evt: event.GenericEvent[T_contra], queue: Queue) -> None:
+        """Something of one's own making."""
+
+
+class Funcs(EventHandler[T]):
+    """Async functions as a handler; events without a function are dropped."""
+
+    def __init__(
+        self,
+        *,
+        create: Callable[[event.CreateEvent[T], Queue], Awaitable[None]] | None = None,
+        update: Callable[[event.UpdateEvent[T], Queue], Awaitable[None]] | None = None,
+        delete: Callable[[event.DeleteEvent[T], Queue], Awaitable[None]] | None = None,
+        generic: Callable[[event.GenericEvent[T], Queue], Awaitable[None]] | None = None,
+    ) -> None:
+        self._create = create
+        self._update = update
+        self._delete = delete
+        self._generic = generic
+
+    async def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
+        """Call the function for creations."""
+        if self._create is not None:
+            await self._create(evt, queue)
+
+    async def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
+        """Call the function for changes."""
+        if self._update is not None:
+            await self._update(evt, queue)
+
+    async def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
+        """Call the function for deletions."""
+        if self._delete is not None:
+            await self._delete(evt, queue)
+
+    async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+        """Call the function for events of one's own making."""
+        if self._generic is not None:
+            await self._generic(evt, queue)
+
+
+class EnqueueRequestForObject(EventHandler[Object]):
+    """The object itself."""
+
+    immediate = True
+
+    async def create(self, evt: event.CreateEvent[Object], queue: Queue) -> None:
+        queue.add(Request(*evt.key))
+
+    async def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> None:
+        queue.add(Request(*evt.key))
+
+    async def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> None:
+        queue.add(Request(*evt.key))
+
+    async def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> None:
+        queue.add(Request(*evt.key))
+
+
+class _EnqueueRequestForOwner(EventHandler[Object]):
+    """Immediate as soon as it knows whether owners have namespaces: their class says so, or discovery."""
+
+    def __init__(self, owner: type[Object], *, only_controller: bool) -> None:
+        self._owner = owner
+        self._group_kind = owner.gvk.group_kind
+        self._only_controller = only_controller
+        self._discover: Discover | None = None
+        self._namespaced = True
+        if owner.resource is not None:
+            self._learn(owner.resource)
+
+    async def prepare(self, discover: Discover) -> None:
+        if not self.immediate:
+            self._discover = discover
+            self._learn(await discover(self._owner))
+
+    def _learn(self, resource: Resource) -> None:
+        self._namespaced = resource.namespaced
+        self.immediate = True
+
+    async def create(self, evt: event.CreateEvent[Object], queue: Queue) -> None:
+        await self._enqueue(queue, evt.key.namespace, evt.owner_references)
+
+    async def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> None:
+        # The old owner too: it wants to know that it no longer is one.
+        await self._enqueue(queue, evt.key.namespace, evt.old_owner_references, evt.new_owner_references)
+
+    async def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> None:
+        await self._enqueue(queue, evt.key.namespace, evt.owner_references)
+
+    async def generic(self, evt: event.GenericEvent[Object], queue: Queue) -> None:
+        await self._enqueue(queue, evt.key.namespace, evt.owner_references)
+
+    async def _enqueue(self, queue: Queue, namespace: str, *owners: Owners) -> None:
+        if not self.immediate and self._discover is not None and any(map(self._concerns, owners)):
+            self._learn(await self._discover(self._owner))
+        for request in dict.fromkeys(found for refs in owners for found in self._owners(namespace, refs)):
+            queue.add(request)
+
+    def _concerns(self, owners: Owners) -> bool:
+        return any(self._owners("", owners))
+
+    def _owners(self, namespace: str, owners: Owners) -> Iterator[Request]:
+        for ref in owners:
+            if self._only_controller and not ref.controller:
+                continue
+            if ref.kind == self._group_kind.kind and _group_of(ref.api_version) == self._group_kind.group:
+                yield Request(namespace if self._namespaced else "", ref.name)
+
+
+def enqueue_request_for_owner(owner: type[Object], *, only_controller: bool = False) -> EventHandler[Object]:
+    """Return a handler for the owners of that kind, in any version; or only for the one in control."""
+    return _EnqueueRequestForOwner(owner, only_controller=only_controller)
+
+
+class _EnqueueRequestsFromMapFunc(EventHandler[T]):
+    def __init__(self, fn: MapFunc[T]) -> None:
+        self._fn = fn
+
+    async def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
+        await self._enqueue(queue, evt.object)
+
+    async def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
+        # The old object too: whoever it concerned wants to know that it no longer does.
+        await self._enqueue(queue, evt.old, evt.new)
+
+    async def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
+        await self._enqueue(queue, evt.object)
+
+    async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+        await self._enqueue(queue, evt.object)
+
+    async def _enqueue(self, queue: Queue, *objects: T) -> None:
+        requests: dict[Request, None] = {}
+        for obj in objects:
+            requests.update(dict.fromkeys(await self._fn(obj)))
+        for request in requests:
+            queue.add(request)
+
+
+def enqueue_requests_from_map_func(fn: MapFunc[T]) -> EventHandler[T]:
+    """Return a handler that asks ``fn``; of a change, about the old object and the new one."""
+    return _EnqueueRequestsFromMapFunc(fn)
+
+
+def _group_of(api_version: str) -> str | None:
+    try:
+        return GVK.parse(api_version, "").group
+    except ValueError:
+        return None

@@ -1,0 +1,321 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""One client's connection: requests to their handlers one after the other, answers out in that order.
+
+While a request is in work nothing more is parsed, and what comes meanwhile stops the reading: a client that asks
+without waiting for answers fills its own buffers, not ours. A client that leaves does not stop the handler,
+whose work may have effects; only the answer is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+import anyio
+
+from controller_runtime import cancellation
+
+from . import wire
+from .message import HTTPRequest, HTTPResponse
+from .reader import Reader, State
+
+if TYPE_CHECKING:
+    from .hall import Hall
+
+KEEP_ALIVE: Final = 120.0
+"""Seconds an idle connection is kept: longer than the 90 s of an API server, which then never meets a closed one.
+A body or the reading of an answer may rest as long."""
+HEAD_TIMEOUT: Final = 30.0
+"""Seconds that a request's head may take from its first byte on."""
+_LINGER: Final = 10.0
+"""Seconds for which what a client still sends is thrown away, so that it comes to read why it was refused."""
+_SLICE: Final = 16 * 1024
+"""Bytes that are parsed before looking whether a request is in work: so much can be asked ahead."""
+
+_NOT_FOUND: Final = HTTPResponse.text("404 page not found\n", status=404)
+_BROKEN: Final = HTTPResponse.text("500 internal server error\n", status=500)
+
+_log = logging.getLogger("controller-runtime.http")
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol between a transport and the handlers."""
+
+    def __init__(self, hall: Hall) -> None:
+        self._hall = hall
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._timer: asyncio.TimerHandle
+        self._deadline = 0.0
+        self._reader = Reader(self._enqueue, hall.max_body, hall.hold, hall.inspection)
+        self.active = self._loop.time()
+        """When something last came from the client."""
+        self.since = self.active
+        """When it began to send the body."""
+        # What is waiting: requests and ready answers, bytes not parsed, room to write.
+        self._queue: deque[tuple[HTTPRequest | HTTPResponse, bytes]] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._rest = b""
+        self._paused = False
+        self._held_up = False  # until there is room for more of the body
+        self._room: anyio.Event | None = None
+        self._ended = False  # the last answer is written
+        self._eof = False
+        self._lost = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is in work or on its way."""
+        if self._task is not None:
+            return True
+        return not self._ended and self._reader.state in {State.HEAD, State.BODY}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for its client: to ask, to send the rest, or to read."""
+        return self._task is None or self._room is not None
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the body that it is reading."""
+        return self._reader.kept
+
+    def hold_up(self) -> None:
+        """Read no more of the body until :meth:`go_on`."""
+        self._held_up = True
+        self._pause()
+
+    def go_on(self) -> None:
+        """Read on."""
+        self._held_up = False
+        if self._task is None and not self._transport.is_closing():
+            self._go_on_reading()
+
+    def drop(self) -> None:
+        """Close now and free what it keeps; what is in work goes on for itself."""
+        self._reader.close()
+        self._transport.abort()
+
+    def stop(self) -> None:
+        """Close if idle; else the next answer will be the last."""
+        if not self.busy:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now, and end what is in work."""
+        self._transport.abort()
+        if self._task is not None:
+            self._task.cancel()
+
+    # What the transport says.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)
+        self._deadline = self._loop.time() + KEEP_ALIVE
+        self._timer = self._loop.call_later(HEAD_TIMEOUT, self._tick)
+        self._hall.enter(self)
+        if self._hall.closing:  # a handshake that ended too late
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End; what is in work goes on for itself."""
+        del exc
+        self._lost, self._rest = True, b""
+        self._reader.close()
+        self._timer.cancel()
+        self._clear_queue()
+        if self._room is not None:
+            self._room.set()
+        if self._task is None:
+            self._hall.leave(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Say where to read to."""
+        del sizehint
+        return self._hall.buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Parse, or keep for when the request in work is answered."""
+        data = self._hall.buffer[:nbytes]
+        self.active = self._loop.time()
+        if self._task is not None and not self._reader.discarding:
+            self._rest += data
+            self._pause()
+            return
+        before = self._reader.state
+        self._feed(data)
+        if self._task is None and not self._ended:
+            self._wait_for_more(before)
+            if self._hall.crowded and self.kept:
+                self._hall.hold_up(self)
+
+    def eof_received(self) -> bool:
+        """Answer what is in work nevertheless, where the transport can be half open: TLS cannot."""
+        self._eof = True
+        return self._task is not None and self._transport.can_write_eof()
+
+    def pause_writing(self) -> None:
+        """Take up no further request until the client has read its answers."""
+        self._room = anyio.Event()
+        self._deadline = self._loop.time() + KEEP_ALIVE
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    def _tick(self) -> None:
+        now = self._loop.time()
+        if self._task is not None and self._room is None:
+            until = now + HEAD_TIMEOUT  # ours is the turn
+        elif now < self._deadline:
+            # Looked after this often, a deadline that comes closer is still met.
+            until = min(self._deadline, now + HEAD_TIMEOUT)
+        else:
+            # Closing waits for what is not sent yet: nobody reads it.
+            unsent = self._transport.get_write_buffer_size()
+            (self._transport.abort if unsent else self._transport.close)()
+            return
+        self._timer = self._loop.call_at(until, self._tick)
+
+    # What comes in.
+
+    def _feed(self, data: bytes | memoryview) -> None:
+        reader = self._reader
+        for at in range(0, len(data), _SLICE):
+            if reader.state is State.OVER:
+                break
+            if self._task is not None and not reader.discarding:
+                self._rest = bytes(data[at:])
+                self._pause()
+                break
+            reader.feed(data[at : at + _SLICE])
+        if self._ended and not reader.unread:  # the rest of a body that was refused
+            self._transport.close()
+
+    def _wait_for_more(self, before: State) -> None:
+        state = self._reader.state
+        if self._reader.expecting:
+            self._reader.expecting = False
+            self._transport.write(wire.CONTINUE)
+        if state is State.BODY and before is not State.BODY:
+            self.since = self.active
+        if state is not State.HEAD:
+            self._deadline = self._loop.time() + KEEP_ALIVE
+        elif before is not State.HEAD:
+            self._deadline = self._loop.time() + HEAD_TIMEOUT
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _go_on_reading(self) -> None:
+        if self._paused and not self._held_up:
+            self._paused = False
+            self._transport.resume_reading()
+
+    # What goes out.
+
+    def _enqueue(self, what: HTTPRequest | HTTPResponse, connection: bytes) -> None:
+        self._queue.append((what, connection))
+        if self._task is None:
+            # Owned by the connection, which the hall waits for.
+            self._task = self._loop.create_task(self._work())
+
+    async def _work(self) -> None:
+        """Answer what is queued."""
+        try:
+            while self._queue:
+                what, connection = self._queue.popleft()
+                if isinstance(what, HTTPRequest):
+                    try:
+                        answer = await self._answer(what)
+                    finally:
+                        self._hall.hold(-len(what.body))
+                else:
+                    answer = what
+                if self._lost:
+                    break
+                if self._hall.closing and not self._queue:
+                    connection = wire.CLOSE
+                headless = isinstance(what, HTTPRequest) and what.method == "HEAD"
+                del what  # its body is not needed while the client reads
+                self._write(answer, connection, headless=headless)
+                if connection is wire.CLOSE:
+                    self._end()
+                    break
+                if self._room is not None:
+                    await self._room.wait()
+        except BaseException:
+            self._transport.abort()
+            raise
+        finally:
+            self._task = None
+            if self._lost:
+                self._hall.leave(self)
+        if not self._lost and not self._ended:
+            self._resume()
+
+    async def _answer(self, request: HTTPRequest) -> HTTPResponse:
+        handler = self._hall.route(request.path)
+        if handler is None:
+            return _NOT_FOUND
+        try:
+            return await handler(request)
+        except asyncio.CancelledError as error:
+            # The handler's own affair, unless the connection is aborted.
+            _log.error("Error handling request", exc_info=cancellation.as_error_of_plain_task(error))
+            return _BROKEN
+        except Exception:
+            _log.exception("Error handling request")
+            return _BROKEN
+
+    def _write(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> None:
+        second = int(self._hall.now())
+        try:
+            data = wire.render(answer, connection, second, headless=headless)
+        except ValueError:
+            _log.exception("Error handling request")
+            data = wire.render(_BROKEN, connection, second, headless=headless)
+        self._transport.write(data)
+
+    def _end(self) -> None:
+        """Close after the last answer, once the client had the time to read it."""
+        self._ended, self._rest = True, b""
+        self._clear_queue()
+        self._hall.changed()
+        if not self._reader.unread or self._eof:
+            self._deadline = self._loop.time() + KEEP_ALIVE
+            self._transport.close()
+            return
+        # A connection closed over unread bytes is reset, and the answer with it.
+        self._deadline = self._loop.time() + _LINGER
+        self._timer.cancel()
+        self._timer = self._loop.call_at(self._deadline, self._tick)
+        self._go_on_reading()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def _clear_queue(self) -> None:
+        for what, _ in self._queue:
+            if isinstance(what, HTTPRequest):
+                self._hall.hold(-len(what.body))
+        self._queue.clear()
+
+    def _resume(self) -> None:
+        """Take up what came in meanwhile, and wait for more."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._feed(rest)
+        if self._task is None or self._reader.discarding:
+            self._go_on_reading()
+        if self._task is None:
+            self._wait_for_more(State.IDLE)
+            if self._eof:
+                self._transport.close()

@@ -1,0 +1,319 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""One process of several leads: it holds a Lease and renews it; the others wait for it to lapse.
+
+Guarantee: a holder that cannot renew gives up before anybody else may take the lease. It rests on two
+things. Whoever waits measures from when it *saw* the record change, on its own monotonic clock; clocks
+of different machines are never compared. And whoever holds measures from when it *began* the last
+successful renewal, and every call to the server has a deadline within what is left.
+
+LeaderElectionError
+├── LeaderElectionLostError   the lease could not be kept: end the process
+└── InvalidTimingError        the durations do not give the guarantee
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Protocol
+
+import anyio
+
+from controller_runtime import log, metrics
+from controller_runtime.apis.coordination.v1 import Lease, LeaseSpec
+from controller_runtime.apis.machinery import time as wire_time
+from controller_runtime.apis.machinery.errors import ConflictError, NotFoundError, StatusError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.client import Client
+from controller_runtime.rest import RestError
+
+JITTER: Final = 1.2
+_MARGIN: Final = 0.9
+"""The part of the lease's duration after which a holder has given up, whatever the other durations say."""
+_HASTE: Final = 0.98
+"""The part of the renew deadline after which a holder gives up."""
+_LONGEST_LEASE: Final = 2**31 - 1
+"""Seconds: the API's int32."""
+
+_log = log.logger_from("leader-election")
+
+
+class LeaderElectionError(Exception):
+    """Something is wrong with leading."""
+
+
+class LeaderElectionLostError(LeaderElectionError):
+    """The lease could not be kept, or somebody else holds it."""
+
+
+class InvalidTimingError(LeaderElectionError):
+    """The durations contradict each other."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timing:
+    """Durations in seconds: how long a lease holds, how long renewing is tried, and how often."""
+
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def validate(self) -> None:
+        """Check that a holder gives up before its lease lapses.
+
+        Raises:
+            InvalidTimingError: it would not.
+        """
+        if self.lease_duration < 1 or self.renew_deadline <= 0 or self.retry_period <= 0:
+            raise InvalidTimingError("lease duration, renew deadline and retry period must be positive")
+        if self.lease_duration <= self.renew_deadline:
+            raise InvalidTimingError("lease duration must be greater than renew deadline")
+        if self.renew_deadline <= JITTER * self.retry_period:
+            raise InvalidTimingError(f"renew deadline must be greater than retry period*{JITTER}")
+
+    @property
+    def tenure(self) -> float:
+        """Seconds after the beginning of the last renewal at which a holder has given up."""
+        # A little early: what is on its way to the server then shall arrive within the deadline too.
+        return min(_HASTE * self.renew_deadline, _MARGIN * self.lease_duration)
+
+
+class Elector(Protocol):
+    """What a manager needs of one: :meth:`acquire`, then :meth:`renew` until it raises or is cancelled, then :meth:`release`."""
+
+    @property
+    def identity(self) -> str:
+        """Who we are on the lease."""
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as last seen, or one that names it only."""
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the program may write: it never led, or its tenure has not run out."""
+
+    async def acquire(self) -> None:
+        """Return once the lease is ours."""
+
+    async def renew(self) -> None:
+        """Keep the lease until cancelled; LeaderElectionLostError when it could not be kept."""
+
+    async def release(self) -> None:
+        """Give the lease up, if it is ours; failing is logged only."""
+
+
+class LeaderElector:
+    """Acquires, renews and releases the lease ``key`` for ``identity``.
+
+    Call :meth:`acquire`, then :meth:`renew` until it raises or is cancelled, then :meth:`release`. The client
+    must read from the server, not from a cache.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        key: NamespacedName,
+        identity: str,
+        timing: Timing | None = None,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        rng: Callable[[], float] = random.random,
+    ) -> None:
+        self._client = client
+        self._key = key
+        self._identity = identity
+        self._timing = timing or Timing()
+        self._timing.validate()
+        self._now = now
+        self._rng = rng
+        self._observed: Lease | None = None
+        self._observed_at = float("-inf")
+        self._renewed_at = float("-inf")
+        self._led = False
+        metrics.LEADER_STATUS.labels(key.name).set(0)
+
+    @property
+    def identity(self) -> str:
+        """Who we are on the lease."""
+        return self._identity
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as last seen, or one that names it only."""
+        return self._observed or Lease(metadata=self._metadata())
+
+    @property
+    def leader(self) -> str:
+        """Who held the lease when it was last seen."""
+        return (self._observed.spec.holder_identity or "") if self._observed else ""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether we may act: the lease is ours and our tenure has not run out."""
+        return self.leader == self._identity and anyio.current_time() < self.tenure_ends
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the program may write: it never led, or its tenure has not run out."""
+        return not self._led or self.is_leader
+
+    async def acquire(self) -> None:
+        """Return once the lease is ours; the server's errors are logged and tried again."""
+        _log.info("Attempting to acquire leader lease", lease=self._key)
+        reported = ""
+        while not await self._try_once(self._timing.renew_deadline / 2):
+            if self.leader != reported:
+                reported = self.leader
+                _log.info("New leader elected", lease=self._key, leader=reported)
+            await anyio.sleep(self._until_next_look())
+        self._led = True
+        metrics.LEADER_STATUS.labels(self._key.name).set(1)
+        _log.info("Successfully acquired lease", lease=self._key, identity=self._identity)
+
+    def _until_next_look(self) -> float:
+        """A jittered period, or less where the lease lapses sooner."""
+        period = self._timing.retry_period * (1 + (JITTER - 1) * self._rng())
+        if self._observed is None or self.leader in {"", self._identity}:
+            return period
+        left = self._observed_at + self._duration(self._observed) - anyio.current_time()
+        return min(period, left) if left > 0 else period
+
+    async def renew(self) -> None:
+        """Keep the lease until cancelled.
+
+        Raises:
+            LeaderElectionLostError: it could not be kept; whoever calls must stop acting at once.
+        """
+        try:
+            while True:
+                await anyio.sleep(self._timing.retry_period)
+                await self._renew_in_time()
+        finally:
+            metrics.LEADER_STATUS.labels(self._key.name).set(0)
+
+    async def release(self) -> None:
+        """Give the lease up, if it is ours, so that the next leader need not wait; failing is logged only."""
+        if self._observed is None or not self.is_leader:
+            return
+        now = wire_time.format_micro_time(self._now())
+        free = LeaseSpec(
+            holder_identity="",
+            lease_duration_seconds=1,
+            acquire_time=now,
+            renew_time=now,
+            lease_transitions=self._observed.spec.lease_transitions,
+        )
+        try:
+            with anyio.fail_after(self._timing.renew_deadline / 2):
+                self._observe(await self._client.update(self._with(self._observed, free)))
+            _log.info("Released lease", lease=self._key)
+        except (StatusError, RestError, TimeoutError) as error:
+            _log.error("Failed to release lease", lease=self._key, error=error)
+
+    @property
+    def tenure_ends(self) -> float:
+        """When, on the monotonic clock, a holder that has not renewed the lease by then has given up."""
+        return self._renewed_at + self._timing.tenure
+
+    async def _renew_in_time(self) -> None:
+        while True:
+            left = self.tenure_ends - anyio.current_time()
+            if left <= 0:
+                raise LeaderElectionLostError(
+                    f"leader election lost: lease {self._key} was not renewed in time"
+                )
+            if await self._try_once(min(left, self._timing.renew_deadline / 2)):
+                return
+            if self.leader != self._identity:
+                raise LeaderElectionLostError(
+                    f"leader election lost: lease {self._key} is held by {self.leader or 'nobody'}"
+                )
+            left = self.tenure_ends - anyio.current_time()
+            await anyio.sleep(max(0.0, min(left, self._timing.retry_period)))
+
+    async def _try_once(self, deadline: float) -> bool:
+        """Acquire or renew within ``deadline`` seconds; say whether the lease is ours now."""
+        began = anyio.current_time()
+        try:
+            with anyio.fail_after(deadline):
+                held = await self._acquire_or_renew()
+        except TimeoutError:
+            _log.error("Failed to update lease", lease=self._key, error=f"no answer within {deadline:g} s")
+            return False
+        except (StatusError, RestError) as error:
+            _log.error("Failed to update lease", lease=self._key, error=error)
+            return False
+        if held:
+            self._renewed_at = began
+        return held
+
+    async def _acquire_or_renew(self) -> bool:
+        if self._observed is not None and self.is_leader:
+            # The holder's own copy is the newest one, as a rule: one request instead of two.
+            try:
+                return self._is_ours(await self._client.update(self._ours(self._observed)))
+            except (ConflictError, NotFoundError) as error:
+                _log.info("Lease changed, reading it again", lease=self._key, error=error)
+        try:
+            current = await self._client.get(Lease, self._key)
+        except NotFoundError:
+            return self._is_ours(await self._client.create(self._ours(None)))
+        self._observe(current)
+        if self.leader not in {"", self._identity} and not self._has_lapsed(current):
+            return False
+        return self._is_ours(await self._client.update(self._ours(current)))
+
+    def _is_ours(self, answer: Lease) -> bool:
+        """Observe the answer to a write, and return True if it names us: only then the server stored the write."""
+        self._observe(answer)
+        return self.leader == self._identity
+
+    def _observe(self, lease: Lease) -> None:
+        # A holder that renews changes the record; what matters is when we saw that, not what it says.
+        if self._observed is None or lease.spec != self._observed.spec:
+            self._observed_at = anyio.current_time()
+        self._observed = lease
+
+    def _has_lapsed(self, lease: Lease) -> bool:
+        return anyio.current_time() >= self._observed_at + self._duration(lease)
+
+    def _duration(self, lease: Lease) -> float:
+        return min(lease.spec.lease_duration_seconds or self._timing.lease_duration, _LONGEST_LEASE)
+
+    def _ours(self, current: Lease | None) -> Lease:
+        """Return the lease as we hold it after ``current``."""
+        now = wire_time.format_micro_time(self._now())
+        before = current.spec if current is not None else None
+        acquired, transitions = now, 0
+        if before is not None:
+            transitions = before.lease_transitions or 0
+            if before.holder_identity == self._identity:
+                acquired = before.acquire_time or now
+            else:
+                transitions += 1
+        spec = LeaseSpec(
+            holder_identity=self._identity,
+            # Whole seconds on the wire, and never fewer than we act on.
+            lease_duration_seconds=math.ceil(self._timing.lease_duration),
+            acquire_time=acquired,
+            renew_time=now,
+            lease_transitions=transitions,
+        )
+        return self._with(current, spec)
+
+    def _with(self, current: Lease | None, spec: LeaseSpec) -> Lease:
+        if current is None:
+            return Lease(metadata=self._metadata(), spec=spec)
+        changed = current.deep_copy()
+        changed.spec = spec
+        changed.metadata.namespace, changed.metadata.name = self._key
+        return changed
+
+    def _metadata(self) -> ObjectMeta:
+        return ObjectMeta(namespace=self._key.namespace, name=self._key.name)

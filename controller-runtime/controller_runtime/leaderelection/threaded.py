@@ -1,0 +1,240 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A LeaderElector in a thread of its own: the lease is renewed while the program's event loop is busy.
+
+The thread has an event loop and a connection of its own and shares only the process with the rest. What it takes
+from a program whose loop stands still, others must get back:
+
+- The program acts only while :attr:`ThreadedElector.may_act`, which is read at each write: a lease that was lost
+  while the loop stood still stops what the loop has yet to do, before any task hears of the loss.
+- A loop that has not run for a lease's duration does not lead: the lease is renewed no more, another replica takes
+  it, and probes, which the same loop answers, fail until the process is restarted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import anyio
+import anyio.to_thread
+
+from controller_runtime import client, rest
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import ObjectMeta
+
+from .leaderelection import LeaderElectionLostError, LeaderElector, Timing
+
+T = TypeVar("T")
+Connect = Callable[[], AbstractAsyncContextManager[client.Client]]
+_FAREWELL: Final = 5.0
+"""Seconds that the thread has to end; it holds nothing up beyond."""
+
+
+def connection(config: rest.Config, observe: Callable[[str, str, str], None]) -> Connect | None:
+    """Return what connects a thread to the server of ``config``, or None where its credentials serve one loop only."""
+    credentials = config.credentials.for_another_loop()
+    if credentials is None:
+        return None
+    own = rest.Config(
+        config.host,
+        tls=config.tls,
+        credentials=credentials,
+        user_agent=config.user_agent,
+        proxy=config.proxy,
+        impersonate=config.impersonate,
+    )
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[client.Client]:
+        async with rest.Transport(own, observe=observe) as transport:
+            yield client.LiveClient(transport)
+
+    return connect
+
+
+class ThreadedElector:
+    """Acquires, renews and releases a lease as a LeaderElector does; an async context manager that owns the thread.
+
+    ``connect`` is called in the thread. The thread starts at :meth:`acquire`.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        key: NamespacedName,
+        identity: str,
+        timing: Timing | None = None,
+    ) -> None:
+        """Check the durations. Raises like a LeaderElector."""
+        self._connect = connect
+        self._key = key
+        self.identity = identity
+        """Who we are on the lease."""
+        self._timing = timing or Timing()
+        self._timing.validate()
+        self._elector: LeaderElector | None = None
+        self._thread: threading.Thread | None = None
+        self._inner: asyncio.AbstractEventLoop | None = None
+        self._finish: asyncio.Event | None = None
+        self._turn: asyncio.Lock | None = None
+        self._term: Future[None] | None = None
+        self._led = self._ended = False
+        self._heard_at = float("-inf")
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as last seen, or one that names it only."""
+        if self._elector is not None:
+            return self._elector.lease
+        return Lease(metadata=ObjectMeta(namespace=self._key.namespace, name=self._key.name))
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the program may write: it never led yet, or its tenure has not run out. Any thread may ask."""
+        if not self._led or self._elector is None:
+            return True
+        return not self._ended and time.monotonic() < self._elector.tenure_ends
+
+    async def acquire(self) -> None:
+        """Return once the lease is ours; from then on it is renewed, whatever our own loop does."""
+        await self._start()
+        outer, elected = asyncio.get_running_loop(), asyncio.Event()
+        self._term = self._begin(self._lead(outer, elected))
+        self._term.add_done_callback(lambda _: _call(outer, elected.set))
+        try:
+            await elected.wait()
+        except BaseException:
+            self._term.cancel()
+            raise
+        if self._term.done():
+            self._term.result()
+
+    async def renew(self) -> None:
+        """Return never; the lease is kept until this is cancelled.
+
+        Raises:
+            LeaderElectionLostError: it could not be kept; the caller must stop acting at once.
+        """
+        if self._term is None:
+            return
+        try:
+            await asyncio.wrap_future(self._term)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise LeaderElectionLostError(
+                f"leader election lost: the thread of lease {self._key} has ended"
+            ) from error
+
+    async def release(self) -> None:
+        """Give the lease up, if it is ours; failing is logged only."""
+        if self._thread is not None and self._thread.is_alive():
+            await asyncio.wrap_future(self._begin(self._release()))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        thread, self._thread = self._thread, None
+        if thread is None or self._inner is None or self._finish is None:
+            return
+        if self._term is not None:
+            self._term.cancel()
+        _call(self._inner, self._finish.set)
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(thread.join, _FAREWELL)
+
+    # Below, in the caller's loop.
+
+    async def _start(self) -> None:
+        if self._thread is not None:
+            return
+        # A model builds its validator when it is first used, and not for two threads at once.
+        Lease.from_json(Lease(metadata=self.lease.metadata, spec=self.lease.spec).to_json())
+        outer, ready = asyncio.get_running_loop(), asyncio.Event()
+        failure: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                asyncio.run(self._serve(lambda: _call(outer, ready.set)))
+            except BaseException as error:
+                failure.append(error)
+                _call(outer, ready.set)
+
+        self._thread = threading.Thread(target=run, name="leader-election", daemon=True)
+        self._thread.start()
+        await ready.wait()
+        if failure:
+            raise failure[0]
+
+    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        assert self._inner is not None  # noqa: S101 -- the thread has started
+        return asyncio.run_coroutine_threadsafe(work, self._inner)
+
+    def _hear(self) -> None:
+        self._heard_at = time.monotonic()
+
+    # Below, in the thread's loop.
+
+    async def _serve(self, ready: Callable[[], None]) -> None:
+        self._inner, self._finish, self._turn = asyncio.get_running_loop(), asyncio.Event(), asyncio.Lock()
+        async with self._connect() as client_:
+            self._elector = LeaderElector(client_, self._key, self.identity, self._timing)
+            ready()
+            await self._finish.wait()
+
+    async def _lead(self, outer: asyncio.AbstractEventLoop, elected: asyncio.Event) -> None:
+        assert self._turn is not None  # noqa: S101 -- the thread serves
+        assert self._elector is not None  # noqa: S101
+        lost: list[BaseException] = []
+        async with self._turn:
+            await self._elector.acquire()
+            self._led = True
+            self._heard_at = time.monotonic()  # the wait for the lease is no silence of the loop
+            _call(outer, elected.set)
+            try:
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(self._watch, outer)
+                    tasks.start_soon(self._elector.renew)
+            except* LeaderElectionLostError as group:
+                lost.extend(group.exceptions)
+            finally:
+                self._ended = True
+        if lost:
+            raise lost[0]
+
+    async def _watch(self, outer: asyncio.AbstractEventLoop) -> None:
+        """Have the program's loop prove that it runs."""
+        longest = self._timing.lease_duration
+        while True:
+            silence = time.monotonic() - self._heard_at
+            if silence > longest:
+                raise LeaderElectionLostError(
+                    f"leader election lost: the event loop has not run for {silence:.0f} s, so lease {self._key} is left to expire"
+                )
+            _call(outer, self._hear)
+            await asyncio.sleep(self._timing.retry_period)
+
+    async def _release(self) -> None:
+        assert self._turn is not None  # noqa: S101 -- the thread serves
+        assert self._elector is not None  # noqa: S101
+        async with self._turn:  # which a cancelled term leaves once its request is off the wire
+            await self._elector.release()
+
+
+def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    """Call back in another thread's loop, unless that has ended."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback)

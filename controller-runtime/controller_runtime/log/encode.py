@@ -1,0 +1,199 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""structlog processors that end in zap's lines: ``{"level":…,"ts":…,"logger":…,"msg":…,…}`` or its console form."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, MutableMapping
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from pathlib import PurePath
+from typing import Any, Final
+
+import msgspec
+
+from controller_runtime.apis.machinery.gvk import GVK, GroupKind, NamespacedName
+from controller_runtime.apis.machinery.object import Object
+
+from .options import DEBUG, ERROR, INFO, PANIC, TRACE, Encoder, Options, TimeEncoding
+
+EventDict = MutableMapping[str, Any]
+Renderer = Callable[[Any, str, EventDict], str]
+
+LOGGER_NAME: Final = "logger_name"
+"""The bound key that carries a logger's name; written as ``logger``."""
+
+CUT: Final = 256
+"""Characters of a text of unknown origin that are worth repeating."""
+LONGEST: Final = 16 * 1024
+"""Characters of the longest value in a line."""
+_ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F, 0xA0))} | {
+    ord("\n"): "\\n",
+    ord("\r"): "\\r",
+    ord("\t"): "\\t",
+}
+"""What a terminal acts on, as JSON writes it."""
+
+VERBOSITY: Final[Mapping[str, int]] = {
+    "critical": PANIC,
+    "error": ERROR,
+    "exception": ERROR,
+    "warning": INFO,
+    "warn": INFO,
+    "info": INFO,
+    "debug": DEBUG,
+    "trace": TRACE,
+}
+_NAMES: Final[Mapping[str, str]] = {
+    "critical": "panic",
+    "exception": "error",
+    "warning": "warn",
+    "trace": f"Level(-{TRACE})",
+}
+
+
+def renderer(options: Options, now_ns: Callable[[], int]) -> Renderer:
+    """Return the last processor: an event becomes one line (console stacks follow on lines of their own)."""
+    write = _json_line if options.effective_encoder is Encoder.JSON else _console_line
+    stacks_from = options.effective_stacktrace_level
+
+    def render(_: Any, method: str, event: EventDict) -> str:
+        level = _NAMES.get(method, method)
+        message = event.pop("event", "")
+        name = event.pop(LOGGER_NAME, None)
+        error = event.pop("exc_info", None)
+        error = error if isinstance(error, BaseException) else event.get("error")
+        fields = {key: _plain(value) for key, value in event.items()}
+        stack = _stack(error) if VERBOSITY.get(method, INFO) <= stacks_from else ""
+        if isinstance(error, BaseException):
+            fields["error"] = cut(describe(error), LONGEST)
+        ts = _time(now_ns(), options.time_encoding)
+        try:
+            return write(level, ts, name, cut(str(message), LONGEST), fields, stack)
+        except UnicodeEncodeError:  # half of a surrogate pair, as in a header that is not UTF-8
+            fields = {key: _encodable(value) for key, value in fields.items()}
+            return write(level, ts, name, _encodable(str(message)), fields, _encodable(stack))
+
+    return render
+
+
+def _json_line(
+    level: str, ts: float | str, name: Any, message: str, fields: dict[str, Any], stack: str
+) -> str:
+    line: dict[str, Any] = {"level": level, "ts": ts}
+    if name:
+        line["logger"] = name
+    line["msg"] = message
+    line.update(fields)
+    if stack:
+        line["stacktrace"] = stack
+    return _json(line)
+
+
+def _json(value: object) -> str:
+    text = msgspec.json.encode(value, enc_hook=str).decode()
+    # Those below the space are escaped already.
+    return text if text.isascii() and "\x7f" not in text else text.translate(_ESCAPES)
+
+
+def _console_line(
+    level: str, ts: float | str, name: Any, message: str, fields: dict[str, Any], stack: str
+) -> str:
+    parts = [str(ts), level if level.startswith("Level") else level.upper()]
+    if name:
+        parts.append(str(name).translate(_ESCAPES))
+    parts.append(message.translate(_ESCAPES))
+    if fields:
+        parts.append(msgspec.json.format(_json(fields), indent=0))
+    return "\t".join(parts) + (f"\n{_console_stack(stack)}" if stack else "")
+
+
+def _console_stack(stack: str) -> str:
+    """Return the stack without control characters; no line of it looks like a line of the log."""
+    lines = stack.split("\n")
+    return "\n".join(
+        ("\t" if number and not line.startswith(" ") else "") + line.translate(_ESCAPES)
+        for number, line in enumerate(lines)
+    )
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return [_encodable(item) for item in value] if isinstance(value, list) else value
+
+
+def _time(ns: int, encoding: TimeEncoding) -> float | str:
+    match encoding:
+        case TimeEncoding.EPOCH:
+            return ns / 1e9
+        case TimeEncoding.MILLIS:
+            return ns / 1e6
+        case TimeEncoding.NANOS:
+            return ns
+    seconds, rest = divmod(ns, 1_000_000_000)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    match encoding:
+        case TimeEncoding.ISO8601:
+            return f"{text}.{rest // 1_000_000:03d}Z"
+        case TimeEncoding.RFC3339NANO:
+            fraction = f".{rest:09d}".rstrip("0").rstrip(".")
+            return f"{text}{fraction}Z"
+    return f"{text}Z"
+
+
+def cut(text: str, longest: int = CUT) -> str:
+    """Return ``text``, or its beginning and how long it is."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text)} characters)"
+
+
+def describe(error: BaseException) -> str:
+    """Return an error's text; of a group each distinct text of its parts, of an empty text the type's name."""
+    if isinstance(error, BaseExceptionGroup):
+        return "\n".join(dict.fromkeys(describe(part) for part in error.exceptions))
+    return str(error) or type(error).__name__
+
+
+def _stack(error: Any) -> str:
+    if not isinstance(error, BaseException) or error.__traceback__ is None or _needs_no_stack(error):
+        return ""
+    return cut("".join(traceback.format_exception(error)).rstrip(), 2 * LONGEST)
+
+
+def _needs_no_stack(error: BaseException) -> bool:
+    """Return True if the error, or every part of a group, declares that its text says everything."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_needs_no_stack, error.exceptions))
+    return bool(getattr(error, "needs_no_stack", False))
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON shows of a value: an object is its reference, never its content."""
+    if isinstance(value, str):
+        return cut(value, LONGEST)
+    if value is None or isinstance(value, int | float | bool):
+        return value
+    if isinstance(value, Object):
+        gvk = getattr(type(value), "gvk", None)
+        kind = {"apiVersion": gvk.api_version, "kind": gvk.kind} if isinstance(gvk, GVK) else {}
+        return kind | _reference(value.key)
+    if isinstance(value, NamespacedName):
+        return _reference(value)
+    if isinstance(value, BaseException):
+        return cut(describe(value), LONGEST)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, GVK | GroupKind | Enum | PurePath | type):
+        return str(value.value if isinstance(value, Enum) else getattr(value, "__qualname__", value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    return str(value)
+
+
+def _reference(key: NamespacedName) -> dict[str, str]:
+    return {"namespace": key.namespace, "name": key.name} if key.namespace else {"name": key.name}

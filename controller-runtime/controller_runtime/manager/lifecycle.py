@@ -1,0 +1,191 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The order in which a manager's groups start and stop, and what of their failures is passed on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from controller_runtime import cancellation, leaderelection, log
+
+from .errors import GracePeriodExceededError, LostLeadershipError, ManagerError
+from .runnable_group import Runnable, RunnableGroup, describe
+
+_LAST_MOMENTS: Final = 2.0
+"""Seconds that cancelled runnables have to end; what sits in a thread cannot be ended and is left behind."""
+
+_log = log.logger_from("controller-runtime.manager")
+
+
+class Lifecycle:
+    """Groups in order. Each starts when the one before is ready; all stop in reverse within ``grace`` seconds.
+
+    Before the webhooks, ``connect`` is awaited. With an ``elector``, the last group starts once elected, and
+    the lease is kept until nothing acts on it any more, and then, if ``release`` says so, given back.
+    """
+
+    def __init__(
+        self,
+        *,
+        grace: float,
+        connect: Callable[[], Awaitable[None]],
+        elector: leaderelection.Elector | None,
+        release: bool,
+        on_elected: Callable[[leaderelection.Elector], None],
+    ) -> None:
+        self.events = RunnableGroup("events", self._member_failed, lasting=True)
+        self.servers = RunnableGroup("servers", self._member_failed, lasting=True)
+        self.webhooks = RunnableGroup("webhooks", self._member_failed, lasting=True)
+        self.caches = RunnableGroup("caches", self._member_failed, lasting=True)
+        self.others = RunnableGroup("others", self._member_failed)
+        self.warm_up = RunnableGroup("warm-up", self._member_failed)
+        self.leader_elected = RunnableGroup("leader-elected", self._member_failed)
+        self._election = RunnableGroup("leader-election", self._member_failed, lasting=True)
+        self.stop = anyio.Event()
+        self.elected = anyio.Event()
+        self.synced = False
+        self.abandoned: list[str] = []
+        self._grace = grace
+        self._connect = connect
+        self._elector = elector
+        self._release = release
+        self._on_elected = on_elected
+        self._failure: ManagerError | None = None
+        if elector is not None:
+            self._election.add(_Candidate(elector, self._won))
+        self._tasks: TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Start everything, wait until ``stop`` is set or something fails, and stop everything.
+
+        Being cancelled does not cut this short: it is for the caller to set ``stop`` then.
+
+        Raises:
+            ManagerError: what failed first.
+        """
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as self._tasks:
+                async with anyio.create_task_group() as until_stop:
+                    until_stop.start_soon(self._cancel_at_stop, until_stop.cancel_scope)
+                    try:
+                        await self._start(self._tasks)
+                    except asyncio.CancelledError as error:
+                        self._fail(ManagerError(f"start: {cancellation.as_error(error)}"))
+                await self._stop_in_order()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _cancel_at_stop(self, scope: anyio.CancelScope) -> None:
+        await self.stop.wait()
+        scope.cancel()
+
+    async def _start(self, tasks: TaskGroup) -> None:
+        _log.info("Starting manager")
+        await self.events.start(tasks)
+        await self.servers.start(tasks)
+        try:
+            await self._connect()
+        except ManagerError as error:
+            self._fail(error)
+            return
+        for group in (self.webhooks, self.caches):
+            await group.start(tasks)
+        self.synced = not self.stop.is_set()
+        await self.others.start(tasks)
+        await self.warm_up.start(tasks)
+        if self._elector is None:
+            await self._lead(tasks)
+        else:
+            await self._election.start(tasks)
+
+    async def _lead(self, tasks: TaskGroup) -> None:
+        await self.leader_elected.start(tasks)
+        if not self.stop.is_set():
+            self.elected.set()
+
+    def _won(self, elector: leaderelection.Elector) -> None:
+        self._on_elected(elector)
+        if self._tasks is not None:
+            # Beside the renewals, which must not wait until everything is ready.
+            self._tasks.start_soon(self._lead, self._tasks)
+
+    async def _stop_in_order(self) -> None:
+        grace = self._grace
+        if isinstance(self._failure, LostLeadershipError):
+            # Another replica acts now: not one more request.
+            self.leader_elected.kill()
+            grace = 0
+        # Webhooks after the caches that they read, which keep answering: reviews in flight get their verdict.
+        order = [self.others, self.leader_elected, self.warm_up, self.caches, self.webhooks, self.servers]
+        with anyio.move_on_after(None if grace < 0 else grace) as within:
+            for group in order:
+                _log.info("Stopping and waiting", group=group.name)
+                await group.stop()
+        if within.cancelled_caught:
+            late = [name for group in order for name in group.kill()]
+            if late and grace > 0:
+                text = f"failed waiting for all runnables to end within grace period of {grace:g} s: "
+                self._fail(GracePeriodExceededError(text + ", ".join(late)))
+            await self._leave(order)
+        await self._step_down()
+        await self.events.stop()
+        _log.info("Manager stopped")
+
+    async def _leave(self, groups: list[RunnableGroup]) -> None:
+        """Give what was cancelled a last moment, then go on without it."""
+        with anyio.move_on_after(_LAST_MOMENTS):
+            for group in groups:
+                await group.ended()
+        self.abandoned = [name for group in groups for name in group.abandon()]
+        if self.abandoned:
+            _log.error("Runnables do not end although cancelled", runnables=self.abandoned)
+
+    async def _step_down(self) -> None:
+        """Release the lease once nothing acts on it; a lost lease, or one that something may act on, expires."""
+        if self._elector is None:
+            return
+        await self._election.stop()
+        if self._release and not self.abandoned and not isinstance(self._failure, LostLeadershipError):
+            await self._elector.release()
+
+    def _member_failed(self, member: Runnable, error: Exception) -> None:
+        if isinstance(error, ManagerError):
+            failure = error
+        elif isinstance(error, leaderelection.LeaderElectionLostError):
+            failure = LostLeadershipError(str(error))
+            failure.__cause__ = error
+        else:
+            failure = ManagerError(f"{describe(member)}: {log.describe(error)}")
+            failure.__cause__ = error
+        self._fail(failure)
+
+    def _fail(self, error: ManagerError) -> None:
+        if self._failure is None:
+            self._failure = error
+        else:
+            _log.error("Another error while stopping", error=error)
+        self.stop.set()
+
+
+class _Candidate:
+    """The runnable that wins the lease, says so, and keeps it."""
+
+    name = "leader election"
+
+    def __init__(
+        self,
+        elector: leaderelection.Elector,
+        won: Callable[[leaderelection.Elector], None],
+    ) -> None:
+        self._elector = elector
+        self._won = won
+
+    async def start(self) -> None:
+        await self._elector.acquire()
+        self._won(self._elector)
+        await self._elector.renew()

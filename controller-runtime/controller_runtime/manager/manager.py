@@ -1,0 +1,354 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Manager: what the controllers of one process share.
+
+It starts the event broadcaster, servers, webhooks, caches, others, warm-ups and, once elected, what only a
+leader may run; each group when the one before is ready. It stops them in reverse, together within the grace period,
+and only then gives the lease back. What fails first, at any time, stops the rest and is what ``start`` raises.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+
+import anyio
+
+from controller_runtime import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.httpserver import Address, Server, ServerError, TLSProvider
+
+from .errors import ManagerError, UnreachableError
+from .lifecycle import Lifecycle
+from .options import OFF, Options
+from .runnable_group import LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
+
+T = TypeVar("T", bound=Object)
+_RETRY: Final = 1.0
+_INFORMERS: Final = "informers"
+
+_log = log.logger_from("controller-runtime.manager")
+
+
+class Manager:
+    """Owns the clients, the cache, the servers and the runnables of one process.
+
+    Build it, register controllers and webhooks, then ``await start()``. Used as an async context manager,
+    its client works before the start already. ``transport`` and ``cache`` take the place of those it would
+    make, for tests and special set-ups.
+    """
+
+    def __init__(
+        self,
+        config: rest.Config,
+        options: Options | None = None,
+        *,
+        transport: rest.RoundTripper | None = None,
+        cache_: cache.Cache | None = None,
+    ) -> None:
+        """Build everything that needs no network.
+
+        Raises:
+            ManagerError: the options contradict each other, or an address makes no sense.
+        """
+        self.config = config
+        self.options = options or Options()
+        self.logger = _log
+        self.scheme = self.options.scheme
+        self.metrics = metrics.REGISTRY
+        self.controller_options = self.options.controller
+        self.controller_names: set[str] = set()
+        """Names that are taken: logs and metrics know controllers by them."""
+        self._owned: list[AbstractAsyncContextManager[object]] = []
+        self._elector: leaderelection.Elector | None = None
+        main = transport or self._transport(config, may_write=self._may_write)
+        # Events and leases are not held up by reconciling's requests: they have a way of their own.
+        aside = transport or self._transport(dataclasses.replace(config, qps=0))
+        self.rest_mapper = rest.RESTMapper(main)
+        self.api_reader = client.LiveClient(
+            main, self.rest_mapper, field_validation=self.options.client_field_validation
+        )
+        self._aside = client.LiveClient(aside, self.rest_mapper)
+        self.cache = cache_ or cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
+        self.field_indexer: client.FieldIndexer = self.cache
+        self.client: client.Client = client.CachedClient(
+            self.api_reader, self.cache, uncached=self.options.client_disable_cache_for
+        )
+        self._main = main
+        self._broadcaster = recorder.Broadcaster(self._aside)
+        self._elector = self._make_elector(threaded=transport is None)
+        self._lifecycle = Lifecycle(
+            grace=self.options.graceful_shutdown_timeout,
+            connect=self._connect,
+            elector=self._elector,
+            release=self.options.leader_election_release_on_cancel,
+            on_elected=self._tell_of_leading,
+        )
+        self.elected = self._lifecycle.elected
+        """Set once the runnables of a leader run; without leader election, after all the others."""
+        self._healthz: dict[str, healthz.Checker] = {}
+        self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
+        self._webhook_server: webhook.Server | None = None
+        self._lifecycle.events.add(self._broadcaster)
+        self._lifecycle.caches.add(_CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
+        try:
+            self._add_servers()
+        except ServerError as error:
+            raise ManagerError(str(error)) from error
+        self._open = False
+        self._started = False
+
+    # What others register.
+
+    def add(self, runnable: Runnable) -> None:
+        """Run ``runnable`` with the manager, or from now on if that has started already.
+
+        Without a ``need_leader_election`` that says no, it runs on the leader only.
+
+        Raises:
+            GroupStoppedError: the manager is stopping.
+        """
+        if isinstance(runnable, webhook.Server):
+            self._lifecycle.webhooks.add(runnable)
+        elif isinstance(runnable, LeaderElectionRunnable) and not runnable.need_leader_election():
+            self._lifecycle.others.add(runnable)
+        else:
+            self._lifecycle.leader_elected.add(runnable)
+            if isinstance(runnable, WarmsUp):
+                self._lifecycle.warm_up.add(WarmUp(runnable))
+
+    def add_healthz_check(self, name: str, check: healthz.Checker) -> None:
+        """Add a check to the liveness endpoint; before the start.
+
+        Raises:
+            ManagerError: the manager has started, or the name is taken.
+        """
+        self._add_check(self._healthz, name, check)
+
+    def add_readyz_check(self, name: str, check: healthz.Checker) -> None:
+        """Add a check to the readiness endpoint. Raises like :meth:`add_healthz_check`."""
+        self._add_check(self._readyz, name, check)
+
+    def event_recorder_for(self, source: str) -> recorder.EventRecorder:
+        """Return a recorder whose events come from ``source``."""
+        return self._broadcaster.recorder_for(source)
+
+    @property
+    def webhook_server(self) -> webhook.Server:
+        """The server of webhooks; it is made, and will be started, because somebody asked for it."""
+        if self._webhook_server is None:
+            self._webhook_server = webhook.Server(
+                self.options.webhook_host, self.options.webhook_port, self.options.webhook_cert_dir
+            )
+            self.add(self._webhook_server)
+        return self._webhook_server
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        self._stack = AsyncExitStack()
+        for each in self._owned:
+            await self._stack.enter_async_context(each)
+        self._open = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open = False
+        await self._stack.aclose()
+
+    @property
+    def abandoned(self) -> list[str]:
+        """The runnables that did not end although they were cancelled, which code in a thread does not notice.
+
+        They run on after ``start``, and neither ``asyncio.run`` nor the interpreter ends before they do: end the
+        process with ``os._exit``.
+        """
+        return self._lifecycle.abandoned
+
+    def stop(self) -> None:
+        """Ask a running manager to stop; ``start`` returns when it has."""
+        self._lifecycle.stop.set()
+
+    async def start(self, stop: anyio.Event | None = None) -> None:
+        """Run until ``stop`` is set, :meth:`stop` is called, something fails or the task is cancelled.
+
+        In each case everything ends in order first.
+
+        Raises:
+            UnreachableError: the API server could not be reached.
+            LostLeadershipError: somebody else leads, or may soon; the process must end.
+            ManagerError: a runnable failed, or did not end within the grace period; the message names it.
+        """
+        if self._started:
+            raise ManagerError("manager already started")
+        self._started = True
+        async with self._opened():
+            failure: list[ManagerError] = []
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._run, failure, tasks.cancel_scope)
+                try:
+                    await (stop or self._lifecycle.stop).wait()
+                finally:
+                    self._lifecycle.stop.set()
+        if failure:
+            raise failure[0]
+
+    async def _run(self, failure: list[ManagerError], waiting: anyio.CancelScope) -> None:
+        try:
+            await self._lifecycle.run()
+        except ManagerError as error:
+            failure.append(error)
+        waiting.cancel()
+
+    def _tell_of_leading(self, elector: leaderelection.Elector) -> None:
+        self.event_recorder_for(elector.identity).event(
+            elector.lease, recorder.NORMAL, "LeaderElection", f"{elector.identity} became leader"
+        )
+
+    async def _connect(self) -> None:
+        """Return once the API server answers anything at all."""
+        if self.options.connect_timeout <= 0:
+            return
+        deadline = anyio.current_time() + self.options.connect_timeout
+        while True:
+            try:
+                left = max(_RETRY, deadline - anyio.current_time())
+                response = await self._main.send(rest.Request("GET", "/version", timeout=left))
+                await response.close()
+            except rest.TransportError as error:
+                if anyio.current_time() + _RETRY >= deadline:
+                    raise UnreachableError(
+                        f"API server {self.config.address} cannot be reached: {error}"
+                    ) from error
+                _log.info("API server cannot be reached yet", host=self.config.address, error=error)
+            else:
+                return
+            await anyio.sleep(_RETRY)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[None]:
+        if self._open:
+            yield
+        else:
+            async with self:
+                yield
+
+    # Building.
+
+    def _transport(
+        self, config: rest.Config, *, may_write: Callable[[], bool] | None = None
+    ) -> rest.Transport:
+        transport = rest.Transport(config, observe=_count_request, may_write=may_write)
+        self._owned.append(transport)
+        return transport
+
+    def _may_write(self) -> bool:
+        return self._elector is None or self._elector.may_act
+
+    def _make_elector(self, *, threaded: bool) -> leaderelection.Elector | None:
+        options = self.options
+        if not options.leader_election:
+            return None
+        namespace = options.leader_election_namespace or self.config.namespace
+        if not options.leader_election_id:
+            raise ManagerError("leader election needs an id, the name of its lease")
+        if not namespace:
+            raise ManagerError("leader election needs a namespace: none is given, and this is no pod")
+        timing = leaderelection.Timing(
+            lease_duration=options.lease_duration,
+            renew_deadline=options.renew_deadline,
+            retry_period=options.retry_period,
+        )
+        key = NamespacedName(namespace, options.leader_election_id)
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        connect = leaderelection.connection(self.config, _count_request) if threaded else None
+        try:
+            if connect is None:
+                return leaderelection.LeaderElector(self._aside, key, identity, timing)
+            elector = leaderelection.ThreadedElector(connect, key, identity, timing)
+        except leaderelection.InvalidTimingError as error:
+            raise ManagerError(f"leader election: {error}") from error
+        self._owned.append(elector)
+        return elector
+
+    def _add_servers(self) -> None:
+        options = self.options
+        if options.metrics_bind_address not in OFF:
+            tls = self._metrics_tls() if options.metrics_secure else None
+            address = Address.parse(options.metrics_bind_address)
+            provider = options.metrics_filter
+            filter_ = provider(_Reviewer(self._aside)) if provider is not None else None
+            self.metrics_server = metrics.MetricsServer(address, tls=tls, filter_=filter_)
+            self._lifecycle.servers.add(self.metrics_server)
+        if options.health_probe_bind_address not in OFF:
+            live = healthz.HealthHandler(options.liveness_endpoint_name, self._healthz)
+            ready = healthz.HealthHandler(options.readiness_endpoint_name, self._readyz)
+            address = Address.parse(options.health_probe_bind_address)
+            routes = {**live.routes(), **ready.routes()}
+            self.health_server = Server(address, routes, name="health probe server")
+            self._lifecycle.servers.add(self.health_server)
+
+    def _metrics_tls(self) -> TLSProvider:
+        cert_dir = Path(self.options.metrics_cert_dir)
+        cert, key = cert_dir / "tls.crt", cert_dir / "tls.key"
+        if not (self.options.metrics_cert_dir and cert.exists() and key.exists()):
+            return webhook.SelfSigned()
+        watcher = webhook.CertWatcher(cert, key)
+        self._lifecycle.servers.add(watcher)
+        return watcher
+
+    def _add_check(self, checks: dict[str, healthz.Checker], name: str, check: healthz.Checker) -> None:
+        if self._started:
+            raise ManagerError(f"check {name} was added after the start")
+        if name in checks:
+            raise ManagerError(f"check {name} exists already")
+        checks[name] = check
+
+    def _check_informers(self) -> str:
+        remarks = self.cache.remarks()
+        if not self._lifecycle.synced:
+            raise healthz.NotHealthyError("; ".join(["caches have not synced yet", *remarks]))
+        return "; ".join(remarks)
+
+
+class _Reviewer:
+    """Asks who somebody is and what they may, with errors that the metrics server knows."""
+
+    def __init__(self, client_: client.LiveClient) -> None:
+        self._client = client_
+
+    async def create(self, review: T, /) -> T:
+        try:
+            return await self._client.create(review)
+        except (StatusError, rest.RestError) as error:
+            raise metrics.ReviewError(str(error)) from error
+
+
+class _CacheRunnable:
+    """The cache as a runnable: it is ready once synced, and has so long for that."""
+
+    name = "cache"
+
+    def __init__(self, cache_: cache.Cache, sync_timeout: float) -> None:
+        self._cache = cache_
+        self._sync_timeout = sync_timeout
+
+    async def start(self) -> None:
+        await self._cache.start()
+
+    async def ready(self) -> None:
+        await self._cache.wait_for_sync(self._sync_timeout)
+
+
+def _count_request(code: str, method: str, host: str) -> None:
+    metrics.REST_REQUESTS.labels(code, method, host).inc()

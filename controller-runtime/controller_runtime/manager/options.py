@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a manager can be told; durations are seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller_runtime import cache, client
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.scheme import Scheme
+from controller_runtime.metrics import FilterProvider
+
+OFF: Final = ("", "0")
+"""Addresses that turn a server off."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControllerOptions:
+    """What holds for every controller that does not say otherwise."""
+
+    group_kind_concurrency: Mapping[str, int] = field(default_factory=dict)
+    """Workers by ``Kind.group``."""
+    max_concurrent_reconciles: int = 1
+    cache_sync_timeout: float = 120.0
+    recover_panic: bool = True
+    need_leader_election: bool = True
+    enable_warmup: bool = True
+    """Whether a follower keeps warm what its controllers will watch."""
+    reconciliation_timeout: float | None = None
+    skip_name_validation: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a manager listens, leads and stops. The defaults are controller-runtime's."""
+
+    scheme: Scheme = field(default_factory=Scheme)
+    cache: cache.Options = field(default_factory=cache.Options)
+    client_disable_cache_for: Collection[type[Object]] = ()
+    """Kinds that the client reads from the server."""
+    client_field_validation: client.FieldValidation | None = None
+    """What the server shall do about unknown fields in the client's writes; None leaves it to the server."""
+    controller: ControllerOptions = field(default_factory=ControllerOptions)
+
+    leader_election: bool = False
+    leader_election_id: str = ""
+    leader_election_namespace: str = ""
+    """Where the lease is; empty means the namespace of the connection, i.e. the pod's own."""
+    leader_election_release_on_cancel: bool = True
+    """Whether the lease is given back at the end, so that another need not wait until it expires."""
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    metrics_bind_address: str = ":8080"
+    metrics_secure: bool = False
+    metrics_cert_dir: str = ""
+    """Where tls.crt and tls.key are; without them, a certificate is made for the process."""
+    metrics_filter: FilterProvider | None = None
+    """Who may read metrics; without one, everybody.
+    See :func:`controller_runtime.metrics.with_authentication_and_authorization`."""
+
+    health_probe_bind_address: str = "0"
+    readiness_endpoint_name: str = "readyz"
+    liveness_endpoint_name: str = "healthz"
+
+    webhook_host: str = ""
+    webhook_port: int = 9443
+    webhook_cert_dir: str = ""
+
+    graceful_shutdown_timeout: float = 30.0
+    """Seconds that everything together has to end; below zero waits for ever, zero cancels at once."""
+    connect_timeout: float = 10.0
+    """Seconds for which a server that cannot be reached is tried at the start; zero does not ask."""

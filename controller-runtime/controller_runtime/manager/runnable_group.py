@@ -1,0 +1,251 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Runnables that start and stop together.
+
+A group's ``start`` returns once each of its members is ready; ``stop`` once each has ended. A member that
+fails, at any time, is reported and ends everything: nobody runs half a manager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol, runtime_checkable
+
+import anyio
+from anyio.abc import TaskGroup
+
+from controller_runtime import cancellation, log
+
+from .errors import GroupStoppedError, ManagerError
+
+_log = log.logger_from("controller-runtime.manager")
+
+
+class Runnable(Protocol):
+    """Something that lives as long as the manager: :meth:`start` runs until cancelled, or until its work is done.
+
+    An error that it raises stops the manager; so does a ``CancelledError`` that nothing here caused.
+
+    It may also offer ``async ready()``, which returns once others may rely on it; ``stop()``, which asks it
+    to end by itself in its own order (else it is cancelled at once); ``need_leader_election() -> bool``
+    (without it, it runs on the leader only); and ``async warm_up()``, which is awaited once, before the
+    election, of what waits for it.
+    """
+
+    async def start(self) -> None:
+        """Run."""
+        ...
+
+
+@runtime_checkable
+class HasReady(Protocol):
+    """Others wait for it."""
+
+    async def ready(self) -> None:
+        """Return once others may rely on it."""
+        ...
+
+
+@runtime_checkable
+class StopsGracefully(Protocol):
+    """It ends in its own order when asked."""
+
+    def stop(self) -> None:
+        """Ask it to end; :meth:`Runnable.start` returns soon after."""
+        ...
+
+
+@runtime_checkable
+class LeaderElectionRunnable(Protocol):
+    """It says whether only a leader may run it."""
+
+    def need_leader_election(self) -> bool:
+        """Whether to wait for being elected."""
+        ...
+
+
+@runtime_checkable
+class WarmsUp(Protocol):
+    """It can prepare for a start that waits for the election."""
+
+    async def warm_up(self) -> None:
+        """Prepare; the election does not wait for it."""
+        ...
+
+
+class WarmUp:
+    """A runnable that is another one's preparation."""
+
+    def __init__(self, runnable: WarmsUp) -> None:
+        self.name = f"warm-up of {describe(runnable)}"
+        self._runnable = runnable
+
+    async def start(self) -> None:
+        """Prepare, and end."""
+        await self._runnable.warm_up()
+
+
+class _Member:
+    """A runnable in a group, found by identity: runnables need not be hashable, and two may be equal."""
+
+    def __init__(self, runnable: Runnable) -> None:
+        self.runnable = runnable
+        self.scope = anyio.CancelScope()
+        self.left = anyio.Event()
+        """Set when it has ended, or was abandoned."""
+
+
+class RunnableGroup:
+    """One step of starting and stopping.
+
+    ``failed`` receives the first exception of each member. A member whose start returns has done its work; in a
+    ``lasting`` group that is a failure too. Everything happens on one event loop.
+    """
+
+    def __init__(
+        self, name: str, failed: Callable[[Runnable, Exception], None], *, lasting: bool = False
+    ) -> None:
+        self.name = name
+        self._failed = failed
+        self._lasting = lasting
+        self._waiting: list[Runnable] = []
+        self._running: list[_Member] = []
+        self._tasks: TaskGroup | None = None
+        self._stopping = False
+        self._changed = anyio.Event()
+
+    @property
+    def started(self) -> bool:
+        """Whether added runnables start at once."""
+        return self._tasks is not None
+
+    def add(self, runnable: Runnable) -> None:
+        """Start ``runnable`` with the group, or now if that has started.
+
+        Raises:
+            GroupStoppedError: the group is stopping, or has stopped.
+        """
+        if self._stopping:
+            raise GroupStoppedError(f"{describe(runnable)} was added to {self.name} while stopping")
+        if self._tasks is None:
+            self._waiting.append(runnable)
+        else:
+            self._launch(self._tasks, runnable)
+
+    async def start(self, tasks: TaskGroup) -> None:
+        """Start all members in ``tasks`` and return once each is ready, has ended, or the group is stopped."""
+        if self._stopping:
+            return
+        self._tasks = tasks
+        waiting, self._waiting = self._waiting, []
+        members = [self._launch(tasks, runnable) for runnable in waiting]
+        async with anyio.create_task_group() as readiness:
+            for member in members:
+                if isinstance(member.runnable, HasReady):
+                    readiness.start_soon(self._until_ready, member, member.runnable.ready)
+
+    async def stop(self) -> None:
+        """Ask all members to end and return once they have; cancelled, it leaves them to :meth:`kill`."""
+        self._stopping = True
+        for member in tuple(self._running):
+            if isinstance(member.runnable, StopsGracefully):
+                member.runnable.stop()
+            else:
+                member.scope.cancel()
+        await self.ended()
+
+    async def ended(self) -> None:
+        """Return once all members have ended."""
+        while self._running:
+            await self._changed.wait()
+
+    def kill(self) -> list[str]:
+        """Cancel whatever still runs; return the names of those that had been asked to end and did not."""
+        asked, self._stopping = self._stopping, True
+        for member in self._running:
+            member.scope.cancel()
+        return self._names() if asked else []
+
+    def abandon(self) -> list[str]:
+        """Wait no longer for members that do not react to being cancelled; return their names."""
+        names = self._names()
+        for member in self._running:
+            member.left.set()
+        return names
+
+    def _names(self) -> list[str]:
+        return [describe(member.runnable) for member in self._running]
+
+    def _launch(self, tasks: TaskGroup, runnable: Runnable) -> _Member:
+        member = _Member(runnable)
+        self._running.append(member)
+        tasks.start_soon(self._supervise, member, name=f"{self.name}: {describe(runnable)}")
+        return member
+
+    async def _supervise(self, member: _Member) -> None:
+        # In a task of its own: a task group could not leave behind one that sits in a thread.
+        task = asyncio.create_task(self._run(member), name=f"{self.name}: {describe(member.runnable)}: start")
+        try:
+            await member.left.wait()
+        except asyncio.CancelledError:
+            member.scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await member.left.wait()
+            raise
+        if task.done():
+            task.result()  # what not even _run handles
+
+    async def _run(self, member: _Member) -> None:
+        try:
+            with member.scope:
+                await member.runnable.start()
+        except asyncio.CancelledError as error:
+            if member.scope.cancel_called:
+                raise
+            self._report(member, cancellation.as_error(error))
+        except Exception as error:
+            self._report(member, error)
+        else:
+            if self._lasting and not self._stopping:
+                text = f"{describe(member.runnable)} ended although it was not stopped"
+                self._report(member, ManagerError(text))
+        finally:
+            self._running.remove(member)
+            member.left.set()
+            self._changed.set()
+            self._changed = anyio.Event()
+
+    def _report(self, member: _Member, error: Exception) -> None:
+        if self._stopping:
+            _log.error("Runnable failed while stopping", runnable=describe(member.runnable), error=error)
+        else:
+            self._failed(member.runnable, error)
+
+    async def _until_ready(self, member: _Member, ready: Callable[[], Awaitable[None]]) -> None:
+        """Return when ``member`` is ready, or will not be any more."""
+
+        async def ended(scope: anyio.CancelScope) -> None:
+            while member in self._running and not self._stopping:
+                await self._changed.wait()
+            scope.cancel()
+
+        async with anyio.create_task_group() as race:
+            race.start_soon(ended, race.cancel_scope)
+            try:
+                await ready()
+            except asyncio.CancelledError as error:
+                self._unready(member, cancellation.as_error(error))
+            except Exception as error:
+                self._unready(member, error)
+            race.cancel_scope.cancel()
+
+    def _unready(self, member: _Member, error: Exception) -> None:
+        if not self._stopping:
+            self._failed(member.runnable, error)
+
+
+def describe(runnable: object) -> str:
+    """Return what logs and errors call a runnable: its own name, else its class's."""
+    name = getattr(runnable, "name", "")
+    return name if isinstance(name, str) and name else type(runnable).__name__

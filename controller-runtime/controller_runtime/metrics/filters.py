@@ -1,0 +1,194 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who may read metrics: whom the API server knows by their token, and lets read the path.
+
+The manager's own account needs to create ``tokenreviews`` (authentication.k8s.io) and
+``subjectaccessreviews`` (authorization.k8s.io); whoever scrapes needs the verb ``get`` on the
+nonResourceURL ``/metrics``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from http import HTTPStatus
+from typing import Final, Generic, Protocol, TypeVar
+
+import anyio
+
+from controller_runtime import log
+from controller_runtime.apis.authentication.v1 import TokenReview, TokenReviewSpec, UserInfo
+from controller_runtime.apis.authorization.v1 import (
+    NonResourceAttributes,
+    SubjectAccessReview,
+    SubjectAccessReviewSpec,
+)
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.httpserver import Handler, HTTPRequest, HTTPResponse
+
+from .server import Filter
+
+# +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+# +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+T = TypeVar("T", bound=Object)
+V = TypeVar("V")
+
+KNOWN_TTL: Final = 60.0
+"""Seconds for which what became of a token is believed, also that it is none."""
+ALLOWED_TTL: Final = 60.0
+"""Seconds for which a permission is believed. Shorter than controller-runtime's five minutes: who is denied
+later is locked out sooner, for one request a minute."""
+DENIED_TTL: Final = 30.0
+"""Seconds for which a denial is believed."""
+_DEADLINE: Final = 10.0
+_AT_ONCE: Final = 4
+"""Reviews that the API server is asked for at a time."""
+_REMEMBERED: Final = 1024
+"""Answers kept of each kind: tokens that are made up must not fill the memory."""
+
+_log = log.logger_from("controller-runtime.metrics")
+
+
+class ReviewError(Exception):
+    """The API server could not be asked, or refused to answer."""
+
+
+class Reviewer(Protocol):
+    """Asks the API server."""
+
+    async def create(self, review: T, /) -> T:
+        """Post ``review`` and return it with its status.
+
+        Raises:
+            ReviewError: there is no answer.
+        """
+        ...
+
+
+FilterProvider = Callable[[Reviewer], Filter]
+"""Makes a filter that may ask in the manager's name."""
+
+
+def with_authentication_and_authorization(reviewer: Reviewer) -> Filter:
+    """Return the filter that lets those read whom the API server knows and permits; see the module."""
+    return _Guard(reviewer)
+
+
+class _Guard:
+    """Answers 401 to strangers, 403 to those who may not, and 500 when nobody can tell."""
+
+    def __init__(self, reviewer: Reviewer) -> None:
+        self._reviewer = reviewer
+        self._asking = anyio.Semaphore(_AT_ONCE)
+        self._lines = log.Sparing()
+        self._salt = secrets.token_bytes(32)
+        self._users: _Memory[UserInfo | None] = _Memory()
+        self._verdicts: _Memory[bool] = _Memory()
+
+    def __call__(self, handler: Handler) -> Handler:
+        """Return ``handler`` behind the two questions."""
+
+        async def guarded(request: HTTPRequest) -> HTTPResponse:
+            refusal = await self._refuse(request)
+            return refusal if refusal is not None else await handler(request)
+
+        return guarded
+
+    async def _refuse(self, request: HTTPRequest) -> HTTPResponse | None:
+        token = _bearer_token(request.headers)
+        if not token:
+            return _plain("Unauthorized", HTTPStatus.UNAUTHORIZED)
+        try:
+            user = await self._authenticate(token)
+        except (ReviewError, TimeoutError) as error:
+            self._complain("Authentication failed", error)
+            return _plain("Authentication failed", HTTPStatus.INTERNAL_SERVER_ERROR)
+        if user is None:
+            return _plain("Unauthorized", HTTPStatus.UNAUTHORIZED)
+        name = user.username or ""
+        try:
+            allowed = await self._authorize(user, request.method.lower(), request.path)
+        except (ReviewError, TimeoutError) as error:
+            self._complain("Authorization failed", error, user=name)
+            return _plain(f"Authorization for user {name} failed", HTTPStatus.INTERNAL_SERVER_ERROR)
+        if not allowed:
+            _log.debug("Authorization denied", user=name, path=request.path)
+            return _plain(f"Authorization denied for user {name}", HTTPStatus.FORBIDDEN)
+        return None
+
+    async def _authenticate(self, token: str) -> UserInfo | None:
+        # The token itself is not kept: a look into the memory must not give it away.
+        key = hashlib.blake2b(token.encode(), key=self._salt).digest()
+        known = self._users.get(key)
+        if known is not None:
+            return known[0]
+        review = await self._ask(TokenReview(spec=TokenReviewSpec(token=token)))
+        status = review.status
+        user = status.user if status.authenticated else None
+        if status.error and user is None:
+            _log.debug("Token is not accepted", reason=status.error)
+        self._users.put(key, user, KNOWN_TTL)
+        return user
+
+    async def _authorize(self, user: UserInfo, verb: str, path: str) -> bool:
+        extra = {key: tuple(values) for key, values in (user.extra or {}).items()}
+        who = (user.username, user.uid, tuple(user.groups or ()), tuple(sorted(extra.items())))
+        key = (who, verb, path)
+        known = self._verdicts.get(key)
+        if known is not None:
+            return known[0]
+        spec = SubjectAccessReviewSpec(
+            user=user.username,
+            uid=user.uid,
+            groups=user.groups,
+            extra=user.extra,
+            non_resource_attributes=NonResourceAttributes(path=path, verb=verb),
+        )
+        review = await self._ask(SubjectAccessReview(spec=spec))
+        allowed = bool(review.status.allowed) and not review.status.denied
+        self._verdicts.put(key, allowed, ALLOWED_TTL if allowed else DENIED_TTL)
+        return allowed
+
+    def _complain(self, message: str, error: Exception, **fields: str) -> None:
+        if (held_back := self._lines.allow()) is not None:
+            _log.error(message, error=error, **fields, **held_back)
+
+    async def _ask(self, review: T) -> T:
+        """Return the API server's answer. A few are asked for at a time: made-up tokens must not hold up leases and events."""
+        with anyio.fail_after(_DEADLINE):
+            async with self._asking:
+                return await self._reviewer.create(review)
+
+
+class _Memory(Generic[V]):
+    """Answers that are believed for a while; the oldest give way."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[Hashable, tuple[float, V]] = OrderedDict()
+
+    def get(self, key: Hashable) -> tuple[V] | None:
+        """Return the answer in a tuple, or None without one."""
+        answer = self._answers.get(key)
+        if answer is None or answer[0] <= anyio.current_time():
+            return None
+        return (answer[1],)
+
+    def put(self, key: Hashable, value: V, ttl: float) -> None:
+        """Believe ``value`` for ``ttl`` seconds."""
+        self._answers.pop(key, None)
+        self._answers[key] = (anyio.current_time() + ttl, value)
+        if len(self._answers) > _REMEMBERED:
+            self._answers.popitem(last=False)
+
+
+def _bearer_token(headers: Mapping[str, str]) -> str:
+    scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
+    # What is no ASCII is no token; nor could it be sent on.
+    return token.strip() if scheme.lower() == "bearer" and token.isascii() else ""
+
+
+def _plain(text: str, status: HTTPStatus) -> HTTPResponse:
+    return HTTPResponse.text(f"{text}\n", status=status)

@@ -1,0 +1,83 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics endpoint: ``/metrics`` over plain HTTP or TLS, behind an optional filter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import anyio
+from prometheus_client import CollectorRegistry
+
+from controller_runtime import log
+from controller_runtime.httpserver import Address, Handler, HTTPRequest, HTTPResponse, Server, TLSProvider
+
+from .registry import CONTENT_TYPE, REGISTRY, render
+
+PATH: Final = "/metrics"
+MAX_AGE: Final = 1.0
+"""Seconds for which one text answers all scrapes: rendering takes the event loop from those who wait for more."""
+
+Filter = Callable[[Handler], Handler]
+"""Wraps every handler of the server, e.g. to ask who is calling."""
+
+_log = log.logger_from("controller-runtime.metrics")
+
+
+class MetricsServer:
+    """A runnable that serves ``registry``; also on managers that do not lead."""
+
+    name = "metrics server"
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        registry: CollectorRegistry = REGISTRY,
+        tls: TLSProvider | None = None,
+        filter_: Filter | None = None,
+        extra: Mapping[str, Handler] | None = None,
+    ) -> None:
+        self._registry = registry
+        routes: dict[str, Handler] = {**(extra or {}), PATH: self._serve}
+        if filter_ is not None:
+            routes = {path: filter_(handler) for path, handler in routes.items()}
+        self._rendered: tuple[float, bytes] = (-math.inf, b"")
+        self._address = address
+        self._secure = tls is not None
+        self._server = Server(address, routes, tls=tls)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._server.port
+
+    def listen(self) -> None:
+        """Take the address. Raises like :meth:`controller_runtime.httpserver.Server.listen`."""
+        self._server.listen()
+
+    def close(self) -> None:
+        """Give the address back when the server never started."""
+        self._server.close()
+
+    def need_leader_election(self) -> bool:
+        """No: whoever scrapes a follower is answered too."""
+        return False
+
+    async def ready(self) -> None:
+        """Return once connections are accepted."""
+        await self._server.ready()
+
+    async def start(self) -> None:
+        """Serve until cancelled."""
+        self.listen()
+        _log.info("Serving metrics server", bindAddress=str(self._address), secure=self._secure)
+        await self._server.start()
+
+    async def _serve(self, _request: HTTPRequest) -> HTTPResponse:
+        now = anyio.current_time()
+        if now - self._rendered[0] >= MAX_AGE:
+            self._rendered = (now, render(self._registry))
+        return HTTPResponse(body=self._rendered[1], content_type=CONTENT_TYPE)

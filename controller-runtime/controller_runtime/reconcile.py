@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The contract between a controller and the code that does its work: a key in, a result or an error out.
+
+A request names an object and nothing else: not what happened to it, nor how often. The reconciler reads
+the state of the world, compares it with what the object asks for, and moves the one towards the other.
+Called twice, it does nothing the second time.
+
+ControllerError             a controller cannot do its part
+├── TerminalError           reconciling this object again would fail in the same way
+├── ReconcileTimeoutError   a reconcile took longer than its controller allows
+└── PanicError              a reconciler failed in a way that is no error of its own (see the controller)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Generic, Protocol, TypeVar
+
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client.interfaces import Reader
+
+T = TypeVar("T", bound=Object)
+T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
+
+
+class ControllerError(Exception):
+    """The root of what controllers raise."""
+
+
+class TerminalError(ControllerError):
+    """Raise it ``from`` the cause when a retry is pointless: the error is logged and counted, not retried.
+
+    The object is reconciled again when it, or something it owns, changes.
+    """
+
+
+class ReconcileTimeoutError(ControllerError):
+    """A reconcile was cancelled at its controller's ``reconciliation_timeout``; retried as any error."""
+
+
+class PanicError(ControllerError):
+    """What a controller makes of a programming error that it recovered from; its cause is the error."""
+
+
+class Request(NamespacedName):
+    """The object to reconcile: ``namespace`` (empty for cluster-scoped kinds) and ``name``."""
+
+    __slots__ = ()
+
+    @classmethod
+    def for_object(cls, obj: Object) -> Request:
+        """Return the request that names ``obj``."""
+        return cls(obj.namespace, obj.name)
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Result:
+    """What a reconcile that did not fail asks of its controller."""
+
+    requeue_after: timedelta | None
+    """Reconcile again after this long, though nothing changed. Sooner if something does."""
+    priority: int | None
+    """The priority of that next time; that of this time when None."""
+
+    def __init__(self, requeue_after: timedelta | float | None = None, priority: int | None = None) -> None:
+        """A number is a number of seconds.
+
+        Raises:
+            TypeError: ``requeue_after`` is neither a duration nor a number, or ``priority`` is not an integer.
+            ValueError: ``requeue_after`` is not a number (NaN).
+            OverflowError: ``requeue_after`` is longer than a timedelta can be.
+        """
+        if requeue_after is not None and not isinstance(requeue_after, timedelta):
+            requeue_after = _seconds(requeue_after)
+        if priority is not None and (not isinstance(priority, int) or isinstance(priority, bool)):
+            raise TypeError(f"priority must be an integer, not {type(priority).__name__}")
+        object.__setattr__(self, "requeue_after", requeue_after)
+        object.__setattr__(self, "priority", priority)
+
+
+def _seconds(number: object) -> timedelta:
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        raise TypeError(
+            f"requeue_after must be a timedelta or a number of seconds, not {type(number).__name__}"
+        )
+    return timedelta(seconds=number)
+
+
+class Reconciler(Protocol):
+    """Brings the world closer to what one object asks for."""
+
+    async def reconcile(self, request: Request) -> Result:
+        """Reconcile the object that ``request`` names, which may be gone.
+
+        What follows from the outcome:
+
+        - an error raised: logged once, counted, and the request is tried again, each time later;
+        - :class:`TerminalError` raised: logged and counted, not tried again;
+        - ``Result(requeue_after=d)``: tried again after ``d``, a timedelta or a number of seconds, and its
+          failures are forgotten;
+        - ``Result()``: done; its failures are forgotten.
+
+        Never called for the same request twice at a time. Cancelled when the controller stops and its
+        grace is over, and at ``reconciliation_timeout``.
+        """
+        ...
+
+
+class Func:
+    """A function that serves as a reconciler: ``Func(fn)``."""
+
+    def __init__(self, fn: Callable[[Request], Awaitable[Result]]) -> None:
+        self._fn = fn
+
+    async def reconcile(self, request: Request) -> Result:
+        """Call the function."""
+        return await self._fn(request)
+
+
+class ObjectReconciler(Protocol[T_contra]):
+    """Reconciles an object that was read for it."""
+
+    async def reconcile(self, obj: T_contra) -> Result:
+        """Reconcile ``obj``, which is the callee's own copy; the outcomes are those of a Reconciler."""
+        ...
+
+
+class AsReconciler(Generic[T]):
+    """Reads the object that a request names and hands it on; a request whose object is gone is done."""
+
+    def __init__(self, client: Reader, kind: type[T], reconciler: ObjectReconciler[T]) -> None:
+        self._client = client
+        self._kind = kind
+        self._reconciler = reconciler
+
+    async def reconcile(self, request: Request) -> Result:
+        """Read, then reconcile."""
+        try:
+            obj = await self._client.get(self._kind, request)
+        except NotFoundError:
+            return Result()
+        return await self._reconciler.reconcile(obj)

@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of an event that happens again: counted on the old one, combined with its like, or left out.
+
+The rules and figures are client-go's, so a cluster sees as many events from this process as from a Go one:
+the same event again raises its count; of the tenth event within ten minutes that differs by its message
+alone, one combined event is made; and a source may tell 25 things about an object at once, later one
+every five minutes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from controller_runtime.apis.core.v1 import Event
+
+MAX_RECORDS: Final = 4096
+AGGREGATE_FROM: Final = 10
+AGGREGATE_INTERVAL: Final = 600.0
+SPAM_BURST: Final = 25
+SPAM_QPS: Final = 1 / 300
+COMBINED_PREFIX: Final = "(combined from similar events): "
+
+Key = tuple[str | None, ...]
+V = TypeVar("V")
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What to send: ``event`` as new, or as a higher count of the one stored under its name."""
+
+    event: Event
+    key: Key
+    known: bool
+    """Patch count, lastTimestamp and message of the stored event; else create it."""
+
+
+@dataclass(slots=True)
+class _Group:
+    last: float
+    messages: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+
+@dataclass(slots=True)
+class _Seen:
+    name: str
+    first_timestamp: str | None
+    count: int
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    at: float
+
+
+class _LRU(Generic[V]):
+    """The values used last, up to a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._values: OrderedDict[Key, V] = OrderedDict()
+
+    def get(self, key: Key) -> V | None:
+        value = self._values.get(key)
+        if value is not None:
+            self._values.move_to_end(key)
+        return value
+
+    def put(self, key: Key, value: V) -> None:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self._limit:
+            self._values.popitem(last=False)
+
+    def drop(self, key: Key) -> None:
+        self._values.pop(key, None)
+
+
+class Correlator:
+    """Judges events in the order they come; ``clock`` is monotonic, ``new_name`` names a combined event."""
+
+    def __init__(
+        self, clock: Callable[[], float], new_name: Callable[[str], str], *, max_records: int = MAX_RECORDS
+    ) -> None:
+        self._clock = clock
+        self._new_name = new_name
+        self._groups: _LRU[_Group] = _LRU(max_records)
+        self._seen: _LRU[_Seen] = _LRU(max_records)
+        self._buckets: _LRU[_Bucket] = _LRU(max_records)
+
+    def judge(self, event: Event) -> Verdict | None:
+        """Return what to send for ``event``, or None when its source has said too much about its object."""
+        event, key = self._combine(event)
+        known = self._seen.get(key)
+        if known is not None:
+            event.metadata.name = known.name
+            event.first_timestamp = known.first_timestamp
+            event.count = known.count + 1
+        self.store(key, event)
+        if not self._may_speak(event):
+            return None
+        return Verdict(event, key, known is not None)
+
+    def store(self, key: Key, event: Event) -> None:
+        """Remember ``event`` as the one stored for ``key``."""
+        self._seen.put(key, _Seen(event.name, event.first_timestamp, event.count or 1))
+
+    def forget(self, key: Key) -> None:
+        """Have the next event of ``key`` created: this one was never stored."""
+        self._seen.drop(key)
+
+    def _combine(self, event: Event) -> tuple[Event, Key]:
+        """Return the event to count, and under which key: its own, or its group's."""
+        group_key = _group_key(event)
+        now = self._clock()
+        group = self._groups.get(group_key)
+        if group is None or now - group.last > AGGREGATE_INTERVAL:
+            group = _Group(now)
+        message = event.message or ""
+        group.messages[message] = None
+        group.last = now
+        self._groups.put(group_key, group)
+        if len(group.messages) < AGGREGATE_FROM:
+            return event, (*group_key, message)
+        group.messages.popitem(last=False)
+        combined = event.deep_copy()
+        combined.metadata.name = self._new_name(_involved(event)[2] or "")
+        combined.message = COMBINED_PREFIX + message
+        return combined, group_key
+
+    def _may_speak(self, event: Event) -> bool:
+        key = (_component(event), *_involved(event), event.type)
+        now = self._clock()
+        bucket = self._buckets.get(key) or _Bucket(float(SPAM_BURST), now)
+        bucket.tokens = min(SPAM_BURST, bucket.tokens + (now - bucket.at) * SPAM_QPS)
+        bucket.at = now
+        allowed = bucket.tokens >= 1
+        if allowed:
+            bucket.tokens -= 1
+        self._buckets.put(key, bucket)
+        return allowed
+
+
+def _component(event: Event) -> str | None:
+    return event.source.component if event.source is not None else None
+
+
+def _involved(event: Event) -> tuple[str | None, ...]:
+    ref = event.involved_object
+    if ref is None:
+        return (None, None, None, None, None)
+    return (ref.kind, ref.namespace, ref.name, ref.uid, ref.api_version)
+
+
+def _group_key(event: Event) -> Key:
+    return (_component(event), *_involved(event), event.type, event.reason)

@@ -1,0 +1,234 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Events about objects, as ``kubectl describe`` and the SDK read them: core/v1, with times and counts.
+
+Telling an event never waits: it is queued, and the broadcaster sends it. When the API server is slow and the
+queue is full, events are lost and that is logged; reconciling goes on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+import msgspec
+
+from controller_runtime import log
+from controller_runtime.apis.core.v1 import Event, EventSource, ObjectReference
+from controller_runtime.apis.machinery import time as wire_time
+from controller_runtime.apis.machinery.errors import (
+    AlreadyExistsError,
+    ForbiddenError,
+    NotFoundError,
+    StatusError,
+)
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from controller_runtime.client import MERGE, Writer, raw_patch
+from controller_runtime.rest import RestError, TransportError
+
+from .correlator import Correlator, Verdict
+
+NORMAL: Final = "Normal"
+WARNING: Final = "Warning"
+
+_QUEUE: Final = 1000
+_TRIES: Final = 12
+_RETRY_DELAY: Final = 10.0
+_CALL_DEADLINE: Final = 10.0
+_FLUSH: Final = 5.0
+_DEFAULT_NAMESPACE: Final = "default"
+
+_log = log.logger_from("events")
+
+
+class EventRecorder:
+    """Tells events as one source; made by :meth:`Broadcaster.recorder_for`."""
+
+    def __init__(self, broadcaster: Broadcaster, source: str) -> None:
+        self._broadcaster = broadcaster
+        self._source = source
+
+    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
+        """Queue an event about ``obj``, which needs its name; ``event_type`` is Normal or Warning.
+
+        Raises:
+            ValueError: the type is another one.
+        """
+        if event_type not in {NORMAL, WARNING}:
+            raise ValueError(f"event type {event_type!r} is neither {NORMAL} nor {WARNING}")
+        self._broadcaster.tell(self._source, obj, event_type, reason, message)
+
+    def eventf(self, obj: Object, event_type: str, reason: str, template: str, *args: object) -> None:
+        """As :meth:`event`, with ``%`` templates."""
+        self.event(obj, event_type, reason, template % args if args else template)
+
+
+class Broadcaster:
+    """The runnable that sends what recorders tell; when stopped, it first sends what is queued.
+
+    ``writer`` must not throttle reconciling: it is called from one task, one call at a time.
+    """
+
+    name = "event broadcaster"
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        rng: Callable[[], float] = random.random,
+        capacity: int = _QUEUE,
+        flush: float = _FLUSH,
+    ) -> None:
+        self._writer = writer
+        self._now = now
+        self._rng = rng
+        self._capacity = capacity
+        self._flush = flush
+        self._queue: deque[Event] = deque()
+        self._queued = anyio.Event()
+        self._lost = 0
+        self._serial = 0
+        self._pending: Verdict | None = None
+        self._correlator = Correlator(anyio.current_time, self._new_name)
+
+    def recorder_for(self, source: str) -> EventRecorder:
+        """Return a recorder whose events carry ``source`` as component."""
+        return EventRecorder(self, source)
+
+    def tell(self, source: str, obj: Object, event_type: str, reason: str, message: str) -> None:
+        """Queue an event, or lose it when the queue is full."""
+        if len(self._queue) >= self._capacity:
+            self._lost += 1
+            if self._lost == 1:
+                _log.warning("Events are lost because too many are queued", capacity=self._capacity)
+            return
+        if self._lost:
+            _log.warning("Events were lost because too many were queued", lost=self._lost)
+            self._lost = 0
+        self._queue.append(self._make(source, obj, event_type, reason, message))
+        self._queued.set()
+
+    def need_leader_election(self) -> bool:
+        """No: followers have something to tell too."""
+        return False
+
+    async def start(self) -> None:
+        """Send until cancelled, and then the rest for as long as ``flush`` seconds."""
+        try:
+            while True:
+                if not self._queue:
+                    self._queued = anyio.Event()
+                    await self._queued.wait()
+                await self._send_next()
+        finally:
+            with anyio.move_on_after(self._flush, shield=True):
+                while self._queue or self._pending:
+                    await self._send_next()
+            if lost := len(self._queue) + (self._pending is not None):
+                _log.warning("Events were lost at the stop", lost=lost)
+
+    def _make(self, source: str, obj: Object, event_type: str, reason: str, message: str) -> Event:
+        now = wire_time.format_time(self._now())
+        return Event(
+            metadata=ObjectMeta(name=self._new_name(obj.name), namespace=obj.namespace or _DEFAULT_NAMESPACE),
+            involved_object=reference(obj),
+            reason=reason,
+            message=message,
+            source=EventSource(component=source),
+            first_timestamp=now,
+            last_timestamp=now,
+            count=1,
+            type=event_type,
+            reporting_component=source,
+            reporting_instance="",
+        )
+
+    def _new_name(self, about: str) -> str:
+        # Nanoseconds in base 16, as client-go names events; a name is made unique by its time.
+        moment = self._now()
+        self._serial = (self._serial + 1) % 1000
+        return f"{about}.{int(moment.timestamp()) * 10**9 + moment.microsecond * 1000 + self._serial:x}"
+
+    async def _send_next(self) -> None:
+        # An event is judged once; one whose sending was cancelled waits as the pending verdict.
+        if self._pending is None:
+            self._pending = self._correlator.judge(self._queue.popleft())
+        if self._pending is not None:
+            await self._send(self._pending)
+            self._pending = None
+
+    async def _send(self, verdict: Verdict) -> None:
+        for attempt in range(_TRIES):
+            try:
+                with anyio.fail_after(_CALL_DEADLINE):
+                    await self._record(verdict)
+            except StatusError as error:
+                self._correlator.forget(verdict.key)
+                if not _is_of_no_interest(error):
+                    _log.error("Event was refused", about=_summary(verdict.event), error=error)
+                return
+            except (TransportError, TimeoutError) as error:
+                _log.debug("Event was not sent and will be", about=_summary(verdict.event), error=error)
+            except (RestError, ValueError) as error:
+                # It cannot be written as JSON, or its object's name does not fit into a URL: no retry changes that.
+                self._correlator.forget(verdict.key)
+                _log.error("Event cannot be sent", about=_summary(verdict.event), error=error)
+                return
+            else:
+                return
+            # Many processes that lost the same server must not come back together.
+            await anyio.sleep(_RETRY_DELAY * (self._rng() if attempt == 0 else 1.0))
+        self._correlator.forget(verdict.key)
+        _log.error("Event was given up", about=_summary(verdict.event), tries=_TRIES)
+
+    async def _record(self, verdict: Verdict) -> None:
+        event = verdict.event
+        if not verdict.known:
+            stored = await self._writer.create(event)
+        else:
+            patch = {"count": event.count, "lastTimestamp": event.last_timestamp, "message": event.message}
+            try:
+                stored = await self._writer.patch(event, raw_patch(MERGE, msgspec.json.encode(patch)))
+            except NotFoundError:
+                # Events live for an hour: the one counted on may be gone.
+                about = event.involved_object.name if event.involved_object else None
+                event.metadata = ObjectMeta(name=self._new_name(about or ""), namespace=event.namespace)
+                stored = await self._writer.create(event)
+        self._correlator.store(verdict.key, stored)
+
+
+def reference(obj: Object) -> ObjectReference:
+    """Return the reference to ``obj`` that events carry."""
+    meta = obj.metadata
+    return ObjectReference(
+        kind=obj.kind,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        api_version=obj.api_version,
+        resource_version=meta.resource_version,
+    )
+
+
+def _is_of_no_interest(error: StatusError) -> bool:
+    """Whether a refusal is nobody's fault: told already, or the namespace is on its way out."""
+    if isinstance(error, AlreadyExistsError):
+        return True
+    return isinstance(error, ForbiddenError) and any(
+        cause.get("reason") == "NamespaceTerminating" for cause in error.causes
+    )
+
+
+def _summary(event: Event) -> dict[str, str | None]:
+    about = event.involved_object
+    return {
+        "kind": about.kind if about else None,
+        "namespace": event.namespace,
+        "name": about.name if about else None,
+        "reason": event.reason,
+    }

@@ -1,0 +1,34 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reaching an API server: settings, requests as values, one transport, and where kinds are served.
+
+Nothing here knows what an object means; that begins in ``controller_runtime.client``.
+"""
+
+from . import request as request
+from .config import Config as Config
+from .config import Impersonation as Impersonation
+from .config import in_cluster_config as in_cluster_config
+from .config import load_config as load_config
+from .config import user_agent as user_agent
+from .credentials import Anonymous as Anonymous
+from .credentials import Basic as Basic
+from .credentials import Credentials as Credentials
+from .credentials import StaticToken as StaticToken
+from .credentials import TokenFile as TokenFile
+from .discovery import RESTMapper as RESTMapper
+from .errors import AnswerError as AnswerError
+from .errors import ConfigError as ConfigError
+from .errors import InvalidRequestError as InvalidRequestError
+from .errors import NoKindMatchError as NoKindMatchError
+from .errors import RestError as RestError
+from .errors import TransportError as TransportError
+from .errors import TransportTimeoutError as TransportTimeoutError
+from .errors import decoded as decoded
+from .fake import FakeResponse as FakeResponse
+from .fake import FakeTransport as FakeTransport
+from .request import Request as Request
+from .roundtrip import Response as Response
+from .roundtrip import RoundTripper as RoundTripper
+from .tls import TLSConfig as TLSConfig
+from .transport import Transport as Transport

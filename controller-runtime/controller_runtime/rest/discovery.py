@@ -1,0 +1,171 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""RESTMapper: where a kind is served, by our own classes where they know it, else by asking the server."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+import anyio
+import msgspec
+
+from controller_runtime.apis.machinery import names
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK, Resource
+from controller_runtime.apis.machinery.object import Object
+
+from .errors import NoKindMatchError, decoded
+from .request import JSON, Request, group_version_path
+from .roundtrip import RoundTripper
+
+MISS_TTL: Final = 10.0
+"""Seconds for which a kind that was not served is believed to be missing still."""
+MISSES: Final = 64
+"""Groups and versions remembered as missing; beyond, the server's own list of groups decides what is worth a request."""
+
+GroupVersion = tuple[str, str]
+T = TypeVar("T")
+
+
+class _Entry(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = False
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Entry] | None = None
+
+
+class _Version(msgspec.Struct):
+    version: str
+
+
+class _Group(msgspec.Struct):
+    name: str
+    versions: list[_Version]
+
+
+class _Groups(msgspec.Struct):
+    groups: list[_Group] | None = None
+
+
+class RESTMapper:
+    """Maps kinds to resources.
+
+    What the server serves is asked once per group and version, and remembered; a kind that is missing is
+    asked for again after :data:`MISS_TTL`, so a CRD installed later is found. Names of groups may come from users:
+    one that no group can have is not asked about, and however many are made up, a bounded number is asked about
+    and remembered.
+    """
+
+    def __init__(self, transport: RoundTripper, *, miss_ttl: float = MISS_TTL) -> None:
+        self._transport = transport
+        self._miss_ttl = miss_ttl
+        self._served: dict[GroupVersion, Mapping[str, Resource]] = {}
+        """Only what the server serves: no name that is made up is in here, or in ``_asked_at``."""
+        self._asked_at: dict[GroupVersion, float] = {}
+        self._missing: OrderedDict[GroupVersion, float] = OrderedDict()
+        self._asking: dict[GroupVersion, anyio.Lock] = {}
+        self._groups: tuple[float, frozenset[GroupVersion]] | None = None
+        self._groups_lock = anyio.Lock()
+
+    async def resource_for(self, kind: type[Object] | GVK) -> Resource:
+        """Return where ``kind`` is served; a class that knows its resource is not asked about.
+
+        Raises:
+            NoKindMatchError: the server does not serve it.
+            StatusError, TransportError: the server could not be asked.
+        """
+        if not isinstance(kind, tuple):
+            if kind.resource is not None:
+                return kind.resource
+            kind = kind.gvk
+        return await self.discover(kind)
+
+    async def discover(self, gvk: GVK) -> Resource:
+        """Return where the server itself says that ``gvk`` is served. Raises like :meth:`resource_for`."""
+        group_version = (gvk.group, gvk.version)
+        resource = self._known(gvk)
+        if resource is None and names.is_api_group(gvk.group) and names.is_api_version(gvk.version):
+            async with self._turn(group_version):
+                resource = self._known(gvk)
+                if resource is None and await self._may_ask(group_version):
+                    await self._ask(group_version)
+                    resource = self._known(gvk)
+        if resource is None:
+            raise NoKindMatchError(gvk)
+        return resource
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._served.clear()
+        self._asked_at.clear()
+        self._missing.clear()
+        self._groups = None
+
+    def _known(self, gvk: GVK) -> Resource | None:
+        return self._served.get((gvk.group, gvk.version), {}).get(gvk.kind)
+
+    @asynccontextmanager
+    async def _turn(self, group_version: GroupVersion) -> AsyncIterator[None]:
+        """Let one task at a time ask about a group and version; nothing is kept of it afterwards."""
+        lock = self._asking.setdefault(group_version, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not lock.locked() and self._asking.get(group_version) is lock:
+                del self._asking[group_version]
+
+    async def _may_ask(self, group_version: GroupVersion) -> bool:
+        now = anyio.current_time()
+        asked_at = self._asked_at.get(group_version, self._missing.get(group_version))
+        if asked_at is not None:
+            return now - asked_at >= self._miss_ttl
+        while self._missing and now - next(iter(self._missing.values())) >= self._miss_ttl:
+            self._missing.popitem(last=False)
+        return len(self._missing) < MISSES or group_version in await self._listed()
+
+    async def _ask(self, group_version: GroupVersion) -> None:
+        group, version = group_version
+        answer = await self._read(group_version_path(group, version), _Resources)
+        now = anyio.current_time()
+        self._missing.pop(group_version, None)
+        if answer is None:
+            self._served.pop(group_version, None)
+            self._asked_at.pop(group_version, None)
+            if len(self._missing) < MISSES:
+                self._missing[group_version] = now
+            return
+        self._asked_at[group_version] = now
+        self._served[group_version] = {
+            entry.kind: Resource(group, version, entry.name, entry.namespaced)
+            for entry in answer.resources or ()
+            if "/" not in entry.name
+        }
+
+    async def _listed(self) -> frozenset[GroupVersion]:
+        """Return the groups and versions that the server lists; its list is believed for :data:`MISS_TTL`."""
+        async with self._groups_lock:
+            if self._groups is None or anyio.current_time() - self._groups[0] >= self._miss_ttl:
+                answer = await self._read("/apis", _Groups)
+                listed = {
+                    (group.name, each.version)
+                    for group in (answer.groups if answer is not None else None) or ()
+                    for each in group.versions
+                }
+                self._groups = anyio.current_time(), frozenset({("", "v1"), *listed})
+            return self._groups[1]
+
+    async def _read(self, path: str, shape: type[T]) -> T | None:
+        """Return what the server answers, or None where it knows no such path."""
+        response = await self._transport.send(Request("GET", path, headers={"Accept": JSON}))
+        try:
+            await response.raise_for_status()
+        except NotFoundError:
+            return None
+        return decoded(msgspec.json.Decoder(shape).decode, await response.read())

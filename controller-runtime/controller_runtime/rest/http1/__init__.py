@@ -1,0 +1,23 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP/1.1 to one server: a pool of connections, each an asyncio protocol around a parser written in C.
+
+What this room owns is bytes: heads, framing, sockets, TLS, proxies, and who uses which connection. What an
+answer means, who asks and how often are for ``controller_runtime.rest``. Everything that goes wrong is an ``Error``,
+or a ``TimeoutError`` when nothing came in time.
+"""
+
+from .connection import Connection as Connection
+from .dial import CONNECT_TIMEOUT as CONNECT_TIMEOUT
+from .dial import Dialer as Dialer
+from .dial import watchful_socket as watchful_socket
+from .incoming import ORDINARY as ORDINARY
+from .incoming import Bounds as Bounds
+from .incoming import Incoming as Incoming
+from .message import Error as Error
+from .message import GoneError as GoneError
+from .message import Headers as Headers
+from .message import Heads as Heads
+from .origin import Origin as Origin
+from .origin import shown as shown
+from .pool import Pool as Pool

@@ -1,0 +1,311 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Requests as values: built here by pure functions, sent by a transport.
+
+A path is percent-encoded already; a query is a tuple of pairs in a fixed order, so that equal calls give
+equal requests. Groups, versions, namespaces and names may come from users: what would leave its segment of the path
+is refused (``InvalidRequestError``), not escaped, as client-go does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from controller_runtime.apis.machinery import names
+from controller_runtime.apis.machinery.gvk import Resource
+from controller_runtime.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
+from controller_runtime.apis.machinery.labels import selector_string as selector_string
+
+from .errors import InvalidRequestError
+from .http1 import ORDINARY, Bounds
+
+DEFAULT_TIMEOUT: Final = 30.0
+COLLECTION: Final = Bounds(1 << 30, 600.0)
+"""For lists: all pods of a large cluster, through a slow network."""
+JSON: Final = "application/json"
+APPLY: Final = "application/apply-patch+yaml"
+_AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+_AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+_NO_SEGMENTS: Final = frozenset(("", ".", ".."))
+_LONGEST_SHOWN: Final = 64
+
+Query = tuple[tuple[str, str], ...]
+_encoded: Final = lru_cache(maxsize=64)(urlencode)
+"""A program asks in few ways, again and again."""
+_SHORT: Final = 512
+"""Characters of the values of a query that is remembered: names in selectors may be any text."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request, without the server's address and credentials."""
+
+    method: str
+    path: str
+    query: Query = ()
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    body: bytes | None = None
+    timeout: float | None = DEFAULT_TIMEOUT
+    """Seconds without a byte of the answer; of a stream only its first is waited for. None waits as long as ``bounds``
+    allow, and for a stream for ever."""
+    stream: bool = False
+    """The body arrives over time and is read by lines."""
+    bounds: Bounds = ORDINARY
+    """How large the answer may be and how long it may take, however steadily it comes; not of a stream."""
+
+    @property
+    def target(self) -> str:
+        """Path and query as they stand in the request line."""
+        if not self.query:
+            return self.path
+        short = sum(len(value) for _, value in self.query) <= _SHORT
+        return f"{self.path}?{(_encoded if short else urlencode)(self.query)}"
+
+
+def field_selector_string(fields: Mapping[str, str] | str | None) -> str:
+    r"""Return a field selector as the query writes it; ``\``, ``,`` and ``=`` in a map's values are escaped."""
+    if not fields:
+        return ""
+    if isinstance(fields, str):
+        return fields
+    escape = str.maketrans({"\\": "\\\\", ",": "\\,", "=": "\\="})
+    return ",".join(f"{path}={value.translate(escape)}" for path, value in sorted(fields.items()))
+
+
+def segment(value: str) -> str:
+    """Return ``value`` as one segment of a path.
+
+    Raises:
+        InvalidRequestError: it is empty, ``.`` or ``..``, or has a ``/`` or ``%`` in it.
+    """
+    if value in _NO_SEGMENTS or "/" in value or "%" in value:
+        raise InvalidRequestError(f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request")
+    try:
+        return quote(value, safe="")
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(
+            f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request"
+        ) from error
+
+
+def group_version_path(group: str, version: str) -> str:
+    """Return the path below which an API's resources are.
+
+    Raises:
+        InvalidRequestError: group or version are none.
+    """
+    if not names.is_api_group(group) or not names.is_api_version(version):
+        shown = f"{group[:_LONGEST_SHOWN]}/{version[:_LONGEST_SHOWN]}"
+        raise InvalidRequestError(f"{shown!r} is not the group and version of an API")
+    return f"/apis/{group}/{version}" if group else f"/api/{version}"
+
+
+@lru_cache(maxsize=256)
+def _roots(resource: Resource) -> tuple[str, str]:
+    """What stands before and after a namespace in the paths of a resource; a program uses few of them."""
+    return group_version_path(resource.group, resource.version), segment(resource.plural)
+
+
+def collection_path(resource: Resource, namespace: str = "") -> str:
+    """Return the path of a kind's objects, in one namespace or (with none) in all.
+
+    Raises:
+        InvalidRequestError: the namespace cannot stand in a path, or the resource is not one.
+    """
+    root, plural = _roots(resource)
+    if resource.namespaced and namespace:
+        return f"{root}/namespaces/{segment(namespace)}/{plural}"
+    return f"{root}/{plural}"
+
+
+def object_path(resource: Resource, namespace: str, name: str) -> str:
+    """Return the path of one object.
+
+    Raises:
+        InvalidRequestError: the name is empty, or the namespace of a namespaced kind; or they cannot stand in a path.
+    """
+    if not name:
+        raise InvalidRequestError(f"{resource.group_resource}: an object's name may not be empty")
+    if resource.namespaced and not namespace:
+        raise InvalidRequestError(f"{resource.group_resource} {name}: the namespace may not be empty")
+    return f"{collection_path(resource, namespace)}/{segment(name)}"
+
+
+def get(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
+    """Read one object."""
+    return Request("GET", object_path(resource, namespace, name), headers=_accept(metadata_only))
+
+
+def list_(
+    resource: Resource,
+    *,
+    namespace: str = "",
+    labels: LabelSelectorLike | None = None,
+    fields: Mapping[str, str] | str | None = None,
+    limit: int | None = None,
+    continue_token: str = "",
+    resource_version: str | None = None,
+    resource_version_match: str = "",
+    metadata_only: bool = False,
+) -> Request:
+    """Read a collection, or one page of it."""
+    query = _query(
+        labelSelector=selector_string(labels),
+        fieldSelector=field_selector_string(fields),
+        limit=str(limit) if limit else "",
+        **{"continue": continue_token},
+        resourceVersion=resource_version or "",
+        resourceVersionMatch=resource_version_match,
+    )
+    headers = {"Accept": _AS_METADATA_LIST if metadata_only else JSON}
+    return Request("GET", collection_path(resource, namespace), query, headers, bounds=COLLECTION)
+
+
+def watch(
+    resource: Resource,
+    *,
+    namespace: str = "",
+    labels: LabelSelectorLike | None = None,
+    fields: Mapping[str, str] | str | None = None,
+    resource_version: str = "",
+    timeout_seconds: int | None = None,
+    bookmarks: bool = True,
+    send_initial_events: bool = False,
+    metadata_only: bool = False,
+) -> Request:
+    """Follow a collection; ``send_initial_events`` asks for a streaming list first (WatchList)."""
+    query = _query(
+        labelSelector=selector_string(labels),
+        fieldSelector=field_selector_string(fields),
+        watch="true",
+        allowWatchBookmarks="true" if bookmarks else "",
+        resourceVersion=resource_version,
+        resourceVersionMatch="NotOlderThan" if send_initial_events else "",
+        sendInitialEvents="true" if send_initial_events else "",
+        timeoutSeconds=str(timeout_seconds) if timeout_seconds else "",
+    )
+    return Request("GET", collection_path(resource, namespace), query, _accept(metadata_only), stream=True)
+
+
+def create(
+    resource: Resource,
+    namespace: str,
+    body: bytes,
+    *,
+    field_owner: str = "",
+    dry_run: bool = False,
+    metadata_only: bool = False,
+) -> Request:
+    """Create an object.
+
+    Raises:
+        InvalidRequestError: the namespace of a namespaced kind is empty.
+    """
+    if resource.namespaced and not namespace:
+        raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
+    query = _query(fieldManager=field_owner, dryRun="All" if dry_run else "")
+    headers = _accept(metadata_only) | {"Content-Type": JSON}
+    return Request("POST", collection_path(resource, namespace), query, headers, body)
+
+
+def update(
+    resource: Resource,
+    namespace: str,
+    name: str,
+    body: bytes,
+    *,
+    field_owner: str = "",
+    dry_run: bool = False,
+    metadata_only: bool = False,
+) -> Request:
+    """Replace an object."""
+    query = _query(fieldManager=field_owner, dryRun="All" if dry_run else "")
+    headers = _accept(metadata_only) | {"Content-Type": JSON}
+    return Request("PUT", object_path(resource, namespace, name), query, headers, body)
+
+
+def patch(
+    resource: Resource,
+    namespace: str,
+    name: str,
+    body: bytes,
+    *,
+    content_type: str,
+    field_owner: str = "",
+    force: bool = False,
+    dry_run: bool = False,
+    metadata_only: bool = False,
+) -> Request:
+    """Change an object by a patch of ``content_type``."""
+    query = _query(fieldManager=field_owner, force="true" if force else "", dryRun="All" if dry_run else "")
+    headers = _accept(metadata_only) | {"Content-Type": content_type}
+    return Request("PATCH", object_path(resource, namespace, name), query, headers, body)
+
+
+def apply(
+    resource: Resource,
+    namespace: str,
+    name: str,
+    body: bytes,
+    *,
+    field_owner: str,
+    force: bool = False,
+    dry_run: bool = False,
+    metadata_only: bool = False,
+) -> Request:
+    """Server-side apply an object: the patch that creates it where it is missing."""
+    return patch(
+        resource,
+        namespace,
+        name,
+        body,
+        content_type=APPLY,
+        field_owner=field_owner,
+        force=force,
+        dry_run=dry_run,
+        metadata_only=metadata_only,
+    )
+
+
+def delete(resource: Resource, namespace: str, name: str, options: bytes | None = None) -> Request:
+    """Delete an object; ``options`` is a DeleteOptions."""
+    headers = _accept(metadata_only=False) | ({"Content-Type": JSON} if options else {})
+    return Request("DELETE", object_path(resource, namespace, name), headers=headers, body=options)
+
+
+def delete_collection(
+    resource: Resource,
+    *,
+    namespace: str = "",
+    labels: LabelSelectorLike | None = None,
+    fields: Mapping[str, str] | str | None = None,
+    options: bytes | None = None,
+) -> Request:
+    """Delete what the selectors pick from a collection.
+
+    Raises:
+        InvalidRequestError: the namespace of a namespaced kind is empty.
+    """
+    if resource.namespaced and not namespace:
+        raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
+    query = _query(labelSelector=selector_string(labels), fieldSelector=field_selector_string(fields))
+    headers = _accept(metadata_only=False) | ({"Content-Type": JSON} if options else {})
+    return Request("DELETE", collection_path(resource, namespace), query, headers, options)
+
+
+def subresource(request: Request, name: str) -> Request:
+    """Return ``request``, which names one object, turned to a subresource of it."""
+    return dataclasses.replace(request, path=f"{request.path}/{segment(name)}")
+
+
+def _accept(metadata_only: bool) -> dict[str, str]:
+    return {"Accept": _AS_METADATA if metadata_only else JSON}
+
+
+def _query(**parameters: str) -> Query:
+    return tuple((name, value) for name, value in parameters.items() if value)

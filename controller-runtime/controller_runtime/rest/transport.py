@@ -1,0 +1,268 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Transport: the one place that speaks HTTP to an API server, over the connections of ``http1``.
+
+What goes wrong in there ends here; what comes out is a Response or a TransportError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+
+from . import errors, http1, layers
+from .config import Config
+from .request import Request
+from .roundtrip import Response, RoundTripper
+
+_LONGEST_LINE: Final = 1 << 26
+TLS_CHECK_PERIOD: Final = 10.0
+"""Seconds between looks at certificate files that may have been rewritten."""
+
+
+class Transport:
+    """Sends requests to the server of ``config``; an async context manager that owns the connections.
+
+    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` hears of every answer; ``may_write`` is asked
+    before each write.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        observe: layers.Observe | None = None,
+        may_write: Callable[[], bool] | None = None,
+        tls_check_period: float = TLS_CHECK_PERIOD,
+    ) -> None:
+        self.config = config
+        self._wire = _Wire(config, tls_check_period)
+        inner: RoundTripper = self._wire
+        if may_write is not None:
+            inner = layers.Fence(inner, may_write, config.address)
+        inner = layers.Throttle(inner, config.qps, config.burst)
+        inner = layers.Warn(inner)
+        if observe is not None:
+            inner = layers.Meter(inner, self._wire.host, observe)
+        inner = layers.RetryAfter(inner)
+        self._outermost: RoundTripper = layers.Authorize(inner, config.credentials, config.address)
+
+    async def send(self, request: Request) -> Response:
+        """Return the server's answer, whatever its status.
+
+        Raises:
+            TransportError: there was none.
+        """
+        return await self._outermost.send(request)
+
+    async def __aenter__(self) -> Self:
+        self._wire.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._wire.close()
+
+
+class _Wire:
+    """The innermost round tripper: the pool in use, and those that end."""
+
+    def __init__(self, config: Config, tls_check_period: float) -> None:
+        self._config = config
+        self._tls_check_period = tls_check_period
+        self._base = config.address.rstrip("/")
+        self._opened = False
+        self._now: Callable[[], float] = anyio.current_time
+        self._pool: http1.Pool | None = None
+        self._retired: list[http1.Pool] = []
+        self._ssl: ssl.SSLContext | None = None
+        self._ssl_stamp: object = None
+        self._shown = b""
+        self._ssl_checked = float("-inf")
+
+    @property
+    def host(self) -> str:
+        """The server as metrics name it."""
+        try:
+            return http1.Origin.parse(self._config.host).authority
+        except http1.Error:
+            return self._config.address
+
+    def open(self) -> None:
+        self._now = asyncio.get_running_loop().time
+        self._context()
+        self._opened = True
+
+    async def close(self) -> None:
+        self._opened = False
+        pool, self._pool = self._pool, None
+        for each in (*self._retired, *([pool] if pool else [])):
+            await each.close()
+
+    async def send(self, request: Request) -> Response:
+        if not self._opened:
+            raise errors.TransportError("the transport is not open", host=self._base)
+        pool = self._pool
+        try:
+            if pool is None:
+                pool = self._pool = _new_pool(self._config)
+            return await self._exchange(pool, request)
+        except TimeoutError as error:
+            if pool is not None:
+                self._retire(pool)
+            # Whoever waits for ever for an answer does not for a connection.
+            patience = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
+            raise errors.TransportTimeoutError(
+                f"no answer to {request.method} {request.path} within {patience} s", host=self._base
+            ) from error
+        except http1.Error as error:
+            raise errors.TransportError(str(error), host=self._base) from error
+
+    def _retire(self, pool: http1.Pool) -> None:
+        """Use the connections of ``pool`` no more: where one hangs the others may, and each would cost a call."""
+        pool.retire()
+        if self._pool is pool:
+            self._pool = None
+            self._retired.append(pool)
+        self._retired = [each for each in self._retired if each.busy]
+
+    async def _exchange(self, pool: http1.Pool, request: Request) -> Response:
+        """Send the request: once, or a read that waits for no more than its answer twice.
+
+        Whatever else may have taken effect, and whoever watches has a pace of their own.
+        """
+        timeout, bounds = request.timeout, None if request.stream else request.bounds
+        if timeout is None and bounds is not None:
+            timeout = bounds.seconds
+        deadline = None if timeout is None else self._now() + timeout
+        head = pool.heads.render(request.method, request.target, request.headers, request.body)
+        context = self._context()
+        connection = pool.idle(context, stream=request.stream)
+        tried = False
+        while True:
+            if connection is None:
+                remaining = None if deadline is None else max(0.0, deadline - self._now())
+                with anyio.fail_after(remaining):
+                    connection = await pool.connection(context, fresh=tried, stream=request.stream)
+            try:
+                answer = await connection.ask(
+                    head,
+                    request.body,
+                    bounds=bounds,
+                    bodiless=request.method == "HEAD",
+                    timeout=timeout,
+                    deadline=deadline,
+                )
+                break
+            except http1.GoneError:
+                if tried or request.stream or request.method != "GET":
+                    raise
+                tried, connection = True, None
+        if request.method == "HEAD":
+            connection.abort()
+        if not answer.whole:
+            return _Stream(answer, connection, self._base)
+        return _Answer(answer.status, answer.headers, answer.body())
+
+    def _context(self) -> ssl.SSLContext | None:
+        """The TLS context; made anew when a file it was read from changed."""
+        tls = self._config.tls
+        if tls is None:
+            if self._ssl is None and self._base.startswith("https:"):
+                self._ssl = ssl.create_default_context()
+            return self._ssl
+        now = self._now()
+        shown = tls.issued.cert if tls.issued is not None else b""
+        if now - self._ssl_checked >= self._tls_check_period or shown != self._shown:
+            self._ssl_checked, self._shown = now, shown
+            stamp = (*tls.stamp(), shown)
+            if self._ssl is None or stamp != self._ssl_stamp:
+                try:
+                    self._ssl, self._ssl_stamp = tls.ssl_context(), stamp
+                except errors.ConfigError:
+                    # Half-written files: keep the context we have, look again soon.
+                    if self._ssl is None:
+                        raise
+        return self._ssl
+
+
+def _new_pool(config: Config) -> http1.Pool:
+    """Return an empty pool; what every request says is rendered here."""
+    origin = http1.Origin.parse(config.host)
+    proxy = http1.Origin.parse(config.proxy) if config.proxy else None
+    plain = proxy if not origin.secure else None
+    shared = [("Host", origin.authority), ("User-Agent", config.user_agent), ("Accept-Encoding", "identity")]
+    if origin.authorization:
+        shared.append(("Authorization", origin.authorization))
+    if plain is not None and plain.authorization:
+        shared.append(("Proxy-Authorization", plain.authorization))
+    if config.impersonate is not None:
+        shared += config.impersonate.headers()
+    # A proxy that sees the request wants to know for whom it is; through a tunnel it sees none.
+    prefix = (origin.url if plain is not None else "") + origin.path
+    server_name = config.tls.server_name if config.tls is not None else ""
+    dialer = http1.Dialer(origin, proxy=proxy, server_name=server_name, user_agent=config.user_agent)
+    return http1.Pool(dialer, http1.Heads(prefix, shared))
+
+
+class _Answer(Response):
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self._body = body
+
+    async def read(self) -> bytes:
+        return self._body
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        for line in self._body.splitlines():
+            yield line
+
+    async def close(self) -> None:
+        return None
+
+
+class _Stream(Response):
+    def __init__(self, answer: http1.Incoming, connection: http1.Connection, host: str) -> None:
+        self.status = answer.status
+        self.headers = answer.headers
+        self._answer = answer
+        self._connection = connection
+        self._host = host
+
+    async def read(self) -> bytes:
+        return b"".join([piece async for piece in self._pieces()])
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        pending: list[bytes] = []
+        held = 0
+        async for piece in self._pieces():
+            first, *others = piece.split(b"\n")
+            pending.append(first)
+            held = held + len(first) if not others else len(others[-1])
+            if held > _LONGEST_LINE:
+                raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self._host)
+            for following in others:
+                # A line may be large: nothing here holds on to it or its pieces while it is read.
+                pending = [b"".join(pending)]
+                yield pending.pop()
+                pending.append(following)
+        if rest := b"".join(pending):
+            yield rest
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._answer.pieces():
+                yield piece
+        except http1.Error as error:
+            raise errors.TransportError(str(error), host=self._host) from error
+
+    async def close(self) -> None:
+        self._connection.give_up(self._answer)

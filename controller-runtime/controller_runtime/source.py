@@ -1,0 +1,358 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where events come from: a watched kind, a stream of one's own, a function.
+
+A source runs as a task of its controller and feeds that one's queue. A kind that the server does not
+serve, or denies, does not stop its controller: the source waits for it, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from operator import itemgetter
+from typing import Any, Final, Generic, Protocol, TypeVar, runtime_checkable
+
+import anyio
+
+from controller_runtime import cache, cancellation, event, handler, log, predicate, rest, workqueue
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.gvk import Resource
+from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+
+T = TypeVar("T", bound=Object)
+Queue = handler.Queue
+When = Callable[[], Awaitable[object]]
+
+_FIRST_RETRY: Final = 1.0
+LONGEST_RETRY: Final = 60.0
+"""Seconds between two tries, at most, to handle an event."""
+MAX_RETRIES: Final = 1024
+"""Failed events of one source that are kept."""
+
+_log = log.logger_from("controller-runtime.source")
+_Step = Callable[[], Coroutine[Any, Any, None]]
+_Event = event.CreateEvent[Any] | event.UpdateEvent[Any] | event.DeleteEvent[Any]
+E = TypeVar("E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any])
+
+
+class Informers(Protocol):
+    """What a source needs of a cache."""
+
+    async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
+        """Return the informer of ``kind``, which starts with the cache."""
+        ...
+
+
+@runtime_checkable
+class Discovers(Protocol):
+    """Informers that know of kinds which are not watched, too."""
+
+    async def resource_for(self, kind: type[Object]) -> Resource:
+        """Return where ``kind`` is served, and whether it has namespaces."""
+        ...
+
+
+class Source(ABC):
+    """Gives events to a queue."""
+
+    @abstractmethod
+    async def start(self, queue: Queue) -> None:
+        """Feed ``queue`` until cancelled, or until there is nothing more to give."""
+
+
+class SyncingSource(Source):
+    """A source that begins with what there is already."""
+
+    @abstractmethod
+    async def warm_up(self) -> None:
+        """Have what there is fetched and kept, so that a later :meth:`start` need not wait; give nothing yet."""
+
+    @abstractmethod
+    async def wait_for_sync(self, timeout: float | None = None) -> None:
+        """Return when the started source has seen what there is, or knows that it may not.
+
+        Raises:
+            CacheSyncTimeoutError: that took too long.
+        """
+
+    @property
+    @abstractmethod
+    def problem(self) -> str | None:
+        """Why the source gives nothing, while it does."""
+
+
+class _Retries:
+    """Steps that failed, each due again after a delay that doubles up to :data:`LONGEST_RETRY`."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, int, _Step]] = []
+        self._numbers = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, step: _Step, failures: int) -> bool:
+        """Keep a step for later; return False if another, the one that failed most often, had to go for it."""
+        due = anyio.current_time() + min(_FIRST_RETRY * 2.0 ** min(failures - 1, 16), LONGEST_RETRY)
+        heapq.heappush(self._heap, (due, next(self._numbers), failures, step))
+        if len(self._heap) <= MAX_RETRIES:
+            return True
+        self._heap.remove(max(self._heap, key=itemgetter(2)))
+        heapq.heapify(self._heap)
+        return False
+
+    def due(self) -> tuple[_Step, int] | None:
+        """Take the next step that is due, and how often it has failed."""
+        if not self._heap or self._heap[0][0] > anyio.current_time():
+            return None
+        _, _, failures, step = heapq.heappop(self._heap)
+        return step, failures
+
+    def wait(self) -> float | None:
+        """Return the seconds until a step is due; None without one."""
+        return max(0.0, self._heap[0][0] - anyio.current_time()) if self._heap else None
+
+
+class _Pipe(Generic[T]):
+    """Predicates, then the handler. Nothing that one of them raises reaches the giver of the event.
+
+    An event whose handler failed is handled again later, after others that came meanwhile.
+    """
+
+    def __init__(
+        self, name: str, handle: handler.EventHandler[T], predicates: tuple[predicate.Predicate[T], ...]
+    ) -> None:
+        self._name = name
+        self._handler = handle
+        self._predicate = predicate.and_(*predicates)
+        self._steps: deque[_Step] = deque()
+        self._retries = _Retries()
+        self._busy = False
+        self._taken = anyio.Event()
+        self._more = anyio.Event()
+
+    async def prepare(self, informers: Informers) -> None:
+        """Let the handler learn of other kinds; without success its first events wait until it has."""
+        if isinstance(informers, Discovers):
+            with suppress(StatusError, rest.RestError):
+                await self._handler.prepare(informers.resource_for)
+
+    def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
+        """Pass on a creation; what the first list found has low priority."""
+        if evt.is_in_initial_list:
+            queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
+        self._pass(evt, self._predicate.create, partial(self._handler.create, evt, queue))
+
+    def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
+        """Pass on a change; one that changes nothing has low priority."""
+        if not evt.changed:
+            queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
+        self._pass(evt, self._predicate.update, partial(self._handler.update, evt, queue))
+
+    def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
+        """Pass on a deletion."""
+        self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
+
+    async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+        """Handle an event of somebody's own making, before its maker goes on."""
+        await self._take(partial(self._generic, evt, queue), 0)
+
+    async def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
+        if self._predicate.generic(evt):
+            await self._handler.generic(evt, queue)
+
+    async def run(self) -> None:
+        """Work off, in order, what handlers that wait have to do, and try again what failed; until cancelled."""
+        while True:
+            while (attempt := self._retries.due()) is not None or self._steps:
+                step, failures = attempt or (self._steps.popleft(), 0)
+                self._busy = True
+                await self._take(step, failures)
+                self._busy = False
+                self._taken.set()
+            self._more = anyio.Event()
+            with anyio.move_on_after(self._retries.wait()):
+                await self._more.wait()
+
+    async def finish(self) -> None:
+        """Return when nothing is left to try again."""
+        while len(self._retries) or self._busy:
+            self._taken = anyio.Event()
+            await self._taken.wait()
+
+    async def _take(self, step: _Step, failures: int) -> None:
+        try:
+            await step()
+        except asyncio.CancelledError as error:
+            self._failed(step, failures, cancellation.as_error(error))
+        except Exception as error:  # an event that cannot be handled must not end the source
+            self._failed(step, failures, error)
+
+    def _pass(self, evt: E, passes: Callable[[E], bool], step: _Step) -> None:
+        try:
+            if not passes(evt):
+                return
+            if not self._handler.immediate:
+                _decode(evt)
+        except cache.UndecodableObjectError:
+            raise  # the informer counts it
+        except (Exception, asyncio.CancelledError) as error:  # nothing here waits to be cancelled
+            _log.error("Predicate failed, the event is dropped", source=self._name, error=error)
+            return
+        if self._handler.immediate:
+            self._take_now(step)
+        else:
+            self._steps.append(step)
+            self._more.set()
+
+    def _take_now(self, step: _Step) -> None:
+        try:
+            _finish(step())
+        except cache.UndecodableObjectError:
+            raise  # as above
+        except (Exception, asyncio.CancelledError) as error:  # as above
+            self._failed(step, 0, error)
+
+    def _failed(self, step: _Step, failures: int, error: BaseException) -> None:
+        """Try ``step`` again later. The first failure is logged as an error, which may well be the last."""
+        level = _log.debug if failures else _log.error
+        level("Event could not be handled, it is tried again", source=self._name, error=error)
+        if not self._retries.add(step, failures + 1):
+            _log.error("Too many events failed, one is dropped", source=self._name)
+        self._more.set()
+
+
+class Kind(SyncingSource, Generic[T]):
+    """The events of a kind in a cache; starting it makes the cache watch the kind."""
+
+    def __init__(
+        self,
+        informers: Informers,
+        kind: type[T],
+        handle: handler.EventHandler[T],
+        *predicates: predicate.Predicate[T],
+    ) -> None:
+        self._informers = informers
+        self._kind = kind
+        self._pipe = _Pipe(str(self), handle, predicates)
+        self._informer: cache.Informer[T] | None = None
+        self._started = anyio.Event()
+
+    def __str__(self) -> str:
+        metadata = " (metadata)" if issubclass(self._kind, PartialObjectMetadata) else ""
+        return f"kind source: {self._kind.gvk.group_kind}{metadata}"
+
+    @property
+    def problem(self) -> str | None:
+        """Why the server refuses this kind, while it does."""
+        return self._informer.problem if self._informer is not None else None
+
+    async def warm_up(self) -> None:
+        """Have the kind watched. Nobody listens before the start, which then hears of all there is."""
+        self._informer = await self._informers.get_informer(self._kind)
+
+    async def start(self, queue: Queue) -> None:
+        """Listen until cancelled."""
+        self._informer = await self._informers.get_informer(self._kind)
+        pipe = self._pipe
+        await pipe.prepare(self._informers)
+        registration = self._informer.add_event_handler(
+            cache.LookingHandlerFuncs(
+                on_add=lambda obj, initial: pipe.create(event.CreateEvent(obj, initial), queue),
+                on_update=lambda old, new: pipe.update(event.UpdateEvent(old, new), queue),
+                on_delete=lambda obj, unknown: pipe.delete(event.DeleteEvent(obj, unknown), queue),
+            )
+        )
+        self._started.set()
+        try:
+            await pipe.run()
+        finally:
+            registration.remove()
+
+    async def wait_for_sync(self, timeout: float | None = None) -> None:
+        """Return when the kind has been listed, or when the server refuses it."""
+        deadline = None if timeout is None else anyio.current_time() + timeout
+        with anyio.move_on_after(timeout):
+            await self._started.wait()
+        if self._informer is None:
+            raise cache.CacheSyncTimeoutError(f"{self}: not started within {timeout:g} s")
+        left = None if deadline is None else max(0.0, deadline - anyio.current_time())
+        await self._informer.wait_for_sync(left, or_problem=True)
+
+
+class Deferred(Source):
+    """A source that begins once ``when`` returns; nobody waits for what it begins with."""
+
+    def __init__(self, src: Source, when: When) -> None:
+        self._source = src
+        self._when = when
+
+    def __str__(self) -> str:
+        return f"{self._source}, when needed"
+
+    async def start(self, queue: Queue) -> None:
+        """Wait, then start the source."""
+        await self._when()
+        await self._source.start(queue)
+
+
+class Channel(Source, Generic[T]):
+    """Events from a stream; the source ends with it."""
+
+    def __init__(
+        self,
+        stream: AsyncIterable[event.GenericEvent[T]],
+        handle: handler.EventHandler[T],
+        *predicates: predicate.Predicate[T],
+    ) -> None:
+        self._stream = stream
+        self._pipe = _Pipe(str(self), handle, predicates)
+
+    def __str__(self) -> str:
+        return "channel source"
+
+    async def start(self, queue: Queue) -> None:
+        """Handle event after event; the stream is read no faster than that."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._pipe.run)
+            async for evt in self._stream:
+                await self._pipe.generic(evt, queue)
+            await self._pipe.finish()
+            tasks.cancel_scope.cancel()
+
+
+class Func(Source):
+    """A function that feeds the queue for as long as it runs."""
+
+    def __init__(self, fn: Callable[[Queue], Awaitable[None]]) -> None:
+        self._fn = fn
+
+    def __str__(self) -> str:
+        return f"func source: {getattr(self._fn, '__qualname__', self._fn)}"
+
+    async def start(self, queue: Queue) -> None:
+        """Call the function."""
+        await self._fn(queue)
+
+
+def _decode(evt: _Event) -> None:
+    """Decode what a handler will look at later: then it is too late to skip an object of another shape."""
+    objects = (evt.old, evt.new) if isinstance(evt, event.UpdateEvent) else (evt.object,)
+    del objects
+
+
+def _finish(step: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that never waits."""
+    try:
+        step.send(None)
+    except StopIteration:
+        return
+    step.close()
+    raise RuntimeError("a handler that calls itself immediate waited")

@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A pytest plugin: one real API server for the whole run, a client and a namespace for each test.
+
+Import the fixtures in ``conftest.py``::
+
+    from controller_runtime.testing.pytest_envtest import *
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import secrets
+from collections.abc import AsyncIterator, Iterator
+
+import anyio
+import pytest
+
+from controller_runtime.apis.core.v1 import Namespace
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment
+from controller_runtime.rest import Config, RESTMapper, Transport
+
+__all__ = ["control_plane", "live_client", "namespace", "rest_config"]
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[Environment]:
+    """One etcd and kube-apiserver for the whole run; no controllers. It belongs to no event loop."""
+    environment = Environment()
+    anyio.run(environment.start)
+    yield environment
+    anyio.run(environment.stop)
+
+
+@pytest.fixture
+def rest_config(control_plane: Environment) -> Config:
+    """How an administrator reaches the run's API server; a copy, for the test to change."""
+    return dataclasses.replace(control_plane.config)
+
+
+@pytest.fixture
+async def live_client(rest_config: Config) -> AsyncIterator[LiveClient]:
+    """A client that asks the run's API server, closed after the test."""
+    async with Transport(rest_config) as transport:
+        yield LiveClient(transport, RESTMapper(transport))
+
+
+@pytest.fixture
+async def namespace(live_client: LiveClient, request: pytest.FixtureRequest) -> str:
+    """A fresh namespace, named after the test."""
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
+    name = f"{words[:40].strip('-')}-{secrets.token_hex(4)}"
+    await live_client.create(Namespace.from_dict({"metadata": {"name": name}}))
+    return name

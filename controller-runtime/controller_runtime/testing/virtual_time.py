@@ -1,0 +1,94 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An event loop whose clock is virtual: a wait costs nothing, and its length is exact.
+
+The clock jumps to the next timer as soon as no callback is ready. A program that waits for what cannot come fails at once,
+and so does one that blocks the loop: by ``time.sleep``, a connection, a new process, or a long computation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import sys
+import threading
+import time
+from typing import Any, Final
+
+STEP_SECONDS: Final = 5.0
+"""CPU time one pass over the ready callbacks may take. Generous: imports and first validations count too."""
+THREAD_GRACE_SECONDS: Final = 0.02
+"""Real time given to other threads before the clock jumps over them."""
+DEADLOCK_SECONDS: Final = 20.0
+"""Real time given to other threads when no timer is set at all."""
+FORBIDDEN: Final = frozenset({"socket.connect", "socket.getaddrinfo", "subprocess.Popen"})
+
+
+class BlockedLoopError(AssertionError):
+    """A test blocked its event loop, or waits for what cannot come."""
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Waits by moving the clock instead of the world."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 1000.0
+        self.problems: list[str] = []
+        self._step_began: float | None = None
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self._judge_the_step()
+        try:
+            ready = super().select(0)
+            if ready or timeout == 0:
+                return ready
+            others = threading.active_count() > 1
+            if timeout is None:
+                ready = super().select(DEADLOCK_SECONDS) if others else []
+                if not ready:
+                    raise BlockedLoopError("every task waits and no timer is set: this test would hang")
+                return ready
+            if others and (ready := super().select(min(timeout, THREAD_GRACE_SECONDS))):
+                return ready
+            self.now += timeout
+            return []
+        finally:
+            self._step_began = time.thread_time()
+
+    def _judge_the_step(self) -> None:
+        if self._step_began is None:
+            return
+        spent = time.thread_time() - self._step_began
+        if spent > STEP_SECONDS:
+            self.problems.append(f"one step of the loop computed for {spent:.2f} s")
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop on :class:`_JumpingSelector`'s clock, which starts at 1000."""
+
+    def __init__(self) -> None:
+        self.clock = _JumpingSelector()
+        super().__init__(self.clock)
+
+    def time(self) -> float:
+        return self.clock.now
+
+
+def refuse_in_virtual_loop(name: str) -> None:
+    """Raise BlockedLoopError if a virtual loop runs in this thread: ``name`` would block it."""
+    loop = asyncio._get_running_loop()
+    if isinstance(loop, VirtualTimeLoop):
+        problem = f"{name} inside the event loop"
+        loop.clock.problems.append(problem)
+        raise BlockedLoopError(problem)
+
+
+def _audit(event: str, _args: tuple[Any, ...]) -> None:
+    if event in FORBIDDEN:
+        refuse_in_virtual_loop(event)
+
+
+def install_audit_hook() -> None:
+    """Refuse calls that block, in every virtual loop of this process, from now on."""
+    sys.addaudithook(_audit)

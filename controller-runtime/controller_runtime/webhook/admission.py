@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Admission: validators and defaulters of one kind, and the answers that their verdicts become.
+
+A validator refuses by raising: a ``StatusError`` is passed on as it is, field errors and trouble with
+the API server are a 403 with their text. The notes of the error (``add_note``) are the warnings that go with a
+refusal. Whatever else it raises is a bug: 500, and counted.
+"""
+
+from __future__ import annotations
+
+import base64
+from abc import ABC, abstractmethod
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+import pydantic
+
+from controller_runtime import cache, log, offload, rest
+from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.errors import StatusError, to_status
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.meta.v1 import Status
+
+T = TypeVar("T", bound=Object)
+
+CREATE: Final = "CREATE"
+UPDATE: Final = "UPDATE"
+DELETE: Final = "DELETE"
+CONNECT: Final = "CONNECT"
+
+LONGEST_MESSAGE: Final = 32 * 1024
+"""Characters of the longest reason of a refusal: one error may quote a whole object, and there may be thousands."""
+VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.TransportError, cache.CacheError)
+"""What a validator or defaulter raises to refuse."""
+
+
+class BadRequestError(Exception):
+    """A request makes no sense; it is answered with 400."""
+
+
+class Handler(ABC):
+    """Answers admission requests at one path."""
+
+    @abstractmethod
+    async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
+        """Return the answer; its ``uid`` is filled in by the caller.
+
+        Raises:
+            BadRequestError: the request makes no sense.
+        """
+
+    async def handle_json(
+        self, request: AdmissionRequest, obj: bytes | None, old: bytes | None
+    ) -> AdmissionResponse:
+        """Return the answer to a request whose objects are JSON text; by default they are decoded for :meth:`handle`."""
+        request.object, request.old_object = await offload.run(_any, obj), await offload.run(_any, old)
+        return await self.handle(request)
+
+
+class CustomValidator(ABC, Generic[T]):
+    """Says whether objects of one kind may be stored; each method returns warnings, and raises to refuse."""
+
+    @abstractmethod
+    async def validate_create(self, obj: T) -> list[str]:
+        """Judge a new object."""
+
+    @abstractmethod
+    async def validate_update(self, old: T, new: T) -> list[str]:
+        """Judge a change."""
+
+    @abstractmethod
+    async def validate_delete(self, obj: T) -> list[str]:
+        """Judge a deletion; the API server asks only if the webhook's rules say so."""
+
+
+class CustomDefaulter(ABC, Generic[T]):
+    """Fills in what a user left out, before validation."""
+
+    @abstractmethod
+    async def default(self, obj: T) -> None:
+        """Change ``obj`` in place; raise to refuse it."""
+
+
+class ValidatorHandler(Handler, Generic[T]):
+    """A validator behind a path."""
+
+    def __init__(self, kind: type[T], validator: CustomValidator[T]) -> None:
+        self._kind = kind
+        self._validator = validator
+
+    async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
+        """Return the validator's verdict."""
+        return await self._answer(request.operation, request.object, request.old_object)
+
+    async def handle_json(
+        self, request: AdmissionRequest, obj: bytes | None, old: bytes | None
+    ) -> AdmissionResponse:
+        """Return the validator's verdict on objects that are decoded only once."""
+        return await self._answer(request.operation, obj, old)
+
+    async def _answer(self, operation: str, obj: Any, old: Any) -> AdmissionResponse:
+        try:
+            warnings = await self._validate(operation, obj, old)
+        except VERDICTS as error:
+            return await offload.run(refused, error)
+        return allowed(warnings=warnings)
+
+    async def _validate(self, operation: str, obj: Any, old: Any) -> list[str]:
+        kind, validator = self._kind, self._validator
+        match operation:
+            case "CREATE":
+                return await validator.validate_create(await offload.run(decode, kind, obj))
+            case "UPDATE":
+                new = await offload.run(decode, kind, obj)
+                return await validator.validate_update(await offload.run(decode, kind, old), new)
+            case "DELETE":
+                return await validator.validate_delete(await offload.run(decode, kind, old))
+            case "CONNECT":
+                return []
+        raise BadRequestError(f'unknown operation "{log.cut(operation)}"')
+
+
+class DefaulterHandler(Handler, Generic[T]):
+    """A defaulter behind a path."""
+
+    def __init__(self, kind: type[T], defaulter: CustomDefaulter[T]) -> None:
+        self._kind = kind
+        self._defaulter = defaulter
+
+    async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
+        """Return what the defaulter changed, as a JSON patch."""
+        return await self.handle_json(request, request.object, request.old_object)
+
+    async def handle_json(self, request: AdmissionRequest, obj: Any, old: Any) -> AdmissionResponse:
+        """Return what the defaulter changed in an object that is decoded only once."""
+        del old
+        if request.operation not in {CREATE, UPDATE}:
+            return allowed()
+        typed = await offload.run(decode, self._kind, obj)
+        # Compared with what the model makes of the object: a patch holds the defaulter's changes alone.
+        before = await offload.run(typed.to_dict)
+        try:
+            await self._defaulter.default(typed)
+        except VERDICTS as error:
+            return refused(error)
+        response = allowed()
+        if patch := await offload.run(lambda: json_patch(before, typed.to_dict())):
+            response.patch = base64.b64encode(msgspec.json.encode(patch)).decode()
+            response.patch_type = "JSONPatch"
+        return response
+
+
+def decode(kind: type[T], data: Any) -> T:
+    """Return the object in a request: JSON text, or a dict decoded from it.
+
+    Raises:
+        BadRequestError: there is none, or it is no ``kind``.
+    """
+    try:
+        if isinstance(data, bytes) and data[:1] == b"{":
+            return kind.from_json(data)
+        if isinstance(data, dict):
+            return kind.from_dict(data)
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        path = ".".join(map(str, first["loc"]))
+        raise BadRequestError(f"{kind.gvk.kind}: {log.cut(path)}: {log.cut(first['msg'])}") from error
+    raise BadRequestError("there is no content to decode")
+
+
+def _any(data: bytes | None) -> Any:
+    try:
+        return None if data is None else msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadRequestError(f"the object cannot be decoded: {log.cut(str(error))}") from error
+
+
+def allowed(message: str = "", *, warnings: list[str] | None = None) -> AdmissionResponse:
+    """Return a yes."""
+    status = Status(code=200, message=message or None)
+    return AdmissionResponse(allowed=True, status=status, warnings=warnings or None)
+
+
+def denied(message: str, *, warnings: list[str] | None = None) -> AdmissionResponse:
+    """Return a no: 403, Forbidden."""
+    status = Status(code=403, reason="Forbidden", message=message)
+    return AdmissionResponse(allowed=False, status=status, warnings=warnings or None)
+
+
+def errored(code: int, message: str) -> AdmissionResponse:
+    """Return a no that is somebody's mistake."""
+    return AdmissionResponse(allowed=False, status=Status(code=code, message=message))
+
+
+def refused(error: Exception) -> AdmissionResponse:
+    """Return what one of :data:`VERDICTS` says, its notes as warnings."""
+    warnings = list(getattr(error, "__notes__", ()))
+    if isinstance(error, StatusError):
+        status = Status.from_dict(to_status(error))
+        status.message = log.cut(status.message or "", LONGEST_MESSAGE) or None
+        return AdmissionResponse(allowed=False, status=status, warnings=warnings or None)
+    return denied(log.cut(log.describe(error), LONGEST_MESSAGE), warnings=warnings)
+
+
+def json_patch(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
+    """Return the RFC 6902 patch from ``old`` to ``new``; a list that changed is replaced whole."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [] if old == new else [{"op": "replace", "path": path, "value": new}]
+    patch: list[dict[str, Any]] = [
+        {"op": "remove", "path": f"{path}/{_escape(key)}"} for key in old if key not in new
+    ]
+    for key, value in new.items():
+        below = f"{path}/{_escape(key)}"
+        if key in old:
+            patch.extend(json_patch(old[key], value, below))
+        else:
+            patch.append({"op": "add", "path": below, "value": value})
+    return patch
+
+
+def _escape(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,150 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Server certificates: read from files that somebody may replace, or made for this process alone."""
+
+from __future__ import annotations
+
+import ssl
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from controller_runtime import log, metrics
+from controller_runtime.rest.tls import load_chain
+
+if TYPE_CHECKING:
+    from cryptography.x509 import GeneralName
+
+PERIOD: Final = 10.0
+"""Seconds between looks at the files."""
+_SELF_SIGNED_DAYS: Final = 365
+
+_log = log.logger_from("controller-runtime.certwatcher")
+
+
+class CertificateError(Exception):
+    """A certificate and its key cannot be used; the message names the files."""
+
+
+def server_context() -> ssl.SSLContext:
+    """Return a context for servers: TLS 1.2 and newer, HTTP/1.1, no certificate yet."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class CertWatcher:
+    """Keeps one TLS context in step with a certificate file and a key file.
+
+    The files are compared every ``period`` seconds by content, since a mounted Secret is replaced by
+    swapping links. A pair that does not fit together is left alone and tried again: files are replaced one
+    after the other. Connections that exist keep the certificate they began with.
+    """
+
+    name = "certificate watcher"
+
+    def __init__(self, cert: Path, key: Path, *, period: float = PERIOD) -> None:
+        self._cert = cert
+        self._key = key
+        self._period = period
+        self._context = server_context()
+        self._loaded: tuple[bytes, bytes] | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context, always the same one.
+
+        Raises:
+            CertificateError: no usable pair was ever read, nor is there one now.
+        """
+        if self._loaded is None:
+            self.reload()
+        return self._context
+
+    def reload(self) -> bool:
+        """Read the files and take them over if they changed; say whether they did.
+
+        Raises:
+            CertificateError: they cannot be used; what was loaded before stays.
+        """
+        try:
+            pair = (self._cert.read_bytes(), self._key.read_bytes())
+        except OSError as error:
+            metrics.CERTWATCHER_READ_ERRORS.inc()
+            raise CertificateError(f"{error.filename}: {error.strerror}") from error
+        if pair == self._loaded:
+            return False
+        metrics.CERTWATCHER_READS.inc()
+        try:
+            # A pair that does not fit would leave the live context with neither: try it elsewhere first.
+            load_chain(server_context(), *pair)
+            load_chain(self._context, *pair)
+        except (ssl.SSLError, ValueError) as error:
+            metrics.CERTWATCHER_READ_ERRORS.inc()
+            raise CertificateError(f"{self._cert}, {self._key}: {error}") from error
+        self._loaded = pair
+        return True
+
+    async def start(self) -> None:
+        """Watch the files until cancelled."""
+        _log.info("Starting certificate watcher", cert=self._cert, key=self._key)
+        while True:
+            await anyio.sleep(self._period)
+            try:
+                changed = self.reload()
+            except CertificateError as error:
+                _log.error("Failed to read certificate", error=error)
+                continue
+            if changed:
+                _log.info("Updated current TLS certificate", cert=self._cert)
+
+
+class SelfSigned:
+    """A certificate made in memory for ``names``: it hides what is said, and proves nothing."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names or ("localhost", "127.0.0.1")
+
+    def context(self) -> ssl.SSLContext:
+        """Return a new context with a new certificate."""
+        context = server_context()
+        load_chain(context, *self.pair())
+        return context
+
+    def pair(self) -> tuple[bytes, bytes]:
+        """Return a new certificate and its key, in PEM."""
+        # Imported here: the library takes 60 ms and only servers without files need it.
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, self._names[0])])
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder(subject_name=subject, issuer_name=subject, public_key=key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(hours=1))
+            .not_valid_after(now + timedelta(days=_SELF_SIGNED_DAYS))
+            .add_extension(
+                x509.SubjectAlternativeName([_alternative(name) for name in self._names]), critical=False
+            )
+        )
+        certificate = builder.sign(key, hashes.SHA256())
+        return certificate.public_bytes(serialization.Encoding.PEM), key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+
+
+def _alternative(name: str) -> GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""AdmissionReviews, decoded around their objects: those stay JSON text until their shape is known."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import msgspec
+import pydantic
+
+from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.apis.machinery import shape
+from controller_runtime.log import CUT, cut
+
+MAX_REST: Final = 256 * 1024
+"""Bytes of a review beside its two objects: the user's groups, the operation's options."""
+_VERSIONS: Final = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+_NONE: Final = msgspec.Raw(b"null")
+_OBJECTS: Final = ("object", "oldObject")
+
+
+class UnreadableError(Exception):
+    """A body is not an AdmissionReview, or is too large for one; ``code`` is the HTTP status of the answer."""
+
+    def __init__(self, message: str, code: int = 400) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    """The fields of a request; all others are skipped, and cost no memory."""
+
+    uid: str = ""
+    kind: msgspec.Raw = _NONE
+    resource: msgspec.Raw = _NONE
+    sub_resource: msgspec.Raw = _NONE
+    request_kind: msgspec.Raw = _NONE
+    request_resource: msgspec.Raw = _NONE
+    request_sub_resource: msgspec.Raw = _NONE
+    name: msgspec.Raw = _NONE
+    namespace: msgspec.Raw = _NONE
+    operation: msgspec.Raw = _NONE
+    user_info: msgspec.Raw = _NONE
+    object: msgspec.Raw = _NONE
+    old_object: msgspec.Raw = _NONE
+    dry_run: msgspec.Raw = _NONE
+    options: msgspec.Raw = _NONE
+
+
+class _Review(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: _Request | None = None
+
+
+class _Object(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """The fields of an object of a usual kind, as texts."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: msgspec.Raw = _NONE
+    spec: msgspec.Raw = _NONE
+    status: msgspec.Raw = _NONE
+
+
+_DECODER: Final = msgspec.json.Decoder(_Review)
+_OBJECT: Final = msgspec.json.Decoder(_Object)
+_PARTS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_METADATA: Final = "metadata"
+_SMALL: Final = tuple(
+    (field.name, field.encode_name)
+    for field in msgspec.structs.fields(_Request)
+    if field.encode_name not in _OBJECTS
+)
+
+
+@dataclasses.dataclass(slots=True)
+class Review:
+    """A request whose objects are not decoded: ``request.object`` and ``request.old_object`` are None."""
+
+    api_version: str
+    request: AdmissionRequest
+    object: bytes | None
+    old_object: bytes | None
+
+    @property
+    def size(self) -> int:
+        """Bytes of both objects."""
+        return len(self.object or b"") + len(self.old_object or b"")
+
+    def only_metadata_changes(self) -> bool:
+        """Return True if both objects have the same text apart from metadata and status: the API server sorts the rest."""
+        if self.object is None or self.old_object is None:
+            return False
+        try:
+            new, old = _OBJECT.decode(self.object), _OBJECT.decode(self.old_object)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+        return (new.api_version, new.kind, bytes(new.spec)) == (old.api_version, old.kind, bytes(old.spec))
+
+
+def without_managed_fields(obj: bytes) -> bytes:
+    """Return an object's text without managedFields; one that is not an object is returned as it is."""
+    try:
+        fields = _PARTS.decode(obj)
+        metadata = _PARTS.decode(fields[_METADATA])
+        del metadata["managedFields"]
+        return msgspec.json.encode({**fields, _METADATA: metadata})
+    except (msgspec.DecodeError, RecursionError, KeyError):
+        return obj
+
+
+def read(body: bytes) -> Review:
+    """Decode a body.
+
+    Raises:
+        UnreadableError: it is not an AdmissionReview, or has too much beside its objects.
+    """
+    try:
+        if not body.isascii():
+            body.decode()
+        review = _DECODER.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableError(f"body is no AdmissionReview: {cut(str(error))}") from error
+    if review.api_version not in _VERSIONS or review.kind != "AdmissionReview":
+        text = f"{cut(review.api_version)}, Kind={cut(review.kind)}"
+        raise UnreadableError(f"body is no AdmissionReview: {text}")
+    request = review.request
+    if request is None or not request.uid:
+        raise UnreadableError("AdmissionReview has no request, or a request without uid")
+    if len(request.uid) > CUT:
+        raise UnreadableError(f"uid of the AdmissionReview is longer than {CUT} characters")
+    objects = (_text(request.object), _text(request.old_object))
+    return Review(review.api_version, _rest(request), *objects)
+
+
+def _rest(request: _Request) -> AdmissionRequest:
+    """Decode what is small; raises like :func:`read`."""
+    values = {wire: getattr(request, name) for name, wire in _SMALL if name != "uid"}
+    if (size := sum(memoryview(raw).nbytes for raw in values.values())) > MAX_REST:
+        text = f"AdmissionReview has {size} bytes beside its objects; limit is {MAX_REST} bytes"
+        raise UnreadableError(text, code=413)
+    for wire, raw in values.items():
+        if (reason := shape.check(bytes(raw))) is not None:
+            raise UnreadableError(f"AdmissionReview has {reason} in its {wire}", code=413)
+    try:
+        rest = {wire: msgspec.json.decode(raw) for wire, raw in values.items() if raw is not _NONE}
+        return AdmissionRequest.from_dict({**rest, "uid": request.uid})
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UnreadableError(f"body is no AdmissionReview: {cut(str(error))}") from error
+    except pydantic.ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise UnreadableError(f"body is no AdmissionReview: {cut(first['msg'])}") from error
+
+
+def _text(raw: msgspec.Raw) -> bytes | None:
+    data = bytes(raw)
+    return None if data == b"null" else data

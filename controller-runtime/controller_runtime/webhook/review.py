@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""AdmissionReviews over HTTP: body to request, handler's answer to body, and what happens when either is broken.
+
+A body that is no review is answered with a Status and its HTTP code: that is what the API server can show
+its user. A handler that breaks, or takes longer than the caller waits, is an answer of its own: 500 or 504
+inside a proper review, so the user reads which webhook failed and why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+import anyio
+import msgspec
+
+from controller_runtime import cancellation, log, metrics, offload
+from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+
+from . import admission, bounds, envelope
+from .bounds import MAX_BODY
+
+MAX_WAIT: Final = 30.0
+"""Seconds: the longest that an API server may be told to wait for a webhook."""
+_MARGIN: Final = 0.9
+"""The part of the caller's patience that a handler gets; the rest is for the way back."""
+_JSON: Final = "application/json"
+_DURATION: Final = re.compile(r"(?:(\d+)m)?(\d+(?:\.\d+)?)s", re.ASCII)
+_LONGEST_DURATION: Final = 64
+
+_log = log.logger_from("admission")
+
+
+class Webhook:
+    """Serves ``handler`` at ``path``, instrumented; ``clock`` measures for the metrics."""
+
+    def __init__(
+        self, path: str, handler: admission.Handler, *, clock: Callable[[], float] = anyio.current_time
+    ) -> None:
+        self._path = path
+        self._handler = handler
+        self._clock = clock
+        self._latency = metrics.WEBHOOK_LATENCY.labels(path)
+        self._in_flight = metrics.WEBHOOK_IN_FLIGHT.labels(path)
+        self._lines = log.Sparing()
+        self._requests = {code: metrics.WEBHOOK_REQUESTS.labels(path, str(code)) for code in (200, 500)}
+
+    async def __call__(self, request: HTTPRequest) -> HTTPResponse:
+        """Answer one HTTP request."""
+        began = self._clock()
+        self._in_flight.inc()
+        try:
+            response = await self._serve(request)
+        finally:
+            self._in_flight.dec()
+        self._latency.observe(self._clock() - began)
+        status = response.status
+        (self._requests.get(status) or metrics.WEBHOOK_REQUESTS.labels(self._path, str(status))).inc()
+        return response
+
+    async def _serve(self, request: HTTPRequest) -> HTTPResponse:
+        try:
+            patience, review = _patience(request), _read(request)
+        except envelope.UnreadableError as error:
+            return self._unreadable(error.code, str(error))
+        response = await self._handle(review, patience)
+        response.uid = review.request.uid
+        body: dict[str, Any] = {
+            "apiVersion": review.api_version,
+            "kind": "AdmissionReview",
+            "response": response.to_dict(),
+        }
+        return HTTPResponse(body=msgspec.json.encode(body), content_type=_JSON)
+
+    async def _handle(self, review: envelope.Review, patience: float) -> AdmissionResponse:
+        with log.into_context(webhook=self._path, **_fields(review.request)):
+            try:
+                with offload.weighing(review.size):
+                    response = await self._judge(review, patience)
+            except TimeoutError:
+                if (held_back := self._lines.allow()) is not None:
+                    _log.error("Admission took too long", seconds=patience, **held_back)
+                return admission.errored(504, f"no verdict within {patience:g} s")
+            except admission.BadRequestError as error:
+                if (held_back := self._lines.allow()) is not None:
+                    _log.info("Bad admission request", error=str(error), **held_back)
+                return admission.errored(400, str(error))
+            except asyncio.CancelledError as error:
+                return self._panicked(cancellation.as_error_of_plain_task(error))
+            except Exception as error:
+                return self._panicked(error)
+            status = response.status
+            _log.trace(
+                "Wrote response",
+                allowed=response.allowed,
+                code=status.code if status else None,
+                message=status.message if status else None,
+            )
+            return response
+
+    def _panicked(self, error: Exception) -> AdmissionResponse:
+        metrics.WEBHOOK_PANICS.inc()
+        if (held_back := self._lines.allow()) is not None:
+            _log.error("Observed a panic in webhook", error=error, **held_back)
+        text = f"panic: {type(error).__name__}: {log.cut(log.describe(error))} [recovered]"
+        return admission.errored(500, text)
+
+    def _unreadable(self, code: int, message: str) -> HTTPResponse:
+        if (held_back := self._lines.allow()) is not None:
+            _log.error("Bad request", error=message, **held_back)
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "reason": {400: "BadRequest", 413: "RequestEntityTooLarge"}.get(code, HTTPStatus(code).phrase),
+            "code": code,
+        }
+        return HTTPResponse(status=code, body=msgspec.json.encode(status), content_type=_JSON)
+
+    async def _judge(self, review: envelope.Review, patience: float) -> AdmissionResponse:
+        """Return the handler's answer. Raises TimeoutError when it takes longer than ``patience``."""
+        loop = asyncio.get_running_loop()
+        with anyio.CancelScope() as scope:
+            # Set only for a handler that waits for something, at the loop's next turn: few do, and a timer
+            # costs as much as the rest of this module.
+            arming = loop.call_soon(setattr, scope, "deadline", loop.time() + patience)
+            try:
+                if (refusal := await bounds.refuse(review)) is not None:
+                    return refusal
+                return await self._handler.handle_json(review.request, review.object, review.old_object)
+            finally:
+                arming.cancel()
+        raise TimeoutError
+
+
+def _read(request: HTTPRequest) -> envelope.Review:
+    """Return the review in a request. Raises ``UnreadableError`` when there is none."""
+    if request.too_large:
+        text = request.refusal or f"limit is {MAX_BODY} bytes"
+        raise envelope.UnreadableError(f"request entity is too large; {text}", code=413)
+    if not request.body:
+        raise envelope.UnreadableError("request body is empty")
+    content_type = request.headers.get("Content-Type", "")
+    if content_type.partition(";")[0].strip() != _JSON:
+        given = log.cut(content_type).encode("utf-8", "backslashreplace").decode()
+        raise envelope.UnreadableError(f"contentType={given}, expected {_JSON}")
+    return envelope.read(request.body)
+
+
+def _fields(request: AdmissionRequest) -> dict[str, str | None]:
+    """Return what a line of the log says of a request."""
+    user = request.user_info.username if request.user_info is not None else None
+    resource = request.resource.resource if request.resource is not None else None
+    fields = {
+        "namespace": request.namespace,
+        "name": request.name,
+        "resource": resource,
+        "operation": request.operation,
+        "user": user,
+        "requestID": request.uid,
+    }
+    return {key: log.cut(value) if value else value for key, value in fields.items()}
+
+
+def _patience(request: HTTPRequest) -> float:
+    """Return how long the handler may take; the API server sends its own limit along, ``?timeout=10s``.
+
+    Raises:
+        UnreadableError: the limit has more digits than any duration.
+    """
+    text = (request.query.get("timeout") or [""])[0]
+    if len(text) > _LONGEST_DURATION:
+        raise envelope.UnreadableError(f"timeout is not a duration: {log.cut(text)}")
+    asked = _DURATION.fullmatch(text)
+    seconds = int(asked[1] or 0) * 60 + float(asked[2]) if asked else MAX_WAIT
+    return min(seconds, MAX_WAIT) * _MARGIN

@@ -1,0 +1,132 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The webhook server: admission handlers by path, over TLS with certificates that may be replaced meanwhile."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from controller_runtime import healthz, httpserver, log
+
+from . import admission, bounds, review
+from .certwatcher import PERIOD, CertWatcher
+
+DEFAULT_PORT: Final = 9443
+
+_log = log.logger_from("controller-runtime.webhook")
+
+
+def default_cert_dir() -> Path:
+    """Return where certificates are looked for when no directory is named."""
+    # As Go's os.TempDir: nothing is written there, so it need not be writable.
+    return Path(os.environ.get("TMPDIR") or "/tmp") / "k8s-webhook-server" / "serving-certs"  # noqa: S108
+
+
+class Server:
+    """A runnable that serves webhooks, also on managers that do not lead.
+
+    It looks for other certificates every ``cert_period`` seconds.
+    """
+
+    name = "webhook server"
+
+    def __init__(
+        self,
+        host: str = "",
+        port: int = DEFAULT_PORT,
+        cert_dir: str | Path = "",
+        *,
+        cert_period: float = PERIOD,
+    ) -> None:
+        cert_dir = Path(cert_dir) if cert_dir else default_cert_dir()
+        self._watcher: CertWatcher | None = CertWatcher(
+            cert_dir / "tls.crt", cert_dir / "tls.key", period=cert_period
+        )
+        self._tls: httpserver.TLSProvider = self._watcher
+        self._routes: dict[str, httpserver.Handler] = {}
+        self._server = httpserver.Server(
+            httpserver.Address(host, port),
+            self._routes,
+            tls=self,
+            max_body=bounds.MAX_BODY,
+            inspection=bounds.BodyInspection(),
+        )
+        self._serving = False
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._server.port
+
+    def use(self, certificates: httpserver.TLSProvider) -> None:
+        """Serve with ``certificates`` instead of a directory's; before the start. Their owner renews them."""
+        self._watcher, self._tls = None, certificates
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context that connections begin with.
+
+        Raises:
+            CertificateError: there are no certificates.
+        """
+        return self._tls.context()
+
+    @property
+    def paths(self) -> list[str]:
+        """What is served."""
+        return list(self._routes)
+
+    def register(self, path: str, handler: admission.Handler) -> None:
+        """Serve ``handler`` at ``path``.
+
+        Raises:
+            ValueError: the path is taken.
+        """
+        self.register_http(path, review.Webhook(path, handler))
+
+    def register_http(self, path: str, handler: httpserver.Handler) -> None:
+        """Serve any HTTP handler at ``path``. Raises like :meth:`register`."""
+        if path in self._routes:
+            raise ValueError(f"can't register duplicate path: {path}")
+        self._routes[path] = handler
+        _log.info("Registering webhook", path=path)
+
+    def started_checker(self) -> healthz.Checker:
+        """Return a health check that fails until webhooks are answered."""
+
+        def check() -> None:
+            if not self._serving:
+                raise healthz.NotHealthyError("webhook server has not been started yet")
+
+        return check
+
+    def need_leader_election(self) -> bool:
+        """No: whoever is asked answers."""
+        return False
+
+    async def ready(self) -> None:
+        """Return once connections are accepted."""
+        await self._server.ready()
+
+    async def start(self) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            CertificateError: there are no certificates.
+            ServerError: the address cannot be had.
+        """
+        self.context()
+        self._server.listen()
+        _log.info("Serving webhook server", port=self.port)
+        self._serving = True
+        try:
+            async with anyio.create_task_group() as tasks:
+                if self._watcher is not None:
+                    tasks.start_soon(self._watcher.start)
+                await self._server.start()
+        finally:
+            self._serving = False

@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a queue tells about itself, and the place where it is usually told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Final, Generic, Protocol, TypeVar
+
+from prometheus_client import Gauge
+
+from controller_runtime import metrics
+
+T = TypeVar("T", bound=Hashable)
+
+MAX_PRIORITIES: Final = 25
+"""As many priorities have a depth series of their own; the rest share one."""
+OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
+NORMAL_PRIORITY: Final = ""
+"""The label of priority 0. A Go manager whose queues have no priorities, controller-runtime's default, writes the same."""
+
+
+class QueueSeries(Protocol):
+    """The series of one queue. Every call is cheap and raises nothing."""
+
+    def added(self) -> None:
+        """Count an item that became ready to be taken."""
+        ...
+
+    def retried(self) -> None:
+        """Count an item that was added with a delay."""
+        ...
+
+    def deepened(self, priority: int, by: int) -> None:
+        """Change the number of ready items of a priority."""
+        ...
+
+    def waited(self, seconds: float) -> None:
+        """Observe the time an item was ready before it was taken."""
+        ...
+
+    def worked(self, seconds: float) -> None:
+        """Observe the time an item was in work."""
+        ...
+
+    def watch(self, ages: Callable[[], Iterable[float]]) -> None:
+        """Ask ``ages`` at each scrape how long the items in work have been so."""
+        ...
+
+
+class MetricsProvider(Protocol):
+    """Makes the series of a queue."""
+
+    def __call__(self, name: str) -> QueueSeries:
+        """Return the series of the queue of that name."""
+        ...
+
+
+class PrometheusProvider:
+    """Series in :data:`controller_runtime.metrics.REGISTRY`."""
+
+    def __call__(self, name: str) -> QueueSeries:
+        """Return the series labelled ``name``; queues of the same name add up."""
+        return _PrometheusSeries(name)
+
+
+class _PrometheusSeries:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._adds = metrics.WORKQUEUE_ADDS.labels(name, name)
+        self._retries = metrics.WORKQUEUE_RETRIES.labels(name, name)
+        self._queue_duration = metrics.WORKQUEUE_QUEUE_DURATION.labels(name, name)
+        self._work_duration = metrics.WORKQUEUE_WORK_DURATION.labels(name, name)
+        self._unfinished = metrics.WORKQUEUE_UNFINISHED_WORK.labels(name, name)
+        self._longest = metrics.WORKQUEUE_LONGEST_RUNNING.labels(name, name)
+        self._depths: dict[int, Gauge] = {}
+        self._depth_of(0)
+
+    def added(self) -> None:
+        self._adds.inc()
+
+    def retried(self) -> None:
+        self._retries.inc()
+
+    def deepened(self, priority: int, by: int) -> None:
+        depth = self._depths.get(priority)
+        if depth is None:
+            depth = self._depth_of(priority)
+        depth.inc(by)
+
+    def _depth_of(self, priority: int) -> Gauge:
+        # A priority keeps its series once it has one, so that what goes in comes out of the same.
+        if len(self._depths) >= MAX_PRIORITIES:
+            return metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, OTHER_PRIORITIES)
+        label = str(priority) if priority else NORMAL_PRIORITY
+        depth = self._depths[priority] = metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, label)
+        return depth
+
+    def waited(self, seconds: float) -> None:
+        self._queue_duration.observe(seconds)
+
+    def worked(self, seconds: float) -> None:
+        self._work_duration.observe(seconds)
+
+    def watch(self, ages: Callable[[], Iterable[float]]) -> None:
+        self._unfinished.set_function(lambda: float(sum(ages())))
+        self._longest.set_function(lambda: max(ages(), default=0.0))
+
+
+class Stopwatch(Generic[T]):
+    """Turns a queue's steps into observations: when each item became ready, and when it was taken."""
+
+    def __init__(self, series: QueueSeries | None, clock: Callable[[], float]) -> None:
+        self._series = series
+        self._clock = clock
+        self._ready: dict[T, float] = {}
+        self._taken: dict[T, float] = {}
+        if series is not None:
+            series.watch(self._ages)
+
+    def retried(self) -> None:
+        """An item was added with a delay."""
+        if self._series is not None:
+            self._series.retried()
+
+    def added(self, item: T, priority: int) -> None:
+        """``item`` became ready."""
+        if self._series is not None:
+            self._series.added()
+            self._series.deepened(priority, 1)
+            self._ready.setdefault(item, self._clock())
+
+    def moved(self, old: int, new: int) -> None:
+        """A ready item changed its priority."""
+        if self._series is not None:
+            self._series.deepened(old, -1)
+            self._series.deepened(new, 1)
+
+    def taken(self, item: T, priority: int) -> None:
+        """``item`` was handed out."""
+        if self._series is None:
+            return
+        now = self._taken[item] = self._clock()
+        self._series.deepened(priority, -1)
+        if (since := self._ready.pop(item, None)) is not None:
+            self._series.waited(now - since)
+
+    def done(self, item: T) -> None:
+        """Work on ``item`` ended."""
+        if self._series is not None and (since := self._taken.pop(item, None)) is not None:
+            self._series.worked(self._clock() - since)
+
+    def dropped(self, item: T, priority: int) -> None:
+        """A ready item was dropped at shutdown."""
+        if self._series is not None:
+            self._ready.pop(item, None)
+            self._series.deepened(priority, -1)
+
+    def _ages(self) -> Iterable[float]:
+        if not self._taken:  # also when the loop has ended: then nothing is in work
+            return ()
+        now = self._clock()
+        return tuple(now - since for since in self._taken.values())

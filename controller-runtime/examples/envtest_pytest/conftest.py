@@ -1,0 +1,44 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: one API server for the run; a client and a namespace for each test."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller_runtime.apis.core.v1 import Namespace
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment
+from controller_runtime.rest import Config, RESTMapper, Transport
+
+
+@pytest.fixture(scope="session")
+def config() -> Iterator[Config]:
+    """How an administrator reaches the API server, which has our CRDs; it belongs to no event loop."""
+    environment = Environment(crds=[Path(__file__).parent / "crds"])
+    asyncio.run(environment.start())
+    yield environment.config
+    asyncio.run(environment.stop())
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """Tests marked ``anyio`` run on asyncio; the plugin came with the controller runtime."""
+    return "asyncio"
+
+
+@pytest.fixture
+async def client(config: Config, anyio_backend: str) -> AsyncIterator[LiveClient]:
+    """A client that asks the API server itself, so that a test sees what is stored."""
+    async with Transport(config) as transport:
+        yield LiveClient(transport, RESTMapper(transport))
+
+
+@pytest.fixture
+async def namespace(client: LiveClient) -> str:
+    """A fresh namespace. Nothing deletes namespaces here: tests keep apart by having their own."""
+    made = await client.create(Namespace(metadata=ObjectMeta(generate_name="test-")))
+    return made.name

@@ -1,0 +1,79 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""ConfigMaps that expire: one annotated ``example.com/ttl: "30"`` is deleted 30 seconds after it was made.
+
+A validating webhook refuses a ttl that is no number, so that nobody learns of the slip too late.
+"""
+
+import argparse
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import controller_runtime as ctrl
+from controller_runtime import log, reconcile, recorder, webhook
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery import field, time
+from controller_runtime.client import Client, ignore_not_found
+
+TTL = "example.com/ttl"
+
+
+def seconds(config_map: ConfigMap) -> int | None:
+    text = config_map.annotations.get(TTL, "")
+    return int(text) if text.isdecimal() and len(text) < 10 else None
+
+
+class Expirer:
+    """Deletes what has expired, and comes back in time for what has not."""
+
+    def __init__(self, client: Client, events: recorder.EventRecorder) -> None:
+        self.client = client
+        self.events = events
+
+    async def reconcile(self, obj: ConfigMap) -> ctrl.Result:
+        ttl, made = seconds(obj), obj.metadata.creation_timestamp
+        if ttl is None or made is None or obj.metadata.deletion_timestamp:
+            return ctrl.Result()
+        left = time.parse_time(made) + timedelta(seconds=ttl) - datetime.now(UTC)
+        if left > timedelta():
+            return ctrl.Result(requeue_after=left)
+        with ignore_not_found():
+            await self.client.delete(obj, preconditions={"uid": obj.metadata.uid or ""})
+            self.events.event(obj, recorder.NORMAL, "Expired", f"its {ttl} seconds are over")
+        return ctrl.Result()
+
+
+class TTLValidator(webhook.CustomValidator[ConfigMap]):
+    """Refuses ConfigMaps whose ttl is no number of seconds."""
+
+    async def validate_create(self, obj: ConfigMap) -> list[str]:
+        if TTL in obj.annotations and seconds(obj) is None:
+            path = field.Path("metadata", "annotations").key(TTL)
+            raise field.invalid(path, obj.annotations[TTL], "must be a number of seconds")
+        return []
+
+    async def validate_update(self, old: ConfigMap, new: ConfigMap) -> list[str]:
+        return await self.validate_create(new)
+
+    async def validate_delete(self, obj: ConfigMap) -> list[str]:
+        return []
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=9443)
+    parser.add_argument("--cert-dir", default="", help="where tls.crt and tls.key are")
+    flags = parser.parse_args()
+    log.configure()
+    options = ctrl.Options(webhook_port=flags.port, webhook_cert_dir=flags.cert_dir, metrics_bind_address="0")
+    mgr = ctrl.Manager(await ctrl.load_config(), options)
+    expirer = Expirer(mgr.client, mgr.event_recorder_for("expirer"))
+    reconciler = reconcile.AsReconciler(mgr.client, ConfigMap, expirer)  # reads the object for us
+    ctrl.new_controller_managed_by(mgr).for_(ConfigMap).complete(reconciler)
+    ctrl.new_webhook_managed_by(mgr, ConfigMap).with_validator(TTLValidator()).complete()
+    async with ctrl.setup_signal_handler() as stop:
+        await mgr.start(stop)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

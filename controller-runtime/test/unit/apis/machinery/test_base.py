@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Structs: unset stays off, unknown stays on."""
+
+import json
+
+import pydantic
+import pytest
+from sample_kinds import Crew, Fleet
+
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import Container, ContainerPort, PodTemplateSpec
+from controller_runtime.apis.machinery.base import camel, is_unset
+
+
+@pytest.mark.parametrize(
+    ("name", "wire"),
+    [("name", "name"), ("restart_policy", "restartPolicy"), ("from_", "from"), ("a_b_c", "aBC")],
+)
+def test_wire_names(name: str, wire: str) -> None:
+    assert camel(name) == wire
+
+
+def test_what_a_newer_server_sends_is_kept() -> None:
+    data = {"name": "a", "future": {"deep": [1]}, "env": [{"name": "A", "valueFrom": {"newRef": {"x": 1}}}]}
+    container = Container.from_dict(data)
+    assert container.to_dict() == data
+    assert Container.from_json(container.to_json()).to_dict() == data
+
+
+def test_unset_is_off_the_wire_and_empty_is_on_it() -> None:
+    assert Container(name="a", args=[], resources=None).to_json() == b'{"name":"a","args":[]}'
+
+
+def test_json_types_are_not_converted() -> None:
+    with pytest.raises(pydantic.ValidationError, match="containerPort"):
+        ContainerPort.from_dict({"containerPort": "80"})
+
+
+def test_python_names_do_not_decode_and_wire_names_do_not_construct_silently() -> None:
+    assert ContainerPort.from_dict({"container_port": 1}).container_port is None
+
+
+def test_acronyms_keep_their_wire_names() -> None:
+    port = ContainerPort.from_dict({"hostIP": "1.2.3.4", "containerPort": 1})
+    assert port.host_ip == "1.2.3.4"
+    assert port.to_dict() == {"hostIP": "1.2.3.4", "containerPort": 1}
+
+
+def test_embedded_structs_are_there_to_be_filled_and_off_the_wire_until_then() -> None:
+    job = Crew(name="node")
+    assert job.to_dict() == {"name": "node"}
+    job.template.spec.template.spec.containers = [Container(name="a")]
+    assert job.to_dict() == {
+        "name": "node",
+        "template": {"spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}},
+    }
+    assert job.to_dict() == Crew.from_dict(job.to_dict()).to_dict()
+
+
+def test_an_empty_metadata_that_was_given_is_sent() -> None:
+    assert PodTemplateSpec.from_dict({"metadata": {}}).to_dict() == {"metadata": {}}
+
+
+def test_unset_looks_below() -> None:
+    template = PodTemplateSpec()
+    assert is_unset(template)
+    template.spec.host_network = False
+    assert not is_unset(template)
+    assert not is_unset(PodTemplateSpec.from_dict({"future": None}))
+
+
+def test_a_copy_shares_nothing() -> None:
+    fleet = Fleet.from_dict({"spec": {"crews": [{"name": "a"}], "future": {"x": []}}})
+    copied = fleet.deep_copy()
+    assert copied == fleet
+    assert copied.model_fields_set == fleet.model_fields_set
+    assert copied.spec.crews is not None
+    copied.spec.crews[0].name = "b"
+    assert copied.spec.model_extra is not None
+    copied.spec.model_extra["future"]["x"].append(1)
+    assert fleet.to_dict()["spec"] == {"crews": [{"name": "a"}], "future": {"x": []}}
+
+
+def test_a_job_keeps_its_fields_in_the_structs_order_whatever_the_input_s() -> None:
+    job = Job.from_json(b'{"spec":{"suspend":true,"parallelism":1},"metadata":{"name":"a"}}')
+    assert list(job.to_dict()["spec"]) == ["parallelism", "suspend"]
+
+
+@pytest.mark.parametrize("null", [{"name": None}, {"template": None}, {"template": {"spec": None}}])
+def test_null_counts_as_unset(null: dict[str, object]) -> None:
+    data = {"replicas": 1, **null}
+    assert Crew.from_dict(data).replicas == 1
+    assert Crew.from_json(json.dumps(data)).to_dict() == Crew.from_dict(data).to_dict()
+
+
+@pytest.mark.parametrize("bad", ['{"replicas":"1","name":null}', '{"replicas":"1"}', "{", "[]", "null"])
+def test_what_cannot_be_decoded_is_refused(bad: str) -> None:
+    with pytest.raises(pydantic.ValidationError):
+        Crew.from_json(bad)

@@ -1,0 +1,627 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import anyio
+import pytest
+
+from controller_runtime import cache as room
+from controller_runtime.apis.core.v1 import ConfigMap, Node
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
+from controller_runtime.cache import (
+    ByObject,
+    CacheDegradedError,
+    CacheNotStartedError,
+    CacheSyncTimeoutError,
+    EventHandlerFuncs,
+    IndexMissingError,
+    NamespaceNotCachedError,
+    UndecodableObjectError,
+    codec,
+)
+from controller_runtime.rest import FakeResponse, FakeTransport
+
+
+def names(objects: Iterable[Object]) -> list[str]:
+    return [obj.name for obj in objects]
+
+
+async def test_the_room_exports_what_others_build_on() -> None:
+    exported = {name for name in vars(room) if name[0].isupper()}
+    assert exported == {
+        "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
+        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "IndexMissingError", "Informer", "Owner",
+        "LookingHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Told", "Transform", "UndecodableObjectError",
+    }  # fmt: skip
+
+
+async def test_a_kind_is_watched_when_somebody_first_reads_it(server: Any, start: Any) -> None:
+    server.put("a", data={"k": "v"})
+    cache = await start()
+    assert server.transport.requests == []
+    got = await cache.get(ConfigMap, ("team-a", "a"))
+    assert got.data == {"k": "v"}
+    assert (got.api_version, got.kind, got.metadata.managed_fields) == ("v1", "ConfigMap", None)
+    await cache.list(ConfigMap)
+    assert len(server.transport.requests) == 1
+
+
+async def test_a_read_gives_up_after_its_timeout(server: Any, start: Any) -> None:
+    async def never() -> AsyncIterator[bytes]:
+        await anyio.sleep(3600)
+        yield b""
+
+    server.faults.extend([lambda _request: FakeResponse(lines=never())] * 9)
+    cache = await start(read_timeout=7.0)
+    began = anyio.current_time()
+    with pytest.raises(CacheSyncTimeoutError, match="no list within 7 s"):
+        await cache.get(ConfigMap, ("team-a", "a"))
+    assert anyio.current_time() - began == pytest.approx(7)
+
+
+async def test_reading_before_the_cache_runs_says_so(server: Any) -> None:
+    with pytest.raises(CacheNotStartedError, match="ConfigMap: the cache is not started"):
+        await room.Cache(server.transport).get(ConfigMap, ("team-a", "a"))
+
+
+async def test_an_absent_object_is_the_servers_own_not_found(watched: Any) -> None:
+    with pytest.raises(NotFoundError, match=r'^configmaps "a" not found$'):
+        await watched.get(ConfigMap, ("team-a", "a"))
+
+
+async def test_readers_share_nothing(server: Any, watched: Any, settle: Any) -> None:
+    server.put("a", data={"k": "v"})
+    await settle()
+    (await watched.get(ConfigMap, ("team-a", "a"))).data["k"] = "changed"
+    (await watched.list(ConfigMap))[0].data["k"] = "changed"
+    assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"k": "v"}
+
+
+async def test_lists_are_narrowed_by_namespace_labels_name_and_index(server: Any, start: Any) -> None:
+    for name, namespace, color in [
+        ("a", "x", "red"),
+        ("b", "x", "blue"),
+        ("a", "y", "red"),
+        ("c", "y", "green"),
+    ]:
+        server.put(name, namespace=namespace, metadata={"labels": {"color": color}}, data={"shade": color[0]})
+    cache = await start()
+    await cache.index_field(ConfigMap, "shade", lambda obj: [obj.data["shade"]])
+
+    def keys(objects: Iterable[Object]) -> list[tuple[str, str]]:
+        return [(obj.namespace, obj.name) for obj in objects]
+
+    assert keys(await cache.list(ConfigMap, namespace="x")) == [("x", "a"), ("x", "b")]
+    assert keys(await cache.list(ConfigMap, labels={"color": "red"})) == [("x", "a"), ("y", "a")]
+    assert keys(await cache.list(ConfigMap, labels="color in (blue,green)")) == [("x", "b"), ("y", "c")]
+    assert keys(await cache.list(ConfigMap, labels="color!=red", namespace="y")) == [("y", "c")]
+    assert keys(await cache.list(ConfigMap, fields={"shade": "r"})) == [("x", "a"), ("y", "a")]
+    assert keys(await cache.list(ConfigMap, fields={"shade": "r"}, namespace="y")) == [("y", "a")]
+    assert keys(await cache.list(ConfigMap, fields={"shade": "r", "metadata.namespace": "x"})) == [("x", "a")]
+    assert keys(await cache.list(ConfigMap, fields={"metadata.name": "b"})) == [("x", "b")]
+    assert keys(await cache.list(ConfigMap, limit=1)) == [("x", "a")]
+    assert keys(await cache.list(ConfigMap, fields={"shade": "none"})) == []
+
+
+async def test_an_index_follows_changes_and_deletions(server: Any, start: Any, settle: Any) -> None:
+    cache = await start()
+    await cache.index_field(ConfigMap, "key", lambda obj: list(obj.data or ()))
+    await cache.list(ConfigMap)
+    server.put("a", data={"one": "", "two": ""})
+    await settle()
+    assert names(await cache.list(ConfigMap, fields={"key": "one"})) == ["a"]
+    server.put("a", data={"two": "", "three": ""})
+    await settle()
+    assert names(await cache.list(ConfigMap, fields={"key": "one"})) == []
+    assert names(await cache.list(ConfigMap, fields={"key": "three"})) == ["a"]
+    server.remove("a")
+    await settle()
+    assert names(await cache.list(ConfigMap, fields={"key": "two"})) == []
+
+
+async def test_a_field_without_an_index_is_refused_by_name(watched: Any) -> None:
+    with pytest.raises(IndexMissingError, match=r"ConfigMap: no index with name 'spec\.x' is registered"):
+        await watched.list(ConfigMap, fields={"spec.x": "y"})
+
+
+async def test_an_index_is_registered_once_and_in_time(server: Any, start: Any) -> None:
+    cache = await start()
+    await cache.index_field(ConfigMap, "a", lambda _obj: ())
+    with pytest.raises(ValueError, match="an index with name 'a' is registered already"):
+        await cache.index_field(ConfigMap, "a", lambda _obj: ())
+    await cache.list(ConfigMap)
+    with pytest.raises(ValueError, match="index 'b' is too late"):
+        await cache.index_field(ConfigMap, "b", lambda _obj: ())
+
+
+class OddError(Exception):
+    """An error of the caller's own."""
+
+
+async def test_a_transform_that_fails_on_one_object_loses_only_that(
+    server: Any, start: Any, heard: Any, settle: Any
+) -> None:
+    def fussy(obj: dict[str, Any]) -> dict[str, Any]:
+        match obj.get("data"):
+            case {"bad": "raise"}:
+                raise OddError("not this one")
+            case {"bad": "nothing"}:
+                return None  # type: ignore[return-value]  # what a transform might return by mistake
+            case {"bad": "nameless"}:
+                return {"metadata": {}}
+        return obj
+
+    for number, bad in enumerate(("raise", "nothing", "nameless")):
+        server.put(f"bad-{number}", data={"bad": bad})
+    server.put("good")
+    cache = await start(by_object={ConfigMap: ByObject(transform=fussy)})
+    informer = await cache.get_informer(ConfigMap)
+    informer.add_event_handler(heard.handler)
+    assert names(await cache.list(ConfigMap)) == ["good"]
+    assert informer.skipped == 3
+    server.put("good", data={"bad": "raise"})
+    cache.remember_write(ConfigMap.from_dict(server.put("new", data={"bad": "raise"}, silent=True)))
+    await settle()
+    assert names(await cache.list(ConfigMap)) == ["good"]
+    server.remove("good")
+    await settle()
+    assert names(await cache.list(ConfigMap)) == []
+    assert heard.take() == ["add good initial", "delete good unknown"]
+
+
+async def test_a_handler_that_fails_costs_neither_the_watch_nor_other_handlers(
+    server: Any, watched: Any, settle: Any, heard: Any
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OddError("no")
+
+    informer = await watched.get_informer(ConfigMap)
+    informer.add_event_handler(EventHandlerFuncs(on_add=fail, on_update=fail, on_delete=fail))
+    informer.add_event_handler(heard.handler)
+    await settle()
+    heard.take()
+    for step in (server.put, server.put, server.remove):
+        step("a")
+        await settle()
+    assert heard.take() == ["add a"] * 2 + ["update a 11->12"] * 2 + ["delete a"] * 2
+
+
+async def test_what_labels_were_seen_is_not_kept(server: Any, watched: Any, settle: Any) -> None:
+    for number in range(3 * codec.MAX_SHARED):
+        server.put("a", metadata={"labels": {f"key-{number}": f"value-{number}", "long": "x" * 1000}})
+    await settle()
+    await anyio.sleep(1)
+    (found,) = await watched.list(ConfigMap)
+    assert f"key-{number}" in found.labels
+    assert len(codec._shared) <= codec.MAX_SHARED
+    assert max(map(len, codec._shared)) < 1000
+
+
+async def test_an_index_function_that_stumbles_over_one_object_loses_only_that(
+    server: Any, start: Any
+) -> None:
+    server.put("odd")
+    server.put("even", data={"k": "v"})
+    cache = await start()
+    await cache.index_field(ConfigMap, "k", lambda obj: [obj.data["k"]])
+    assert names(await cache.list(ConfigMap, fields={"k": "v"})) == ["even"]
+    assert names(await cache.list(ConfigMap)) == ["odd", "even"]
+    assert (await cache.get_informer(ConfigMap)).skipped == 1
+
+
+async def test_an_object_of_another_shape_is_left_out_of_lists_and_named_by_get(
+    server: Any, start: Any, heard: Any
+) -> None:
+    server.put("odd", data={"k": 1})
+    server.put("even", data={"k": "v"})
+    cache = await start()
+    (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+    assert names(await cache.list(ConfigMap)) == ["even"]
+    assert heard.take() == ["add even initial"]
+    with pytest.raises(UndecodableObjectError, match=r"ConfigMap team-a/odd: data\.k: .*string"):
+        await cache.get(ConfigMap, ("team-a", "odd"))
+    assert (await cache.get_informer(ConfigMap)).skipped == 3
+    whatever = await cache.get(unstructured(ConfigMap.gvk), ("team-a", "odd"))
+    assert whatever["data"] == {"k": 1}
+    assert len(server.transport.requests) == 1
+
+
+async def test_an_odd_object_is_told_once_it_is_mended_and_its_end_by_its_metadata(
+    server: Any, watched: Any, settle: Any, heard: Any
+) -> None:
+    server.put("mended", data={"k": 1})
+    server.put("removed", data={"k": 1})
+    await settle()
+    assert heard.take() == []
+    server.put("mended", data={"k": "v"})
+    server.remove("removed")
+    await settle()
+    assert heard.take() == ["add mended", "delete removed"]
+    server.put("mended", data={"k": 2})
+    await settle()
+    assert heard.take() == []
+    assert (await watched.get_informer(ConfigMap)).skipped == 3
+
+
+async def test_metadata_only_is_asked_for_and_kept_apart(server: Any, start: Any) -> None:
+    server.put("a", metadata={"labels": {"x": "y"}})
+    cache = await start()
+    got = await cache.get(metadata_only(ConfigMap), ("team-a", "a"))
+    assert (got.kind, got.api_version, got.labels) == ("ConfigMap", "v1", {"x": "y"})
+    assert "as=PartialObjectMetadata;" in server.transport.requests[0].headers["Accept"]
+    await cache.get(ConfigMap, ("team-a", "a"))
+    assert len(server.transport.requests) == 2
+
+
+async def test_selectors_and_transforms_of_a_kind_apply(server: Any, start: Any) -> None:
+    server.put("a", data={"big": "x" * 1000, "small": "y"})
+
+    def drop(obj: dict[str, Any]) -> dict[str, Any]:
+        del obj["data"]["big"]
+        return obj
+
+    options = ByObject(labels={"app": "x"}, fields={"metadata.name": "a"}, transform=drop)
+    cache = await start(by_object={ConfigMap: options})
+    assert (await cache.get(ConfigMap, ("team-a", "a"))).data == {"small": "y"}
+    query = server.queries[0]
+    assert (query["labelSelector"], query["fieldSelector"]) == ("app=x", "metadata.name=a")
+
+
+async def test_each_chosen_namespace_has_its_own_watch_and_cluster_kinds_one(server: Any, start: Any) -> None:
+    cache = await start(default_namespaces=("x", "y"))
+    await cache.list(ConfigMap)
+    await cache.list(Node)
+    assert [request.path for request in server.transport.requests] == [
+        "/api/v1/namespaces/x/configmaps",
+        "/api/v1/namespaces/y/configmaps",
+        "/api/v1/nodes",
+    ]
+
+
+async def test_a_kind_that_discovery_does_not_know_degrades_itself_alone(server: Any, start: Any) -> None:
+    server.faults.append(lambda _request: FakeResponse(404, b""))
+    cache = await start()
+    missing = await cache.get_informer(unstructured(GVK("example.org", "v1", "Thing")))
+    await cache.wait_for_sync(1)
+    assert missing.problem == 'no matches for kind "Thing" in version "example.org/v1"'
+    assert await cache.list(ConfigMap) == []
+
+
+async def test_a_removed_informer_stops_and_a_new_one_starts_afresh(
+    server: Any, watched: Any, settle: Any
+) -> None:
+    server.put("a")
+    await settle()
+    watched.remove_informer(ConfigMap)
+    await settle()
+    assert names(await watched.list(ConfigMap)) == ["a"]
+    assert len(server.transport.requests) == 2
+
+
+class TestHandlers:
+    async def test_hear_of_additions_changes_and_deletions(
+        self, server: Any, watched: Any, heard: Any, settle: Any
+    ) -> None:
+        server.put("a")
+        server.put("a")
+        server.remove("a")
+        await settle()
+        assert heard.take() == ["add a", "update a 11->12", "delete a"]
+
+    async def test_are_not_told_what_they_know(
+        self, server: Any, watched: Any, heard: Any, settle: Any
+    ) -> None:
+        obj = server.put("a")
+        server.tell("MODIFIED", obj)
+        await settle()
+        assert heard.take() == ["add a"]
+
+    async def test_that_come_late_are_told_in_the_background_of_what_exists(
+        self, server: Any, watched: Any, heard: Any, settle: Any
+    ) -> None:
+        for number in range(40):
+            server.put(f"n{number}")
+        await settle()
+        late = type(heard)()
+        registration = (await watched.get_informer(ConfigMap)).add_event_handler(late.handler)
+        assert late.lines == []
+        assert not registration.has_synced
+        server.put("n38")
+        server.remove("n39")
+        await settle()
+        assert registration.has_synced
+        # Whatever its turn, each is told of once, as it is by then; what is gone by then never was, and what
+        # has changed since the handler came is no old news.
+        assert sorted(late.lines) == sorted(["add n38", *(f"add n{number} initial" for number in range(38))])
+
+    async def test_that_left_hear_nothing(self, server: Any, start: Any, heard: Any, settle: Any) -> None:
+        cache = await start()
+        registration = (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+        await cache.wait_for_sync(1)
+        registration.remove()
+        server.put("a")
+        await settle()
+        assert heard.take() == []
+
+    async def test_are_shown_everything_again_at_each_resync(
+        self, server: Any, start: Any, heard: Any
+    ) -> None:
+        server.put("a")
+        cache = await start(resync_period=1000.0, random=lambda: 0.5)
+        (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+        await cache.wait_for_sync(1)
+        heard.take()
+        await anyio.sleep(999)
+        assert heard.take() == []
+        await anyio.sleep(2)
+        assert heard.take() == ["update a 11->11"]
+
+    async def test_of_one_class_get_one_object_per_event(self, server: Any, start: Any, settle: Any) -> None:
+        cache = await start()
+        got: list[Object] = []
+        informer = await cache.get_informer(ConfigMap)
+        for _ in range(2):
+            informer.add_event_handler(EventHandlerFuncs(on_add=lambda obj, _initial: got.append(obj)))
+        loose = await cache.get_informer(unstructured(ConfigMap.gvk))
+        loose.add_event_handler(EventHandlerFuncs(on_add=lambda obj, _initial: got.append(obj)))
+        await cache.wait_for_sync(1)
+        server.put("a")
+        await settle()
+        assert got[0] is got[1]
+        assert type(got[2]) is unstructured(ConfigMap.gvk)
+
+
+class TestOwnWrites:
+    async def test_are_read_before_the_watch_tells_of_them(
+        self, server: Any, watched: Any, settle: Any, heard: Any
+    ) -> None:
+        server.put("a", data={"n": "1"})
+        await settle()
+        written = ConfigMap.from_dict(server.put("a", data={"n": "2"}, silent=True))
+        watched.remember_write(written)
+        assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"n": "2"}
+        assert [obj.data for obj in await watched.list(ConfigMap)] == [{"n": "2"}]
+        assert heard.take() == ["add a"]
+
+    async def test_give_way_to_what_is_newer(self, server: Any, watched: Any, settle: Any) -> None:
+        server.put("a", silent=True)
+        written = ConfigMap.from_dict(server.put("a", data={"n": "1"}, silent=True))
+        server.put("a", data={"n": "2"})
+        await settle()
+        watched.remember_write(written)
+        assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"n": "2"}
+
+    async def test_outlast_older_events_that_arrive_late(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        server.version = 98  # the next are 99 and 100: numbers, not text
+        older = server.put("a", data={"n": "1"}, silent=True)
+        newest = server.put("a", data={"n": "2"}, silent=True)
+        watched.remember_write(ConfigMap.from_dict(newest))
+        server.tell("ADDED", older)
+        await settle()
+        assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"n": "2"}
+        server.tell("MODIFIED", newest)
+        server.remove("a")
+        await settle()
+        assert await watched.list(ConfigMap) == []
+
+    async def test_are_found_by_index_and_label_as_they_are_now(
+        self, server: Any, start: Any, settle: Any
+    ) -> None:
+        server.put("a", data={"n": "1"}, metadata={"labels": {"x": "1"}})
+        cache = await start()
+        await cache.index_field(ConfigMap, "n", lambda obj: [obj.data["n"]])
+        await cache.list(ConfigMap)
+        cache.remember_write(
+            ConfigMap.from_dict(
+                server.put("a", data={"n": "2"}, metadata={"labels": {"x": "2"}}, silent=True)
+            )
+        )
+        assert names(await cache.list(ConfigMap, fields={"n": "1"})) == []
+        assert names(await cache.list(ConfigMap, fields={"n": "2"})) == ["a"]
+        assert names(await cache.list(ConfigMap, labels={"x": "1"})) == []
+        assert names(await cache.list(ConfigMap, labels={"x": "2"}, namespace="team-a")) == ["a"]
+
+    async def test_are_seen_by_readers_of_metadata_too(self, server: Any, watched: Any) -> None:
+        partial = metadata_only(ConfigMap)
+        assert await watched.list(partial) == []
+        watched.remember_write(
+            ConfigMap.from_dict(server.put("a", metadata={"labels": {"x": "y"}}, silent=True))
+        )
+        assert (await watched.get(partial, ("team-a", "a"))).labels == {"x": "y"}
+        # and metadata alone never stands in for the whole object
+        watched.remember_write(partial.from_dict(server.put("b", silent=True)))
+        assert names(await watched.list(ConfigMap)) == ["a"]
+
+    async def test_that_delete_hide_the_object_until_another_takes_its_name(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        server.put("a")
+        await settle()
+        obj = await watched.get(ConfigMap, ("team-a", "a"))
+        watched.remember_delete(obj)
+        with pytest.raises(NotFoundError):
+            await watched.get(ConfigMap, ("team-a", "a"))
+        server.put("a", uid="another")
+        await settle()
+        assert (await watched.get(ConfigMap, ("team-a", "a"))).metadata.uid == "another"
+
+    async def test_that_delete_what_goes_slowly_hide_it_no_longer_than_the_watch_is_silent(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        server.put("a")
+        await settle()
+        watched.remember_delete(await watched.get(ConfigMap, ("team-a", "a")))
+        server.put("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]})
+        await settle()
+        assert names(await watched.list(ConfigMap)) == ["a"]
+
+    async def test_that_take_the_last_finalizer_away_delete(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        dying = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["x/y"]}
+        server.put("a", metadata=dying)
+        await settle()
+        obj = await watched.get(ConfigMap, ("team-a", "a"))
+        obj.metadata.finalizers = None
+        watched.remember_write(obj)
+        assert await watched.list(ConfigMap) == []
+
+    async def test_that_delete_outlast_the_news_that_it_was_dying(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        server.put("a")
+        await settle()
+        marked = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+        dying = server.put("a", metadata={**marked, "finalizers": ["x/y"]}, silent=True)
+        gone = ConfigMap.from_dict(dying)
+        gone.metadata.finalizers = None
+        watched.remember_write(gone)
+        server.tell("MODIFIED", dying)
+        await settle()
+        assert await watched.list(ConfigMap) == []
+
+    async def test_without_the_label_that_is_selected_are_not_remembered(
+        self, server: Any, start: Any
+    ) -> None:
+        cache = await start(by_object={ConfigMap: ByObject(labels={"app": "x"})})
+        await cache.list(ConfigMap)
+        cache.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
+        assert await cache.list(ConfigMap) == []
+
+    async def test_are_forgotten_when_a_bookmark_passes_them_or_in_time(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        watched.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
+        assert names(await watched.list(ConfigMap)) == ["a"]
+        server.bookmark()
+        await settle()
+        assert names(await watched.list(ConfigMap)) == []
+        watched.remember_write(ConfigMap.from_dict(server.put("b", silent=True)))
+        await anyio.sleep(121)
+        assert names(await watched.list(ConfigMap)) == []
+
+    async def test_that_the_cache_does_not_select_are_not_remembered(self, server: Any, start: Any) -> None:
+        cache = await start(
+            by_object={
+                ConfigMap: ByObject(
+                    labels={"app": "x"}, fields={"metadata.name": "a"}, namespaces=("team-a",)
+                )
+            }
+        )
+        await cache.list(ConfigMap)
+        yes = {"labels": {"app": "x"}}
+        cache.remember_write(ConfigMap.from_dict(server.put("a", metadata=yes, silent=True)))
+        cache.remember_write(ConfigMap.from_dict(server.put("b", silent=True)))
+        cache.remember_write(
+            ConfigMap.from_dict(server.put("c", namespace="other", metadata=yes, silent=True))
+        )
+        assert await cache.list(ConfigMap) == []
+
+    async def test_that_delete_what_the_watch_never_told_of_make_room_for_another(
+        self, server: Any, watched: Any, settle: Any
+    ) -> None:
+        written = ConfigMap.from_dict(server.put("a", silent=True))
+        watched.remember_write(written)
+        watched.remember_delete(written)
+        assert await watched.list(ConfigMap) == []
+        server.put("a", uid="another")
+        await settle()
+        assert (await watched.get(ConfigMap, ("team-a", "a"))).metadata.uid == "another"
+
+    async def test_remembered_in_another_order_leave_the_newest(self, server: Any, watched: Any) -> None:
+        first = ConfigMap.from_dict(server.put("a", data={"n": "1"}, silent=True))
+        second = ConfigMap.from_dict(server.put("a", data={"n": "2"}, silent=True))
+        watched.remember_write(second)
+        watched.remember_write(first)
+        assert (await watched.get(ConfigMap, ("team-a", "a"))).data == {"n": "2"}
+
+    @pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])
+    async def test_outlast_a_relist_that_is_older(self, server: Any, start: Any, streams: bool) -> None:
+        server.streams_lists = streams
+        server.put("gone")
+        server.put("reborn")
+        cache = await start()
+        await cache.list(ConfigMap)
+        server.remove("gone", silent=True)
+        server.put("reborn", silent=True, uid="another")
+        snapshot, then = dict(server.objects), server.version
+        server.put("gone", silent=True, uid="ours")
+        server.put("reborn", silent=True, uid="ours")
+        for written in server.objects.values():
+            cache.remember_write(ConfigMap.from_dict(written))
+        server.objects, server.version = snapshot, then
+        server.tell("ERROR", {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"})
+        await anyio.sleep(5)
+        assert {(obj.name, obj.metadata.uid) for obj in await cache.list(ConfigMap)} == {
+            ("gone", "ours"),
+            ("reborn", "ours"),
+        }
+
+    async def test_stay_in_their_namespace(self, server: Any, watched: Any) -> None:
+        watched.remember_write(ConfigMap.from_dict(server.put("a", silent=True)))
+        assert await watched.list(ConfigMap, namespace="team-b") == []
+        assert await watched.list(ConfigMap, fields={"metadata.name": "b"}) == []
+
+
+async def test_a_denied_namespace_leaves_the_others_readable(server: Any, start: Any) -> None:
+    server.put("a")
+    served, refusal = server.transport, {"code": 403, "reason": "Forbidden", "message": "not for you"}
+
+    async def deny_one(request: Any) -> Any:
+        denied = "/namespaces/denied/" in request.path
+        return FakeResponse(403, {"kind": "Status", **refusal}) if denied else await served.send(request)
+
+    server.transport = FakeTransport(deny_one)
+    cache = await start(default_namespaces=("team-a", "denied"))
+    await (await cache.get_informer(ConfigMap)).wait_for_sync(1, or_problem=True)
+    assert (await cache.get(ConfigMap, ("team-a", "a"))).name == "a"
+    assert names(await cache.list(ConfigMap, namespace="team-a")) == ["a"]
+    assert names(await cache.list(ConfigMap, fields={"metadata.namespace": "team-a"})) == ["a"]
+    assert list(cache.degraded()) == [ConfigMap.gvk]
+    for reading in (cache.list(ConfigMap), cache.get(ConfigMap, ("denied", "a"))):
+        with pytest.raises(CacheDegradedError, match="not for you"):
+            await reading
+
+
+async def test_a_read_outside_the_cached_namespaces_is_an_error(server: Any, start: Any) -> None:
+    server.put("a")
+    cache = await start(default_namespaces=("team-a",))
+    for reading in (
+        cache.get(ConfigMap, ("team-b", "a")),
+        cache.peek(ConfigMap, ("team-b", "a")),
+        cache.list(ConfigMap, namespace="team-b"),
+        cache.list(ConfigMap, fields={"metadata.namespace": "team-b"}),
+    ):
+        with pytest.raises(NamespaceNotCachedError, match="ConfigMap: namespace 'team-b' is not cached"):
+            await reading
+
+
+@pytest.mark.parametrize(("namespaced", "watches"), [(False, 1), (True, 2)])
+async def test_discovery_says_whether_a_kind_without_a_model_has_namespaces(
+    server: Any, start: Any, namespaced: bool, watches: int
+) -> None:
+    things = {"resources": [{"name": "things", "kind": "Thing", "namespaced": namespaced}]}
+    served, paths = server.transport, []
+
+    async def discover(request: Any) -> Any:
+        if request.path == "/apis/example.org/v1":
+            return FakeResponse(200, things)
+        paths.append(request.path)
+        return await served.send(request)
+
+    server.put("a", namespace="team-a" if namespaced else "")
+    server.transport = FakeTransport(discover)
+    cache = await start(default_namespaces=("team-a", "team-b"))
+    thing = unstructured(GVK("example.org", "v1", "Thing"))
+    assert names(await cache.list(thing)) == ["a"]
+    await anyio.sleep(10)
+    assert len(paths) == watches
+    assert all(("/namespaces/" in path) is namespaced for path in paths)
+    assert (await cache.resource_for(thing)).namespaced is namespaced
+    if not namespaced:
+        assert (await cache.get(thing, ("", "a"))).name == "a"

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An API server that does not answer is reported once for all kinds: in the log, in a metric and in readiness."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+import pytest
+from structlog.testing import capture_logs
+
+from controller_runtime import cache, metrics, rest
+from controller_runtime.apis.core.v1 import ConfigMap, Node, Pod, Secret
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.rest import FakeResponse, FakeTransport
+
+KINDS: tuple[type[Object], ...] = (ConfigMap, Node, Pod, Secret)
+REFUSED = rest.TransportError("connection refused", host="https://api")
+NOT_SERVING = {"kind": "Status", "code": 503, "reason": "ServiceUnavailable", "message": "etcd is down"}
+
+
+def unavailable(_request: Any) -> FakeResponse:
+    return FakeResponse(503, NOT_SERVING)
+
+
+@pytest.fixture
+def lines() -> Iterator[list[Any]]:
+    with capture_logs() as captured:
+        yield captured
+
+
+def reports(lines: list[Any]) -> list[str]:
+    """The lines of the default level; taken away."""
+    taken = [line["event"] for line in lines if line["log_level"] in ("info", "warning", "error")]
+    lines.clear()
+    return taken
+
+
+def exported() -> float:
+    value = metrics.REGISTRY.get_sample_value("controller_runtime_cache_api_server_unavailable")
+    assert value is not None
+    return value
+
+
+@pytest.fixture
+async def watching(start: Any) -> cache.Cache:
+    """A synced cache of several kinds."""
+    made: cache.Cache = await start()
+    for kind in KINDS:
+        await made.get_informer(kind)
+    await made.wait_for_sync(1)
+    return made
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(lambda _: REFUSED, id="unreachable"), pytest.param(unavailable, id="answering 503")],
+)
+async def test_an_outage_is_two_lines_whatever_is_watched(
+    server: Any, watching: cache.Cache, lines: list[Any], fault: Any
+) -> None:
+    assert (watching.remarks(), exported()) == ([], 0)
+    server.faults.extend([fault] * 1000)
+    server.hang_up(REFUSED)
+    await anyio.sleep(5)
+    assert (reports(lines), exported()) == (["API server is unavailable"], 1)
+    await anyio.sleep(40)
+    (remark,) = watching.remarks()
+    assert remark.startswith("the API server is unavailable for 45 s: ")
+    assert [obj.name for obj in await watching.list(ConfigMap)] == []
+    assert reports(lines) == []
+    server.faults.clear()
+    await anyio.sleep(40)
+    assert (reports(lines), exported(), watching.remarks()) == (["API server is available again"], 0, [])
+
+
+async def test_a_restart_that_lasts_a_moment_is_not_reported(
+    server: Any, watching: cache.Cache, lines: list[Any]
+) -> None:
+    server.faults.extend([lambda _: REFUSED] * len(KINDS))
+    server.hang_up(REFUSED)
+    await anyio.sleep(60)
+    assert (reports(lines), exported()) == ([], 0)
+
+
+async def test_an_outage_before_the_first_list_is_reported(server: Any, start: Any, lines: list[Any]) -> None:
+    server.faults.extend([lambda _: REFUSED] * 1000)
+    made = await start()
+    await made.get_informer(ConfigMap)
+    await anyio.sleep(10)
+    assert reports(lines) == ["API server is unavailable"]
+    made.remove_informer(ConfigMap)
+    server.faults.clear()
+    await made.list(Pod)
+    assert (reports(lines), made.remarks()) == (["API server is available again"], [])
+
+
+async def test_errors_of_one_kind_are_not_an_outage_and_are_reported_when_they_last(
+    server: Any, start: Any, lines: list[Any]
+) -> None:
+    served, broken = server.transport, True
+
+    async def break_one(request: Any) -> Any:
+        return (
+            unavailable(request) if broken and request.path.endswith("/pods") else await served.send(request)
+        )
+
+    server.transport = FakeTransport(break_one)
+    made = await start()
+    for kind in (ConfigMap, Pod):
+        await made.get_informer(kind)
+    await anyio.sleep(20)
+    assert (reports(lines), made.remarks()) == ([], [])
+    await anyio.sleep(60)
+    assert (reports(lines), exported()) == (["Kind cannot be listed or watched"], 0)
+    (remark,) = made.remarks()
+    assert remark == "Pod is degraded: etcd is down"
+    broken = False
+    await anyio.sleep(70)
+    assert (reports(lines), made.remarks()) == (["Kind is served again"], [])

@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An object whose shape would hold up the process is never decoded; its name, owners and end are known."""
+
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from controller_runtime import cache, handler, source
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.apis.machinery.shape import Limits
+from controller_runtime.cache import ByObject, UndecodableObjectError, reflector
+from controller_runtime.cache.codec import entry_of
+from controller_runtime.reconcile import Request
+from controller_runtime.workqueue import PriorityQueue
+
+WIDE: dict[str, Any] = {"data": {f"k{number}": "" for number in range(100_000)}}
+REASON = r"^ConfigMap team-a/wide: more than 120002 strings$"
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u", "controller": True}
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of each text that became a model."""
+    sizes: list[int] = []
+    decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
+
+    def noting(cls: type[Struct], data: bytes | str) -> Any:
+        sizes.append(len(data))
+        return decode(cls, data)
+
+    monkeypatch.setattr(Struct, "from_json", classmethod(noting))
+    return sizes
+
+
+async def test_it_is_left_out_of_lists_and_named_by_reads(
+    server: Any, start: Any, decoded: list[int]
+) -> None:
+    server.put("narrow")
+    server.put("wide", **WIDE)
+    made = await start()
+    await made.index_field(ConfigMap, "k1", lambda obj: [(obj.data or {}).get("k1", "none")])
+    with capture_logs() as lines:
+        for _ in range(3):
+            assert [obj.name for obj in await made.list(ConfigMap)] == ["narrow"]
+            for kind in (ConfigMap, unstructured(ConfigMap.gvk)):
+                with pytest.raises(UndecodableObjectError, match=REASON) as raised:
+                    await made.get(kind, ("team-a", "wide"))
+                assert raised.value.uid == "uid-wide"
+    assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["Object skipped"]
+    assert (await made.get_informer(ConfigMap)).skipped > 3
+    assert max(decoded) < 1000
+
+
+async def test_handlers_that_need_its_name_or_owners_hear_of_it(
+    server: Any, start: Any, settle: Any, decoded: list[int]
+) -> None:
+    server.put("wide", metadata={"ownerReferences": [OWNER]}, **WIDE)
+    made = await start()
+    queue: PriorityQueue[Request] = PriorityQueue()
+    to_owner = handler.enqueue_request_for_owner(ConfigMap, only_controller=True)
+    async with anyio.create_task_group() as tasks:
+        for handle in (handler.EnqueueRequestForObject(), to_owner):
+            tasks.start_soon(source.Kind(made, ConfigMap, handle).start, queue)
+        await anyio.sleep(1)
+        for change in ("found", "changed", "removed"):
+            if change == "changed":
+                server.put("wide", metadata={"ownerReferences": [OWNER]}, **WIDE)
+            elif change == "removed":
+                server.remove("wide")
+            await settle()
+            found = set()
+            while len(queue):
+                request = await queue.get()
+                queue.done(request)
+                found.add(request.name)
+            assert found == {"wide", "owner"}, change
+        tasks.cancel_scope.cancel()
+    assert await made.list(ConfigMap) == []
+    assert decoded == []
+
+
+async def test_it_replaces_the_state_before_and_is_replaced_by_the_state_after(
+    server: Any, watched: cache.Cache, settle: Any, heard: Any
+) -> None:
+    server.put("wide")
+    await settle()
+    server.put("wide", **WIDE)
+    await settle()
+    with pytest.raises(UndecodableObjectError, match=REASON):
+        await watched.get(ConfigMap, ("team-a", "wide"))
+    server.put("wide", data={"k": "v"})
+    await settle()
+    assert (await watched.get(ConfigMap, ("team-a", "wide"))).data == {"k": "v"}
+    heard.take()
+    server.put("wide", **WIDE)
+    server.remove("wide")
+    await settle()
+    assert heard.take() == ["delete wide"]
+
+
+async def test_limits_are_options_and_transforms_do_not_see_it(server: Any, start: Any) -> None:
+    server.put("wide", **WIDE)
+
+    def fail(obj: dict[str, Any]) -> dict[str, Any]:
+        raise AssertionError(obj)
+
+    made = await start(by_object={ConfigMap: ByObject(transform=fail)})
+    assert await made.list(ConfigMap) == []
+    wider = await start(limits=Limits(items=200_000))
+    assert len((await wider.get(ConfigMap, ("team-a", "wide"))).data or {}) == 100_000
+
+
+def test_wide_metadata_is_reduced_to_what_identifies_the_object() -> None:
+    labels = {f"key-{number}": "" for number in range(100_000)}
+    identity = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7"}
+    finalizers = [f"example.org/{number}" for number in range(100_000)]
+    wide = {"metadata": {**identity, "labels": labels, "finalizers": finalizers}}
+    entry = entry_of(msgspec.json.encode(wide))
+    assert (entry.key, entry.uid, entry.resource_version, entry.labels) == (("n", "a"), "u", "7", {})
+    assert msgspec.json.decode(entry.data) == {"metadata": identity}
+
+
+def test_what_managed_fields_hold_does_not_count() -> None:
+    managed = [{"manager": "m", "fieldsV1": {f"f:{number}": {} for number in range(100_000)}}]
+    entry = entry_of(
+        msgspec.json.encode({"metadata": {"name": "a", "managedFields": managed}, "data": {"k": "v"}})
+    )
+    assert (entry.refused, msgspec.json.decode(entry.data)) == (
+        "",
+        {"metadata": {"name": "a"}, "data": {"k": "v"}},
+    )
+
+
+@pytest.mark.parametrize("depth", [300, 900, 5000, 100_000])
+async def test_deep_objects_are_survived(server: Any, watched: cache.Cache, settle: Any, depth: int) -> None:
+    text = b'{"type":"ADDED","object":{"metadata":{"name":"deep","namespace":"team-a","uid":"u","resourceVersion":"11"},"x":'
+    server.say(text + b"[" * depth + b"]" * depth + b"}}")
+    server.put("a")
+    await settle()
+    assert [obj.name for obj in await watched.list(unstructured(ConfigMap.gvk))] == ["a"]
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["streaming", "paging"])
+async def test_other_tasks_get_a_turn_after_each_large_object(
+    server: Any, start: Any, monkeypatch: pytest.MonkeyPatch, streams: bool
+) -> None:
+    between, taken = [0], reflector.Reflector._take_object
+
+    def counting(self: Any, raw: Any) -> str:
+        between[-1] += 1
+        return taken(self, raw)
+
+    async def tick() -> None:
+        while True:
+            await anyio.lowlevel.checkpoint()
+            between.append(0)
+
+    monkeypatch.setattr(reflector.Reflector, "_take_object", counting)
+    server.streams_lists = streams
+    for number in range(10):
+        server.put(f"large-{number}", data={"k": "x" * 300_000})
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(tick)
+        made = await start()
+        await made.get_informer(ConfigMap)
+        await made.wait_for_sync(1)
+        tasks.cancel_scope.cancel()
+    assert max(between) == 1

@@ -1,0 +1,140 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever answers in an API server's place, each call ends in an error of that call."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from controller_runtime import rest
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import metadata_only, unstructured
+from controller_runtime.client import Stored, merge_from
+from controller_runtime.client.client import LiveClient
+from controller_runtime.rest.fake import FakeResponse, FakeTransport
+
+OBJ = ConfigMap.from_dict({"metadata": {"namespace": "n", "name": "c"}})
+FOREIGN = unstructured(GVK("example.com", "v1", "Widget"))
+
+HTML = b"<html><body>Sign in, please</body></html>"
+CALLS: dict[str, Callable[[LiveClient], Awaitable[object]]] = {
+    "get": lambda c: c.get(ConfigMap, ("n", "c")),
+    "get metadata": lambda c: c.get(metadata_only(ConfigMap), ("n", "c")),
+    "discovery": lambda c: c.get(FOREIGN, ("n", "c")),
+    "list": lambda c: c.list(ConfigMap),
+    "create": lambda c: c.create(OBJ),
+    "update": lambda c: c.update(OBJ),
+    "patch": lambda c: c.patch(OBJ, merge_from(OBJ)),
+    "apply": lambda c: c.apply(OBJ, field_owner="me"),
+    "delete": lambda c: c.delete(OBJ),
+    "delete all": lambda c: c.delete_all_of(ConfigMap, namespace="n"),
+    "status update": lambda c: c.status.update(OBJ),
+    "status patch": lambda c: c.status.patch(OBJ, merge_from(OBJ)),
+    "subresource get": lambda c: c.subresource("scale").get(OBJ, ConfigMap),
+    "subresource create": lambda c: c.subresource("eviction").create(OBJ, OBJ),
+}
+call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+
+
+def client(status: int, body: bytes, **headers: str) -> LiveClient:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return LiveClient(FakeTransport(lambda _: FakeResponse(status, body, headers=named)))
+
+
+@call
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        pytest.param(200, HTML, {"Content_Type": "text/html; charset=utf-8"}, id="a page"),
+        pytest.param(301, b"", {"Location": "https://login.example.com/"}, id="a redirect"),
+        pytest.param(304, b"", {}, id="not modified"),
+        pytest.param(101, b"", {}, id="another protocol"),
+        pytest.param(0, b"", {}, id="no status"),
+    ],
+)
+async def test_what_an_api_server_never_answers_is_an_error_of_the_transport(
+    call: Callable[[LiveClient], Awaitable[object]], status: int, body: bytes, headers: dict[str, str]
+) -> None:
+    with pytest.raises(rest.AnswerError):
+        await call(client(status, body, **headers))
+
+
+@call
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(HTML, id="a page that calls itself JSON"),
+        pytest.param(b'{"kind":', id="half"),
+        pytest.param(b"\xff\xfe", id="not UTF-8"),
+        pytest.param(b"[1]", id="a list"),
+        pytest.param(b"null", id="null"),
+        pytest.param(b"[" * 100_000, id="deep"),
+        pytest.param(b'{"metadata":7,"items":7,"resources":7}', id="other types"),
+        pytest.param(b'{"metadata":{"name":"another"},"items":"","resources":[{}]}', id="another object"),
+    ],
+)
+async def test_a_body_that_cannot_be_decoded_is_an_error_of_the_transport(
+    request: pytest.FixtureRequest, call: Callable[[LiveClient], Awaitable[object]], body: bytes
+) -> None:
+    made = call(client(200, body, Content_Type="application/json"))
+    case = request.node.callspec.id
+    looked_at = not ("delete" in case and body.endswith(b"}")) and case != "another object-subresource create"
+    if not looked_at:
+        # A deletion's object serves only to see whether it still exists; what a subresource returns may have no name.
+        await made
+    else:
+        with pytest.raises(rest.AnswerError):
+            await made
+
+
+@pytest.mark.parametrize("call", [CALLS["get"], CALLS["update"], CALLS["patch"]])
+async def test_a_failure_under_a_code_of_success_is_a_refusal(
+    call: Callable[[LiveClient], Awaitable[object]],
+) -> None:
+    status = b'{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"no"}'
+    with pytest.raises(ForbiddenError, match="no"):
+        await call(client(200, status))
+    with pytest.raises(rest.AnswerError, match="the answer is a Status, not a ConfigMap"):
+        await call(client(200, b'{"kind":"Status","status":"Success"}'))
+
+
+async def test_a_lazy_answer_is_checked_when_it_is_looked_at() -> None:
+    stored = await client(200, HTML).apply_lazily(OBJ, field_owner="me")
+    with pytest.raises(rest.AnswerError):
+        stored.metadata  # noqa: B018
+    other = await client(200, b'{"metadata":{"name":"another"}}').patch_lazily(OBJ, merge_from(OBJ))
+    with pytest.raises(rest.AnswerError, match="'another', not 'c'"):
+        other.metadata  # noqa: B018
+
+
+async def test_an_eviction_is_answered_by_a_status() -> None:
+    pod = Pod.from_dict({"metadata": {"namespace": "n", "name": "p"}, "spec": {"containers": []}})
+    body = unstructured(GVK("policy", "v1", "Eviction")).from_dict(
+        {"metadata": {"namespace": "n", "name": "p"}}
+    )
+    answered = client(201, b'{"kind":"Status","status":"Success"}')
+    assert await answered.subresource("eviction").create(pod, body) is body
+
+
+async def test_a_deletion_may_be_answered_by_nothing() -> None:
+    assert await client(204, b"").remove(OBJ) is None
+
+
+def test_an_error_shows_a_page_and_no_object() -> None:
+    with pytest.raises(rest.AnswerError, match="its 41 bytes begin with b'<html>"):
+        Stored(ConfigMap, HTML).object  # noqa: B018
+    with pytest.raises(rest.AnswerError) as caught:
+        Stored(ConfigMap, b'{"data":{"password":["s3cret"]}}').object  # noqa: B018
+    assert "data.password: Input should be a valid string" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("details", ['"x"', "[]", '{"causes":"x"}', '{"causes":[1,null,{"reason":"A"}]}'])
+async def test_the_details_of_a_refusal_may_have_any_shape(details: str) -> None:
+    body = f'{{"kind":"Status","code":true,"message":7,"details":{details}}}'.encode()
+    with pytest.raises(StatusError) as caught:
+        await client(403, body).get(ConfigMap, ("n", "c"))
+    assert isinstance(caught.value, ForbiddenError)
+    assert all(isinstance(each, dict) for each in caught.value.causes)

@@ -1,0 +1,159 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""CachedClient: what is read where, and what the cache is told."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
+from controller_runtime.client import CachedClient, FakeClient, Stored, apply_lazily, merge_from, patch_lazily
+
+
+class MemoryCache(FakeClient):
+    """A cache that only knows what it is told."""
+
+    def __init__(self, *objects: Object) -> None:
+        super().__init__(*objects)
+        self.told: list[tuple[str, str, str]] = []
+
+    def writing(self, obj: Object) -> AbstractContextManager[None]:
+        del obj
+        return nullcontext()
+
+    def remember_write(self, obj: Object) -> None:
+        self.told.append(("write", obj.name, obj.metadata.resource_version or ""))
+
+    def remember_stored(self, stored: Stored[Any]) -> None:
+        self.remember_write(stored.object)
+
+    def uid_of(self, obj: Object) -> str:
+        return "uid-before" if obj.name == "live" else ""
+
+    def remember_delete(self, obj: Object, *, uid: str = "") -> None:
+        self.told.append(("delete", obj.name, uid))
+
+
+def config_map(name: str = "c", **metadata: Any) -> ConfigMap:
+    return ConfigMap.from_dict({"metadata": {"name": name, "namespace": "n", **metadata}})
+
+
+def pod(name: str) -> Pod:
+    return Pod.from_dict({"metadata": {"name": name, "namespace": "n"}})
+
+
+@pytest.fixture
+def live() -> FakeClient:
+    return FakeClient(config_map("live"))
+
+
+@pytest.fixture
+def cache() -> MemoryCache:
+    return MemoryCache(config_map("cached"))
+
+
+async def test_reads_come_from_the_cache(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
+    assert [each.name for each in await client.list(ConfigMap, namespace="n")] == ["cached"]
+    assert (await client.get(ConfigMap, ("n", "cached"))).name == "cached"
+    with pytest.raises(errors.NotFoundError):
+        await client.get(ConfigMap, ("n", "live"))
+    assert live.calls == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        pytest.param(ConfigMap, {"uncached": [ConfigMap]}, id="chosen"),
+        pytest.param(metadata_only(ConfigMap), {"uncached": [ConfigMap]}, id="chosen, metadata only"),
+        pytest.param(unstructured(ConfigMap.gvk), {}, id="unstructured"),
+    ],
+)
+async def test_some_reads_go_to_the_server(
+    live: FakeClient, cache: MemoryCache, kind: type[Object], options: dict[str, Any]
+) -> None:
+    client = CachedClient(live, cache, **options)
+    assert [each.name for each in await client.list(kind)] == ["live"]
+    assert (await client.get(kind, ("n", "live"))).name == "live"
+
+
+async def test_unstructured_kinds_are_cached_on_request(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache, unstructured=True)
+    assert [each.name for each in await client.list(unstructured(GVK("", "v1", "ConfigMap")))] == ["cached"]
+
+
+@pytest.mark.parametrize("precondition", [False, True], ids=["by name", "with a precondition"])
+async def test_what_a_delete_removed_is_known_by_the_uid_from_before(
+    cache: MemoryCache, precondition: bool
+) -> None:
+    live = FakeClient(config_map("live", uid="uid-stored"))
+    preconditions = {"uid": "uid-stored"} if precondition else None
+    await CachedClient(live, cache).delete(config_map("live"), preconditions=preconditions)
+    assert cache.told == [("delete", "live", "uid-stored" if precondition else "uid-before")]
+
+
+async def test_the_cache_is_told_of_every_write(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
+    obj = await client.create(config_map())
+    changed = obj.deep_copy()
+    changed.data = {"a": "1"}
+    changed = await client.patch(changed, merge_from(obj))
+    changed.data = {"a": "2"}
+    changed = await client.update(changed)
+    await client.apply(pod("other"), field_owner="me")
+    await client.status.apply(pod("other"), field_owner="me")
+    await client.delete(changed)
+    assert cache.told == [
+        ("write", "c", "1000"),
+        ("write", "c", "1001"),
+        ("write", "c", "1002"),
+        ("write", "other", "1003"),
+        ("write", "other", "1003"),
+        ("delete", "c", changed.metadata.uid),
+    ]
+
+
+async def test_what_is_written_lazily_is_told_of_too(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
+    stored = await apply_lazily(client, pod("other"), field_owner="me")
+    assert stored.object.name == "other"
+    changed = stored.object.deep_copy()
+    changed.status.phase = "Running"
+    assert (await patch_lazily(client.status, changed, merge_from(stored.object))).metadata.name == "other"
+    assert [each[:2] for each in cache.told] == [("write", "other")] * 2
+
+
+async def test_a_marked_object_is_a_write(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
+    await client.delete(await client.create(config_map(finalizers=["a/x"])))
+    assert cache.told[-1] == ("write", "c", "1001")
+
+
+async def test_a_dry_run_and_a_refusal_are_no_news(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
+    await client.create(config_map(), dry_run=True)
+    await client.delete(config_map("live"), dry_run=True)
+    with pytest.raises(errors.NotFoundError):
+        await client.update(Secret.from_dict({"metadata": {"name": "s", "namespace": "n"}}))
+    assert cache.told == []
+
+
+async def test_a_subresource_is_read_and_posted_to_on_the_server(
+    live: FakeClient, cache: MemoryCache
+) -> None:
+    live.add(Pod.from_dict({"metadata": {"name": "p", "namespace": "n"}}))
+    client = CachedClient(live, cache)
+    pod = await client.status.get(Pod.from_dict({"metadata": {"name": "p", "namespace": "n"}}), Pod)
+    eviction = unstructured(GVK("policy", "v1", "Eviction")).from_dict(
+        {"metadata": {"name": "p", "namespace": "n"}}
+    )
+    await client.subresource("eviction").create(pod, eviction)
+    with pytest.raises(errors.NotFoundError):
+        await live.get(Pod, ("n", "p"))
+    with pytest.raises(errors.NotFoundError, match="could not find the requested resource"):
+        await client.subresource("token").create(pod, eviction)
+    assert (cache.calls, cache.told) == ([], [])

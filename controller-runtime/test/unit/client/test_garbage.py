@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Deletions that wait for their dependents, and the garbage collector that a test calls."""
+
+from typing import Any, Literal
+
+import pytest
+
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.machinery import errors
+from controller_runtime.client import FakeClient
+
+
+def config_map(name: str, *owners: ConfigMap, blocking: bool = True) -> ConfigMap:
+    references: list[dict[str, Any]] = [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": owner.name,
+            "uid": owner.metadata.uid,
+            "blockOwnerDeletion": blocking,
+        }
+        for owner in owners
+    ]
+    metadata = {"name": name, "namespace": "n", "ownerReferences": references}
+    return ConfigMap.from_dict({"metadata": metadata})
+
+
+@pytest.fixture
+def client() -> FakeClient:
+    return FakeClient()
+
+
+async def names(client: FakeClient) -> list[str]:
+    return [each.name for each in await client.list(ConfigMap)]
+
+
+async def test_dependents_stay_until_garbage_is_collected_and_all_generations_go(client: FakeClient) -> None:
+    owner = await client.create(config_map("a"))
+    child = await client.create(config_map("b", owner))
+    await client.create(config_map("c", child))
+    await client.create(config_map("d"))
+    client.collect_garbage()
+    assert await names(client) == ["a", "b", "c", "d"]
+    await client.delete(owner)
+    assert await names(client) == ["b", "c", "d"]
+    client.collect_garbage()
+    assert await names(client) == ["d"]
+
+
+async def test_an_owner_deleted_in_the_foreground_waits_for_what_blocks_it(client: FakeClient) -> None:
+    owner = await client.create(config_map("a"))
+    child = config_map("b", owner)
+    child.metadata.finalizers = ["example.org/x"]
+    child = await client.create(child)
+    await client.create(config_map("c", owner))
+    await client.delete(owner, propagation="Foreground")
+    client.collect_garbage()
+    assert await names(client) == ["a", "b"]
+    child = await client.get(ConfigMap, child.key)
+    child.metadata.finalizers = None
+    await client.update(child)
+    client.collect_garbage()
+    assert await names(client) == []
+
+
+async def test_orphans_lose_their_owner_and_stay(client: FakeClient) -> None:
+    owner = await client.create(config_map("a"))
+    await client.create(config_map("b", owner))
+    await client.delete(owner, propagation="Orphan")
+    client.collect_garbage()
+    assert await names(client) == ["b"]
+    assert not (await client.get(ConfigMap, ("n", "b"))).metadata.owner_references
+
+
+async def test_a_dependent_with_another_owner_stays(client: FakeClient) -> None:
+    first, second = [await client.create(config_map(name)) for name in "ab"]
+    await client.create(config_map("c", first, second))
+    await client.delete(first)
+    client.collect_garbage()
+    assert await names(client) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("propagation", "left"),
+    [(None, ["orphan"]), ("Background", None), ("Foreground", ["foregroundDeletion"])],
+)
+async def test_a_job_is_orphaned_unless_the_delete_says_otherwise(
+    client: FakeClient, propagation: Literal["Background", "Foreground"] | None, left: list[str] | None
+) -> None:
+    job = await client.create(Job.from_dict({"metadata": {"name": "j", "namespace": "n"}}))
+    remaining = await client.remove(job, propagation=propagation)
+    assert (remaining and remaining.metadata.finalizers) == left
+
+
+async def test_a_pod_on_a_node_ends_when_its_grace_period_is_cut_to_zero(client: FakeClient) -> None:
+    pod = await client.create(
+        Pod.from_dict({"metadata": {"name": "p", "namespace": "n"}, "spec": {"nodeName": "x"}})
+    )
+    left = await client.remove(pod)
+    assert left is not None
+    assert left.metadata.deletion_grace_period_seconds == 30
+    await client.delete(pod, grace_period_seconds=0)
+    with pytest.raises(errors.NotFoundError):
+        await client.get(Pod, pod.key)

@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the in-memory client knows of kinds, from CustomResourceDefinitions, models and Kubernetes' own types."""
+
+from typing import Any
+
+import pytest
+from sample_kinds import Fleet
+
+from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
+from controller_runtime.apis.machinery import crd_schema, errors
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, metadata_only, unstructured
+from controller_runtime.apis.scheme import default_scheme
+from controller_runtime.client import FakeClient, kinds, ownership, shapes
+
+RAW = unstructured(GVK("example.org", "v1", "Thing"))
+
+
+def thing(name: str = "t", namespace: str = "n", **parts: Any) -> Any:
+    return RAW.from_dict({"metadata": {"name": name, "namespace": namespace}, **parts})
+
+
+@pytest.mark.parametrize(
+    "kind", [each for each in default_scheme() if each.resource], ids=lambda kind: str(kind.gvk)
+)
+def test_every_model_has_facts(kind: type[Object]) -> None:
+    facts = kinds.facts_for(kind)
+    assert facts.resource == kind.resource
+    assert facts.scope_is_known
+
+
+def test_a_model_gives_the_same_shape_as_the_definition_made_from_it() -> None:
+    (of_crd,) = kinds.facts_of_crd(crd_schema.custom_resource_definition(Fleet))
+    template = {"spec": {"containers": [{"name": "c", "env": [{"name": "E", "value": "1"}], "args": ["x"]}]}}
+    obj: dict[str, Any] = {
+        "metadata": {"finalizers": ["a/b"], "ownerReferences": [{"uid": "u", "name": "o"}]},
+        "spec": {
+            "suspend": True,
+            "crews": [{"name": "a", "targets": ["x"], "template": {"spec": {"template": template}}}],
+        },
+        "status": {"conditions": [{"type": "Complete", "status": "True"}]},
+    }
+    known = kinds.facts_for(Fleet)
+    assert ownership.fields_of(obj, known.shape) == ownership.fields_of(obj, of_crd.shape)
+    assert len(ownership.fields_of(obj, known.shape)) > 10
+    assert known.resource == of_crd.resource
+
+
+def test_unstructured_objects_of_kubernetes_kinds_are_known_without_a_model_being_given() -> None:
+    facts = kinds.facts_for(unstructured(GVK("", "v1", "Pod")))
+    assert facts == kinds.facts_for(Pod)
+    assert not kinds.facts_for(unstructured(Namespace.gvk)).resource.namespaced
+    deployment = kinds.facts_for(unstructured(GVK("apps", "v1", "Deployment")))
+    paths = ownership.fields_of(
+        {"spec": {"template": {"spec": {"containers": [{"name": "a"}]}}}}, deployment.shape
+    )
+    assert any(isinstance(step, ownership.Item) for path in paths for step in path)
+
+
+def test_lists_of_a_kind_that_nothing_describes_are_replaced_as_a_whole() -> None:
+    shape = shapes.of_schema({})
+    assert ownership.fields_of({"spec": {"containers": [{"name": "a"}]}}, shape) == {("spec", "containers")}
+
+
+async def test_an_update_of_a_custom_resource_needs_a_resource_version() -> None:
+    client = FakeClient()
+    await client.create(thing())
+    with pytest.raises(
+        errors.InvalidError, match=r"metadata\.resourceVersion: .*must be specified for an update"
+    ):
+        await client.update(thing(spec={"a": 1}))
+
+
+async def test_a_custom_resource_counts_its_generation_without_a_spec_and_a_config_map_never() -> None:
+    client = FakeClient()
+    assert (await client.create(thing())).metadata.generation == 1
+    made = await client.create(ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "n"}}))
+    assert made.metadata.generation is None
+
+
+async def test_names_and_namespaces_must_be_given_where_a_request_needs_them() -> None:
+    client = FakeClient()
+    config_map = ConfigMap.from_dict({"metadata": {"name": "c"}})
+    for call in (
+        client.get(ConfigMap, ("", "c")),
+        client.get(ConfigMap, ("n", "")),
+        client.get(metadata_only(ConfigMap), ("", "c")),
+        client.create(config_map),
+        client.update(config_map),
+        client.apply(config_map, field_owner="me"),
+        client.delete(config_map),
+        client.delete_all_of(ConfigMap),
+        client.apply(ConfigMap.from_dict({"metadata": {"namespace": "n"}}), field_owner="me"),
+    ):
+        with pytest.raises(ValueError, match="may not be empty"):
+            await call
+
+
+async def test_an_apply_for_another_object_of_the_name_is_refused() -> None:
+    client = FakeClient()
+    await client.create(thing())
+    other = RAW.from_dict({"metadata": {"name": "t", "namespace": "n", "uid": "other"}})
+    with pytest.raises(errors.InvalidError, match=r"metadata\.uid: .*field is immutable"):
+        await client.apply(other, field_owner="me")
+    other.metadata.name = "new"
+    with pytest.raises(errors.ConflictError, match="no existing object was found"):
+        await client.apply(other, field_owner="me")
+
+
+async def test_a_model_that_is_seen_later_describes_the_kind() -> None:
+    raw = unstructured(Fleet.gvk)
+    jobs = [{"name": name, "replicas": 1} for name in "ab"]
+    body = {"metadata": {"name": "j", "namespace": "n"}, "spec": {"crews": jobs}}
+    client = FakeClient(raw.from_dict(body))
+    other = {**body, "spec": {"crews": [{"name": "b", "replicas": 1}, {"name": "c", "replicas": 1}]}}
+    stored = await client.apply(Fleet.from_dict(other), field_owner="me")
+    assert [each.name for each in stored.spec.crews or ()] == ["a", "b", "c"]

@@ -1,0 +1,63 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that may do less."""
+
+import pytest
+
+from controller_runtime.apis.core.v1 import ConfigMap, Namespace
+from controller_runtime.apis.machinery import errors
+from controller_runtime.client import FakeClient, ignore_not_found, namespaced, read_only
+
+
+def config_map(namespace: str | None, name: str = "c") -> ConfigMap:
+    return ConfigMap.from_dict(
+        {"metadata": {"name": name, "namespace": namespace} if namespace else {"name": name}}
+    )
+
+
+async def test_a_reader_can_only_read() -> None:
+    reader = read_only(FakeClient(config_map("n")))
+    assert [each.name for each in await reader.list(ConfigMap)] == ["c"]
+    assert (await reader.get(ConfigMap, ("n", "c"))).name == "c"
+    for name in ("create", "update", "patch", "apply", "delete", "delete_all_of", "status", "subresource"):
+        assert not hasattr(reader, name)
+
+
+async def test_what_names_no_namespace_is_put_into_ours() -> None:
+    fake = FakeClient()
+    client = namespaced(fake, "ours")
+    obj = config_map(None)
+    assert (await client.create(obj)).namespace == "ours"
+    assert obj.namespace == ""
+    assert (await client.get(ConfigMap, ("", "c"))).namespace == "ours"
+    await fake.create(config_map("theirs"))
+    assert len(await client.list(ConfigMap)) == 1
+
+
+async def test_what_names_another_namespace_is_refused() -> None:
+    client = namespaced(FakeClient(config_map("theirs")), "ours")
+    for call in (
+        client.create(config_map("theirs")),
+        client.get(ConfigMap, ("theirs", "c")),
+        client.list(ConfigMap, namespace="theirs"),
+        client.status.update(config_map("theirs")),
+        client.status.get(config_map("theirs"), ConfigMap),
+        client.subresource("token").create(config_map("theirs"), config_map("theirs")),
+        client.delete_all_of(ConfigMap, namespace="theirs"),
+    ):
+        with pytest.raises(ValueError, match="outside the namespace ours"):
+            await call
+
+
+async def test_cluster_scoped_kinds_are_left_as_they_are() -> None:
+    client = namespaced(FakeClient(), "ours")
+    assert (await client.create(Namespace.from_dict({"metadata": {"name": "x"}}))).namespace == ""
+
+
+async def test_absence_can_be_ignored_and_nothing_else() -> None:
+    client = FakeClient()
+    with ignore_not_found():
+        await client.get(ConfigMap, ("n", "c"))
+    await client.create(config_map("n"))
+    with pytest.raises(errors.BadRequestError), ignore_not_found():
+        await client.list(ConfigMap, fields={"data": "x"})

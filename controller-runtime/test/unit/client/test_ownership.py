@@ -1,0 +1,108 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Field sets: what an apply adds, what it takes away, and how paths are written."""
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.patch import same
+from controller_runtime.client import ownership, shapes
+
+POD = shapes.of_model(Pod, by_name=True)
+
+_values = st.one_of(st.booleans(), st.integers(0, 3), st.sampled_from(["", "x", "y"]))
+_env = st.lists(
+    st.fixed_dictionaries({"name": st.sampled_from("AB")}, optional={"value": _values}),
+    min_size=1,
+    unique_by=lambda item: item["name"],
+)
+_containers = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from("ab")},
+        optional={"env": _env, "args": st.lists(_values, min_size=1, max_size=2), "image": _values},
+    ),
+    min_size=1,
+    unique_by=lambda item: item["name"],
+)
+_objects = st.fixed_dictionaries(
+    {},
+    optional={
+        "data": st.dictionaries(st.sampled_from("abc"), _values, min_size=1),
+        "spec": st.fixed_dictionaries(
+            {"containers": _containers},
+            optional={"nodeSelector": st.dictionaries(st.sampled_from("ab"), _values, min_size=1)},
+        ),
+    },
+)
+
+
+def applied(live: Any, before: ownership.FieldSet, config: Any) -> Any:
+    fields = ownership.fields_of(config, POD)
+    return ownership.merge(ownership.remove(live, before - fields, kept=fields), config, POD)
+
+
+def ordered(value: Any) -> Any:
+    """The same with lists of named items sorted: who merges keeps what was there in its place."""
+    if isinstance(value, dict):
+        return {key: ordered(each) for key, each in value.items()}
+    if isinstance(value, list):
+        items = [ordered(each) for each in value]
+        return sorted(items, key=lambda item: item["name"]) if isinstance(items[0], dict) else items
+    return value
+
+
+@given(_objects, _objects)
+def test_a_sole_owner_gets_exactly_what_it_applied_last(first: Any, second: Any) -> None:
+    after = applied(first, ownership.fields_of(first, POD), second)
+    assert ordered(after) == ordered(second)
+    assert ownership.fields_of(after, POD) == ownership.fields_of(second, POD)
+
+
+@given(_objects, _objects)
+def test_applying_again_changes_nothing(live: Any, config: Any) -> None:
+    once = ownership.merge(live, config, POD)
+    assert ownership.merge(once, config, POD) == once
+    for path in ownership.fields_of(config, POD):
+        assert same(ownership.value_at(once, path), ownership.value_at(config, path))
+
+
+@given(_objects, _objects)
+def test_nothing_given_is_changed(live: Any, config: Any) -> None:
+    before = repr((live, config))
+    applied(live, ownership.fields_of(live, POD), config)
+    assert repr((live, config)) == before
+
+
+def test_what_a_server_writes_belongs_to_nobody() -> None:
+    metadata = {
+        "name": "x",
+        "uid": "u",
+        "generation": 1,
+        "managedFields": [{"manager": "m"}],
+        "labels": {"a": "b"},
+    }
+    obj = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    assert ownership.fields_of(obj, POD) == {("metadata", "labels", "a")}
+
+
+def test_paths_are_written_as_messages_have_them() -> None:
+    container = {"name": "c", "ports": [{"containerPort": 80}]}
+    fields = ownership.fields_of(
+        {"metadata": {"finalizers": ["a/x"]}, "spec": {"containers": [container]}}, POD
+    )
+    assert sorted(map(ownership.text, fields)) == [
+        '.metadata.finalizers[="a/x"]',
+        '.spec.containers[name="c"]',
+        '.spec.containers[name="c"].name',
+        '.spec.containers[name="c"].ports[containerPort=80,protocol="TCP"]',
+        '.spec.containers[name="c"].ports[containerPort=80,protocol="TCP"].containerPort',
+    ]
+
+
+def test_items_with_keys_that_are_no_plain_values_are_one_list() -> None:
+    paths = ownership.fields_of({"spec": {"containers": [{"name": []}, {"name": "a"}]}}, POD)
+
+    assert paths == {("spec", "containers")}

@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where a binary is looked for, and what makes it another one."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from controller_runtime.envtest import Binaries, Tool, ToolError, ToolGroup
+from controller_runtime.envtest.binaries import KUBE, cache_directory, kube_tool
+from controller_runtime.envtest.gotoolchain import parse_version
+
+GO_MOD = """module tools/thing
+
+go 1.25.0
+
+require (
+	example.com/other v0.1.0 // indirect
+	example.com/thing/v3 v3.6.5 // indirect
+)
+"""
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> ToolGroup:
+    directory = tmp_path / "thing"
+    directory.mkdir()
+    (directory / "go.mod").write_text(GO_MOD)
+    (directory / "go.sum").write_text("sums\n")
+    return ToolGroup(directory, "example.com/thing/v3")
+
+
+def put(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_version_and_go_come_from_go_mod(group: ToolGroup) -> None:
+    assert (group.version, group.go) == ("v3.6.5", (1, 25))
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("go1.26.8", (1, 26)),
+        ("devel go1.27-abc linux/amd64", (1, 27)),
+        ("1.24", (1, 24)),
+        ("gibberish", None),
+    ],
+)
+def test_go_versions_are_understood(text: str, version: tuple[int, int] | None) -> None:
+    assert parse_version(text) == version
+
+
+def test_the_key_names_version_go_line_and_platform_and_changes_with_the_sums(group: ToolGroup) -> None:
+    assert group.key.startswith("thing-v3.6.5-go1.25-")
+    (group.directory / "go.sum").write_text("other sums\n")
+    assert ToolGroup(group.directory, group.module).key != group.key
+
+
+def test_a_module_that_is_not_required_is_named(group: ToolGroup) -> None:
+    with pytest.raises(ToolError, match=r"does not require example\.com/absent"):
+        _ = ToolGroup(group.directory, "example.com/absent").version
+
+
+async def test_assets_come_before_the_cache_for_what_they_have(group: ToolGroup, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    one, two = Tool("one", group, "example.com/one"), Tool("two", group, "example.com/two")
+    asset = put(tmp_path / "assets" / "one")
+    put(cache / "bin" / group.key / "one")
+    cached = put(cache / "bin" / group.key / "two")
+    environ = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets"), "PATH": ""}
+    located = await Binaries(cache=cache, environ=environ).locate(one, two)
+    assert {name: binary.path for name, binary in located.items()} == {"one": asset, "two": cached}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda assets: None, "is not a directory"),
+        (put, "is not a directory"),
+        (lambda assets: assets.mkdir(), "contains none of one, two"),
+        (lambda assets: put(assets / "two").chmod(0o644), "two is not executable"),
+    ],
+    ids=["missing", "a file", "empty", "not executable"],
+)
+async def test_assets_that_cannot_serve_are_an_error_and_nothing_is_built_instead(
+    group: ToolGroup, tmp_path: Path, make: Callable[[Path], object], message: str
+) -> None:
+    cache, assets = tmp_path / "cache", tmp_path / "assets"
+    make(assets)
+    for name in ("one", "two"):
+        put(cache / "bin" / group.key / name)
+    tools = [Tool(name, group, f"example.com/{name}") for name in ("one", "two")]
+    with pytest.raises(ToolError, match=f"^KUBEBUILDER_ASSETS: .*{message}$"):
+        await Binaries(cache=cache, environ={"KUBEBUILDER_ASSETS": str(assets)}).locate(*tools)
+
+
+async def test_a_tool_with_manifests_is_not_taken_from_assets_which_have_none(
+    group: ToolGroup, tmp_path: Path
+) -> None:
+    put(tmp_path / "assets" / "one")
+    cached = put(tmp_path / "cache" / "bin" / group.key / "one")
+    cached.with_name("one.json").write_text(json.dumps([{"kind": "ClusterRole"}]))
+    tool = Tool("one", group, "example.com/one", manifests=("*.yaml",))
+    environ = {"KUBEBUILDER_ASSETS": str(tmp_path / "assets"), "PATH": ""}
+    binary = (await Binaries(cache=tmp_path / "cache", environ=environ).locate(tool))["one"]
+    assert binary.path == cached
+    assert binary.manifests() == [{"kind": "ClusterRole"}]
+    assert binary.manifests() is not binary.manifests()
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"XDG_CACHE_HOME": "/caches"}, Path("/caches")),
+        ({"XDG_CACHE_HOME": "relative"}, Path.home() / ".cache"),
+    ],
+)
+def test_the_cache_is_where_xdg_says(environ: dict[str, str], expected: Path) -> None:
+    assert cache_directory(environ) == expected / "trainer-controller-manager"
+
+
+def test_kubernetes_programs_tell_the_version_that_is_pinned() -> None:
+    assert kube_tool("kube-apiserver").symbols["k8s.io/component-base/version.gitVersion"] == KUBE.version

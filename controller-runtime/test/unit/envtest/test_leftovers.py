@@ -1,0 +1,34 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What environments that were killed left on disk."""
+
+import os
+from pathlib import Path
+
+from controller_runtime.envtest import pidfile
+from controller_runtime.envtest.environment import _sweep
+
+ANCIENT = 0
+
+
+def run_directory(root: Path, name: str, owner: pidfile.Identity | None, *, old: bool) -> Path:
+    directory = root / f"run-{name}"
+    (directory / "pids").mkdir(parents=True)
+    if owner is not None:
+        pidfile.write(directory, owner)
+    if old:
+        os.utime(directory, (ANCIENT, ANCIENT))
+    return directory
+
+
+def test_only_old_directories_of_owners_that_are_gone_are_removed(tmp_path: Path) -> None:
+    ourselves = pidfile.identify("owner", os.getpid(), pidfile.command_line(os.getpid()).split(" "))
+    assert ourselves.alive()
+    reborn = pidfile.Identity("owner", os.getpid(), ourselves.argv, "0")
+    running = run_directory(tmp_path, "running", ourselves, old=True)
+    fresh = run_directory(tmp_path, "fresh", reborn, old=False)
+    unsigned = run_directory(tmp_path, "unsigned", None, old=False)
+    run_directory(tmp_path, "dead", reborn, old=True)
+    (tmp_path / "unrelated").mkdir()
+    _sweep(tmp_path, keep=60)
+    assert sorted(tmp_path.iterdir()) == [fresh, running, unsigned, tmp_path / "unrelated"]

@@ -1,0 +1,759 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Bytes over a real pair of sockets, on the virtual clock: what is answered, in which order, and when a connection ends."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import socket
+import weakref
+from collections.abc import AsyncIterator, Callable
+
+import anyio
+import pytest
+
+from controller_runtime.httpserver import (
+    HEAD_TIMEOUT,
+    KEEP_ALIVE,
+    MAX_HEAD,
+    Handler,
+    HTTPRequest,
+    HTTPResponse,
+)
+from controller_runtime.httpserver.connection import Connection
+from controller_runtime.httpserver.hall import Hall
+
+POST = b"POST /echo?a=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
+GET = b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"
+CHUNKED = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Service:
+    """What the connections under test share: an echo, and a handler that waits to be told to go on."""
+
+    def __init__(self) -> None:
+        self.hall = Hall(self._route, 1000, now=lambda: 0.0, max_held=2000)
+        self.requests: list[HTTPRequest] = []
+        self.began, self.go_on = anyio.Event(), anyio.Event()
+        self.finished: list[str] = []
+        self.clients: list[Client] = []
+
+    def _route(self, path: str) -> Handler | None:
+        routes: dict[str, Handler] = {
+            "/echo": self._echo,
+            "/slow": self._slow,
+            "/broken": self._broken,
+            "/torn": self._torn,
+            "/cancelled": self._cancelled,
+            "/large": self._large,
+        }
+        return routes.get(path)
+
+    async def _echo(self, request: HTTPRequest) -> HTTPResponse:
+        self.requests.append(request)
+        return HTTPResponse(body=b"%s %s" % (request.method.encode(), request.body or b"-"))
+
+    async def _slow(self, request: HTTPRequest) -> HTTPResponse:
+        self.began.set()
+        try:
+            await self.go_on.wait()
+        except BaseException:
+            self.finished.append("cancelled")
+            raise
+        self.finished.append(request.path)
+        return HTTPResponse(body=b"slow")
+
+    async def _broken(self, _request: HTTPRequest) -> HTTPResponse:
+        raise RuntimeError("odd")
+
+    async def _cancelled(self, _request: HTTPRequest) -> HTTPResponse:
+        raise asyncio.CancelledError
+
+    async def _torn(self, _request: HTTPRequest) -> HTTPResponse:
+        return HTTPResponse(headers={"X": "a\r\nb"})
+
+    async def _large(self, _request: HTTPRequest) -> HTTPResponse:
+        return HTTPResponse(body=b"x" * 4_000_000)
+
+    async def connect(self) -> "Client":
+        """Return a client's end."""
+        ours, theirs = socket.socketpair()
+        theirs.setblocking(False)
+        loop = asyncio.get_running_loop()
+        _, protocol = await loop.connect_accepted_socket(lambda: Connection(self.hall), sock=ours)
+        client = Client(theirs, protocol)
+        self.clients.append(client)
+        return client
+
+
+class Client:
+    """A client's end of a connection."""
+
+    def __init__(self, sock: socket.socket, connection: Connection) -> None:
+        self.sock = sock
+        self.connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._got = b""
+
+    async def send(self, data: bytes) -> None:
+        """Send all."""
+        await self._loop.sock_sendall(self.sock, data)
+
+    async def drip(self, data: bytes, *, every: float) -> None:
+        """Send byte by byte."""
+        for byte in data:
+            await self.send(bytes([byte]))
+            await asyncio.sleep(every)
+
+    async def answer(self) -> tuple[bytes, bytes]:
+        """Return the next answer's head and body; both are empty at the connection's end."""
+        while b"\r\n\r\n" not in self._got:
+            if not await self._more():
+                return b"", self._got
+        head, _, self._got = self._got.partition(b"\r\n\r\n")
+        length = int(head.partition(b"Content-Length: ")[2] or 0)
+        while len(self._got) < length:
+            assert await self._more()
+        body, self._got = self._got[:length], self._got[length:]
+        return head, body
+
+    async def ask(self, data: bytes) -> tuple[int, bytes]:
+        """Send and return the answer's status and body."""
+        await self.send(data)
+        return await self.next()
+
+    async def next(self) -> tuple[int, bytes]:
+        """Return the next answer's status and body."""
+        head, body = await self.answer()
+        return int(head.split()[1]), body
+
+    async def ends(self) -> bytes:
+        """Return what still comes before the connection ends; fail when it does not."""
+        while await self._more():
+            pass
+        return self._got
+
+    async def _more(self) -> bool:
+        data = await self._loop.sock_recv(self.sock, 1 << 20)
+        self._got += data
+        return bool(data)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    service = Service()
+    yield service
+    service.go_on.set()
+    await service.hall.drain(1)
+    for client in service.clients:
+        client.sock.close()
+
+
+async def settle() -> None:
+    """Let everything happen that needs no time."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@pytest.fixture
+async def client(service: Service) -> "Client":
+    return await service.connect()
+
+
+async def test_requests_follow_each_other_on_one_connection(service: Service, client: Client) -> None:
+    for _ in range(3):
+        head, body = await _asked(client, POST)
+        assert body == b"POST abc"
+        assert b"Connection" not in head
+        assert await client.ask(GET) == (200, b"GET -")
+    request = service.requests[0]
+    assert (request.path, request.query, request.headers["host"]) == ("/echo", {"a": ["1"]}, "x")
+
+
+async def _asked(client: Client, data: bytes) -> tuple[bytes, bytes]:
+    await client.send(data)
+    return await client.answer()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        POST + GET,
+        CHUNKED + b"1\r\na\r\n2;x=y\r\nbc\r\n0\r\nX-T: trailer\r\n\r\n" + GET,
+        b"\r\n\r\n" + POST + b"\r\n" + GET,
+    ],
+    ids=["length", "chunked", "empty lines"],
+)
+async def test_it_does_not_matter_where_the_bytes_are_cut(service: Service, data: bytes) -> None:
+    for cut in range(1, len(data)):
+        client = await service.connect()
+        await client.send(data[:cut])
+        await settle()
+        await client.send(data[cut:])
+        assert [await client.next(), await client.next()] == [(200, b"POST abc"), (200, b"GET -")]
+    client = await service.connect()
+    for at in range(len(data)):
+        await client.send(data[at : at + 1])
+        await asyncio.sleep(0)
+    assert [await client.next(), await client.next()] == [(200, b"POST abc"), (200, b"GET -")]
+    assert "x-t" not in service.requests[-1].headers
+    assert "x-t" not in service.requests[-2].headers
+
+
+async def test_requests_sent_ahead_are_answered_in_order_one_at_a_time(
+    service: Service, client: Client
+) -> None:
+    await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST + b"GET /none HTTP/1.1\r\n\r\n")
+    await service.began.wait()
+    await client.send(GET)
+    await settle()
+    assert not service.requests
+    service.go_on.set()
+    assert [await client.next() for _ in range(4)] == [
+        (200, b"slow"),
+        (200, b"POST abc"),
+        (404, b"404 page not found\n"),
+        (200, b"GET -"),
+    ]
+
+
+async def test_what_is_sent_ahead_stays_with_the_client(service: Service, client: Client) -> None:
+    await client.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await service.began.wait()
+    sending = asyncio.create_task(client.send(GET * 200_000))
+    await settle()
+    assert not sending.done()
+    sending.cancel()
+    service.go_on.set()
+
+
+async def test_thousands_of_requests_sent_ahead_are_all_answered(service: Service, client: Client) -> None:
+    sending = asyncio.create_task(client.send(GET * 5000))
+    for _ in range(5000):
+        assert await client.next() == (200, b"GET -")
+    await sending
+
+
+async def test_a_client_that_does_not_read_gets_no_further_answers(service: Service, client: Client) -> None:
+    await client.send(b"GET /large HTTP/1.1\r\n\r\n" + POST)
+    await settle()
+    assert not service.requests
+    assert await client.next() == (200, b"x" * 4_000_000)
+    assert await client.next() == (200, b"POST abc")
+
+
+async def test_a_client_that_never_reads_is_dropped(service: Service, client: Client) -> None:
+    await client.send(b"GET /large HTTP/1.1\r\n\r\n" + POST)
+    await asyncio.sleep(KEEP_ALIVE + HEAD_TIMEOUT)
+    assert len(await client.ends()) < 4_000_000
+    assert not service.requests
+
+
+@pytest.mark.parametrize(
+    ("head", "said", "kept"),
+    [
+        (b"GET /echo HTTP/1.1\r\nConnection: close\r\n\r\n", b"Connection: close", False),
+        (b"GET /echo HTTP/1.0\r\n\r\n", b"Connection: close", False),
+        (b"GET /echo HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", b"Connection: keep-alive", True),
+        (b"GET /echo HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n", b"Connection: close", False),
+    ],
+)
+async def test_the_client_says_whether_the_connection_is_kept(
+    client: Client, head: bytes, said: bytes, kept: bool
+) -> None:
+    answer, body = await _asked(client, head)
+    assert said in answer
+    assert body == b"GET -"
+    if kept:
+        assert await client.ask(GET) == (200, b"GET -")
+    else:
+        assert await client.ends() == b""
+
+
+async def test_nothing_after_the_last_request_is_answered(client: Client) -> None:
+    assert await client.ask(b"GET /echo HTTP/1.1\r\nConnection: close\r\n\r\n" + GET + b"odd") == (
+        200,
+        b"GET -",
+    )
+    assert await client.ends() == b""
+
+
+async def test_head_is_answered_without_a_body(client: Client) -> None:
+    await client.send(b"HEAD /echo HTTP/1.1\r\nConnection: close\r\n\r\n")
+    assert (await client.ends()).endswith(b"\r\nContent-Length: 6\r\n\r\n")
+
+
+@pytest.mark.parametrize("body", [b"Content-Length: 3", b"Transfer-Encoding: chunked"])
+async def test_a_client_that_asks_first_is_told_to_send_its_body(client: Client, body: bytes) -> None:
+    await client.send(b"POST /echo HTTP/1.1\r\nExpect: 100-Continue\r\n" + body + b"\r\n\r\n")
+    assert (await client.answer())[0] == b"HTTP/1.1 100 Continue"
+    rest = b"abc" if body.endswith(b"3") else b"3\r\nabc\r\n0\r\n\r\n"
+    assert await client.ask(rest) == (200, b"POST abc")
+
+
+async def test_it_is_told_so_after_the_answers_before(service: Service, client: Client) -> None:
+    expect = b"POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+    await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + expect)
+    await service.began.wait()
+    service.go_on.set()
+    assert await client.next() == (200, b"slow")
+    assert await client.next() == (100, b"")
+    assert await client.ask(b"abc") == (200, b"POST abc")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /echo HTTP/1.0\r\nConnection: keep-alive\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nExpect: more\r\nContent-Length: 3\r\n\r\n",
+        b"GET /echo HTTP/1.1\r\nExpect: 100-continue\r\n\r\n",
+    ],
+)
+async def test_others_are_told_nothing(client: Client, head: bytes) -> None:
+    await client.send(head)
+    await settle()
+    assert (await client.ask(b"abc" if head.startswith(b"POST") else b""))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /echo HTTP/1.1\r\nContent-Length: 1001\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n",
+        CHUNKED + b"3e9\r\n" + b"x" * 1001,
+    ],
+    ids=["announced", "expecting", "found out"],
+)
+async def test_a_body_beyond_the_limit_is_told_the_handler_at_once(
+    service: Service, client: Client, head: bytes
+) -> None:
+    answer, body = await _asked(client, head)
+    assert b"Connection: close" in answer
+    assert body == b"POST -"
+    assert service.requests[0].too_large
+    assert await client.ends() == b""
+
+
+async def test_what_still_comes_of_it_is_thrown_away_until_its_end(service: Service, client: Client) -> None:
+    size = 3_000_000
+    await client.send(b"POST /echo HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % size)
+    began = now()
+    await client.send(b"x" * size)
+    assert await client.next() == (200, b"POST -")
+    assert await client.ends() == b""
+    await settle()
+    assert client.connection._transport.is_closing()
+    assert now() == began
+    assert len(service.requests) == 1
+
+
+async def test_a_client_that_goes_on_sending_is_cut_off(client: Client) -> None:
+    assert (await client.ask(b"POST /echo HTTP/1.1\r\nContent-Length: 9999\r\n\r\n"))[0] == 200
+    began = now()
+    with pytest.raises(ConnectionError):
+        await client.drip(b"x" * 9999, every=1)
+    assert now() - began == pytest.approx(10, abs=1)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"odd\r\n\r\n",
+        b"FOO /echo HTTP/1.1\r\n\r\n",
+        b"GET /echo HTTP/1.1\nHost: x\n\n",
+        b"GET /e cho HTTP/1.1\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        b"POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        b"POST /echo HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+        b"POST /echo HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nabc",
+        CHUNKED + b"g\r\n",
+        CHUNKED + b"3\r\nabcd\r\n",
+        CHUNKED + b"0\r\nX-T: " + b"x" * (MAX_HEAD + 9000),
+        CHUNKED + b"1;" + b"x" * (MAX_HEAD + 9000),
+    ],
+)
+async def test_what_makes_no_sense_is_a_bad_request_and_the_end(
+    service: Service, client: Client, data: bytes
+) -> None:
+    await client.send(data)
+    head, body = await client.answer()
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"Connection: close" in head
+    assert body == b"400 bad request\n"
+    assert await client.ends() == b""
+    assert not service.requests
+
+
+async def test_requests_before_one_that_makes_no_sense_are_answered(service: Service, client: Client) -> None:
+    await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST + b"odd\r\n\r\n")
+    await service.began.wait()
+    service.go_on.set()
+    assert [await client.next() for _ in range(3)] == [
+        (200, b"slow"),
+        (200, b"POST abc"),
+        (400, b"400 bad request\n"),
+    ]
+
+
+@pytest.mark.parametrize("start", [b"GET /", b"GET / HTTP/1.1\r\nX: ", b"GET / HTTP/1.1\r\n"])
+async def test_a_head_without_end_is_too_large(client: Client, start: bytes) -> None:
+    endless = b"X: y\r\n" * 20_000 if start.endswith(b"\n") else b"x" * 120_000
+    sending = asyncio.create_task(client.send(start + endless))
+    assert await client.next() == (431, b"431 request header fields too large\n")
+    assert await client.ends() == b""
+    await sending
+
+
+async def test_a_head_of_60_kib_is_not(client: Client) -> None:
+    assert await client.ask(b"GET /echo HTTP/1.1\r\nX: " + b"x" * 60 * 1024 + b"\r\n\r\n") == (200, b"GET -")
+
+
+async def test_a_body_for_another_protocol_is_refused(service: Service, client: Client) -> None:
+    head = b"POST /echo HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 3\r\n\r\nabc"
+    assert await client.ask(head) == (501, b"501 not implemented\n")
+    assert not service.requests
+
+
+@pytest.mark.parametrize("path", [b"/broken", b"/torn", b"/cancelled"])
+async def test_a_handler_that_breaks_is_logged_and_answered(
+    client: Client, path: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await client.ask(b"GET " + path + b" HTTP/1.1\r\n\r\n") == (500, b"500 internal server error\n")
+    (record,) = caplog.records
+    assert (record.levelno, record.getMessage()) == (logging.ERROR, "Error handling request")
+    assert record.exc_info
+    assert await client.ask(GET) == (200, b"GET -")
+
+
+@pytest.mark.parametrize(
+    ("sent", "seconds"),
+    [
+        (b"", KEEP_ALIVE),
+        (b"G", HEAD_TIMEOUT),
+        (b"GET /echo HTTP/1.1\r\n", HEAD_TIMEOUT),
+        (b"POST /echo HTTP/1.1\r\nContent-Length: 3\r\n\r\na", KEEP_ALIVE),
+    ],
+)
+async def test_a_client_that_falls_silent_is_dropped(client: Client, sent: bytes, seconds: float) -> None:
+    await asyncio.sleep(47)
+    await client.send(sent)
+    await settle()
+    began = now() if sent else now() - 47
+    assert await client.ends() == b""
+    assert now() - began == seconds
+
+
+async def test_a_head_that_drips_in_has_no_longer(client: Client) -> None:
+    began = now()
+    with pytest.raises(ConnectionError):
+        await client.drip(GET * 10, every=7)
+    assert now() - began <= HEAD_TIMEOUT + 2 * 7
+
+
+async def test_after_an_answer_the_connection_is_kept_for_two_minutes(client: Client) -> None:
+    for _ in range(3):
+        await client.ask(GET)
+        await asyncio.sleep(KEEP_ALIVE - 1)
+    began = now() - (KEEP_ALIVE - 1)
+    assert await client.ends() == b""
+    assert now() - began == KEEP_ALIVE
+
+
+async def test_a_handler_may_take_as_long_as_it_likes(service: Service, client: Client) -> None:
+    await client.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await asyncio.sleep(1000)
+    service.go_on.set()
+    assert await client.next() == (200, b"slow")
+
+
+async def test_a_client_that_leaves_does_not_stop_the_handler(service: Service, client: Client) -> None:
+    await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST)
+    await service.began.wait()
+    client.sock.shutdown(socket.SHUT_RDWR)
+    await asyncio.sleep(5)
+    assert client.connection.busy
+    service.go_on.set()
+    await settle()
+    assert service.finished == ["/slow"]
+    assert not service.hall._connections
+
+
+async def test_a_client_that_has_only_said_its_last_word_is_answered(
+    service: Service, client: Client
+) -> None:
+    await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST)
+    client.sock.shutdown(socket.SHUT_WR)
+    await service.began.wait()
+    await settle()
+    service.go_on.set()
+    assert [await client.next(), await client.next()] == [(200, b"slow"), (200, b"POST abc")]
+    assert await client.ends() == b""
+
+
+async def test_nothing_is_left_of_connections_that_ended(service: Service) -> None:
+    for data in (b"", b"G", POST, GET + b"G", b"odd", b"POST /echo HTTP/1.1\r\nContent-Length: 2000\r\n\r\n"):
+        client = await service.connect()
+        await client.send(data)
+        await settle()
+        client.sock.close()
+        await settle()
+    assert not service.hall._connections
+
+
+# Closing.
+
+
+async def test_idle_connections_are_closed_at_once_and_those_in_work_with_their_answer(
+    service: Service, client: Client
+) -> None:
+    idle, used, coming = [await service.connect() for _ in range(3)]
+    await used.ask(GET)
+    await coming.send(POST[:-1])
+    await client.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await service.began.wait()
+    began = now()
+    drain = asyncio.create_task(service.hall.drain(10))
+    assert await idle.ends() == await used.ends() == b""
+    assert now() == began
+    await asyncio.sleep(3)
+    await coming.send(POST[-1:])
+    service.go_on.set()
+    for each, body in ((coming, b"POST abc"), (client, b"slow")):
+        head, got = await each.answer()
+        assert b"Connection: close" in head
+        assert got == body
+        assert await each.ends() == b""
+    await drain
+    assert now() - began == pytest.approx(3)
+
+
+async def test_what_takes_longer_is_cancelled(service: Service, client: Client) -> None:
+    await client.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await service.began.wait()
+    gone = await service.connect()
+    await gone.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await settle()
+    gone.sock.close()
+    began = now()
+    await service.hall.drain(10)
+    assert now() - began == pytest.approx(11)
+    assert service.finished == ["cancelled"] * 2
+    assert await client.ends() == b""
+    assert not service.hall._connections
+
+
+async def test_a_connection_that_comes_too_late_is_closed(service: Service) -> None:
+    await service.hall.drain(1)
+    late = await service.connect()
+    assert await late.ends() == b""
+
+
+PART = b"POST /echo HTTP/1.1\r\nContent-Length: 1000\r\n\r\n" + b"x" * 900
+SLOW = b"POST /slow HTTP/1.1\r\nContent-Length: 900\r\n\r\n" + b"x" * 900
+
+
+async def test_a_body_that_is_broken_off_is_freed_without_a_collector(
+    service: Service, client: Client
+) -> None:
+    reader = weakref.ref(client.connection._reader)
+    await client.send(PART)
+    await settle()
+    assert service.hall.held == 900
+    gc.disable()
+    try:
+        service.clients.remove(client)
+        client.sock.close()
+        await settle()
+        del client.connection
+        await settle()
+        assert service.hall.held == 0
+        assert reader() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("ends", ["answered", "refused", "left"])
+async def test_what_is_kept_of_a_body_is_let_go_however_it_ends(
+    service: Service, client: Client, ends: str
+) -> None:
+    if ends == "answered":
+        await client.ask(PART + b"x" * 100)
+    elif ends == "refused":
+        await client.ask(CHUNKED + b"400\r\n" + b"x" * 1024 + b"\r\n")
+    else:
+        await client.send(b"GET /slow HTTP/1.1\r\n\r\n" + POST * 3)
+        await settle()
+        client.sock.shutdown(socket.SHUT_RDWR)
+        await settle()
+        service.go_on.set()
+    await settle()
+    assert service.hall.held == 0
+
+
+async def test_a_body_that_rests_gives_way_to_others(service: Service) -> None:
+    resting = [await service.connect() for _ in range(3)]
+    for each in resting:
+        await each.send(PART)
+        await settle()
+        await asyncio.sleep(0.01)
+    assert service.hall.crowded
+    another = await service.connect()
+    began = now()
+    assert (await another.ask(PART + b"y" * 100))[0] == 200
+    assert now() - began <= 3
+    assert await resting[0].ends() == b""
+
+
+async def test_a_body_waits_while_those_in_work_leave_no_room(service: Service) -> None:
+    busy = [await service.connect() for _ in range(3)]
+    for each in busy:
+        await each.send(SLOW)
+    await settle()
+    another = await service.connect()
+    await another.send(PART)
+    await settle()
+    await another.send(b"y" * 100)
+    await asyncio.sleep(100)
+    assert not service.requests
+    service.go_on.set()
+    assert (await another.next())[0] == 200
+    for each in busy:
+        assert await each.next() == (200, b"slow")
+    assert service.hall.held == 0
+
+
+async def test_bodies_that_drip_in_do_not_keep_others_out(service: Service) -> None:
+    dripping = [await service.connect() for _ in range(3)]
+    for each in dripping:
+        await each.send(PART)
+    await settle()
+
+    async def drip(client: Client) -> None:
+        with contextlib.suppress(ConnectionError):
+            await client.drip(b"x" * 90, every=0.5)
+
+    async with anyio.create_task_group() as tasks:
+        for each in dripping:
+            tasks.start_soon(drip, each)
+        await asyncio.sleep(2)
+        another = await service.connect()
+        began = now()
+        assert (await another.ask(PART + b"y" * 100))[0] == 200
+        assert now() - began <= 3
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_by_one_in_work(
+    service: Service,
+) -> None:
+    hall = service.hall
+    hall._max_connections = 3
+    working, first, second = [await service.connect() for _ in range(3)]
+    await working.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await asyncio.sleep(1)
+    await second.ask(GET)
+    await asyncio.sleep(1)
+    await first.ask(GET)
+    await hall.room()
+    assert await second.ends() == b""
+    assert await first.ask(GET) == (200, b"GET -")
+    await service.connect()
+    await first.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    third = service.clients[-1]
+    await third.send(b"GET /slow HTTP/1.1\r\n\r\n")
+    await settle()
+    with anyio.move_on_after(60) as waiting:
+        await hall.room()
+    assert waiting.cancelled_caught
+    service.go_on.set()
+    assert await working.next() == (200, b"slow")
+    with anyio.fail_after(5):
+        await hall.room()
+
+
+class Commas:
+    """Refuses bodies of more than ten commas."""
+
+    size = 0
+
+    def __init__(self) -> None:
+        self.seen: list[bytes] = []
+
+    def begin(self) -> Callable[[bytes], str | None]:
+        def look(piece: bytes) -> str | None:
+            self.seen.append(piece)
+            return "too many commas" if b"".join(self.seen).count(b",") > 10 else None
+
+        self.seen.clear()
+        return look
+
+
+@pytest.fixture
+def commas(service: Service) -> Commas:
+    service.hall.inspection = inspection = Commas()
+    service.hall.max_body = service.hall._max_held = 100_000
+    return inspection
+
+
+def announce(size: int) -> bytes:
+    return f"POST /echo HTTP/1.1\r\nContent-Length: {size}\r\n\r\n".encode()
+
+
+async def test_a_body_is_refused_before_its_end_and_its_rest_is_not_kept(
+    service: Service, commas: Commas
+) -> None:
+    client = await service.connect()
+    await client.send(announce(90_000) + b"," * 20_000)
+    assert await client.next() == (200, b"POST -")
+    (request,) = service.requests
+    assert (request.too_large, request.refusal, request.body) == (True, "too many commas", b"")
+    assert len(b"".join(commas.seen)) <= 20_000
+    await client.send(b"," * 70_000)
+    assert await client.ends() == b""
+    assert service.hall.held == 0
+
+
+async def test_a_small_body_is_left_to_its_handler(service: Service, commas: Commas) -> None:
+    commas.size = 50_000
+    client = await service.connect()
+    assert (await client.ask(announce(40_000) + b"," * 40_000))[0] == 200
+    assert commas.seen == []
+
+
+async def test_a_body_is_looked_at_from_its_beginning_and_each_part_once(
+    service: Service, commas: Commas
+) -> None:
+    commas.size = 50_000
+    client = await service.connect()
+    body = bytes(range(45, 145)) * 900
+    await client.send(announce(len(body)))
+    for at in range(0, len(body), 4000):
+        await client.send(body[at : at + 4000])
+        await settle()
+    assert await client.next() == (200, b"POST " + body)
+    seen = b"".join(commas.seen)
+    assert body.startswith(seen)
+    assert len(seen) > 75_000
+    commas.seen.clear()
+    assert await client.ask(POST) == (200, b"POST abc")
+    assert commas.seen == []
+
+
+async def test_a_body_in_many_small_chunks_is_kept_in_large_parts(service: Service, commas: Commas) -> None:
+    client = await service.connect()
+    await client.send(CHUNKED)
+    for _ in range(40):
+        await client.send(b"1\r\nx\r\n" * 1000)
+        await settle()
+    (connection,) = service.hall._connections
+    assert connection.kept == 40_000
+    assert len(commas.seen) <= 5
+    await client.send(b"0\r\n\r\n")
+    assert await client.next() == (200, b"POST " + b"x" * 40_000)

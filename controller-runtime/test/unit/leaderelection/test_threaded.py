@@ -1,0 +1,247 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A lease outlives a busy event loop, and a program that lost it while its loop stood still does nothing more."""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from controller_runtime import rest
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.machinery.errors import ServerError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.leaderelection import (
+    InvalidTimingError,
+    LeaderElectionLostError,
+    LeaderElector,
+    ThreadedElector,
+    Timing,
+    connection,
+)
+
+pytestmark = pytest.mark.real_time
+KEY = NamespacedName("ns", "lock")
+FAST = Timing(lease_duration=2.0, renew_deadline=1.5, retry_period=0.2)
+
+
+class Server:
+    def __init__(self) -> None:
+        self.store = FakeClient()
+        self.fails = False
+        self.threads = set[str]()
+        self.client = interceptor.wrap(
+            self.store,
+            interceptor.Funcs(
+                get=self._pass("get"), create=self._pass("create"), update=self._pass("update")
+            ),
+        )
+
+    def _pass(self, verb: str) -> Any:
+        async def call(client: FakeClient, *args: Any, **options: Any) -> Any:
+            self.threads.add(threading.current_thread().name)
+            if self.fails:
+                raise ServerError("etcd is away", code=500)
+            return await getattr(client, verb)(*args, **options)
+
+        return call
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Any]:
+        yield self.client
+
+    async def lease(self) -> Lease:
+        return await self.store.get(Lease, KEY)
+
+
+def stall(seconds: float) -> None:
+    """Keep the event loop from running, and the interpreter busy."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        sum(range(1000))
+
+
+def may_act(elector: ThreadedElector) -> bool:
+    return elector.may_act
+
+
+async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
+    server = Server()
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
+        await one.acquire()
+        renewing = asyncio.ensure_future(one.renew())
+        before = (await server.lease()).spec.renew_time
+        stall(FAST.tenure + 0.2)
+        assert may_act(one)
+        await anyio.sleep(0.1)
+        assert not renewing.done()
+        lease = await server.lease()
+        assert lease.spec.holder_identity == "a"
+        assert (lease.spec.renew_time or "") > (before or "")
+        assert server.threads == {"leader-election"}
+        renewing.cancel()
+
+
+async def test_a_lease_lost_while_the_loop_stands_still_stops_writes_before_any_task_hears_of_it() -> None:
+    server = Server()
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
+        await one.acquire()
+        renewing = asyncio.ensure_future(one.renew())
+        await anyio.lowlevel.checkpoint()
+        assert may_act(one)
+        server.fails = True
+        stall(FAST.tenure + 0.3)
+        assert not may_act(one)
+        with pytest.raises(LeaderElectionLostError, match="not renewed in time"):
+            await renewing
+        assert not may_act(one)
+
+
+async def test_a_loop_that_stands_still_for_longer_than_the_lease_does_not_lead() -> None:
+    server = Server()
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
+        await one.acquire()
+        renewing = asyncio.ensure_future(one.renew())
+        await anyio.lowlevel.checkpoint()
+        stall(FAST.lease_duration + 3 * FAST.retry_period)
+        assert not may_act(one)
+        with pytest.raises(LeaderElectionLostError, match="the event loop has not run for"):
+            await renewing
+        with anyio.fail_after(30):
+            await LeaderElector(server.client, KEY, "b", FAST).acquire()
+        assert (await server.lease()).spec.holder_identity == "b"
+
+
+async def test_a_lease_taken_by_another_ends_the_renewal() -> None:
+    server = Server()
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
+        await one.acquire()
+        lease = await server.lease()
+        lease.spec.holder_identity = "b"
+        await server.store.update(lease)
+        with pytest.raises(LeaderElectionLostError), anyio.fail_after(30):
+            await one.renew()
+        assert not may_act(one)
+        await one.release()
+    assert (await server.lease()).spec.holder_identity == "b"
+
+
+async def test_a_stopped_leader_releases_the_lease_and_its_thread_ends() -> None:
+    server = Server()
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
+        assert one.lease.name == "lock"
+        await one.acquire()
+        assert one.lease.spec.holder_identity == "a"
+        with anyio.move_on_after(0.3):
+            await one.renew()
+        await one.release()
+        assert (await server.lease()).spec.holder_identity == ""
+    assert "leader-election" not in {thread.name for thread in threading.enumerate()}
+
+
+async def test_a_leader_that_releases_nothing_renews_no_more_once_it_is_stopped() -> None:
+    server = Server()
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
+        await one.acquire()
+        with anyio.move_on_after(0.3):
+            await one.renew()
+        two = LeaderElector(server.client, KEY, "b", FAST)
+        with anyio.fail_after(30):
+            await two.acquire()
+        assert not may_act(one)
+
+
+async def test_a_candidate_that_is_stopped_takes_no_lease_later() -> None:
+    server = Server()
+    await LeaderElector(server.client, KEY, "b", FAST).acquire()
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
+        with anyio.move_on_after(0.3) as waited:
+            await one.acquire()
+        assert waited.cancelled_caught
+        assert may_act(one)  # it never led, and followers write too: events, certificates
+        await anyio.sleep(2.5)
+        assert (await server.lease()).spec.holder_identity == "b"
+    await one.release()
+
+
+async def test_what_keeps_the_thread_from_starting_is_raised() -> None:
+    class Broken(Server):
+        @asynccontextmanager
+        async def connect(self) -> AsyncIterator[Any]:
+            if not self.threads:
+                raise rest.ConfigError("no certificate")
+            yield
+
+    async with ThreadedElector(Broken().connect, KEY, "a", FAST) as one:
+        with pytest.raises(rest.ConfigError, match="no certificate"):
+            await one.acquire()
+
+
+async def test_a_bug_in_the_thread_reaches_the_program() -> None:
+    server = Server()
+    server._pass = None  # type: ignore[method-assign, assignment] # unused from here on
+
+    async def broken(client: FakeClient, *args: Any, **options: Any) -> Any:
+        raise ZeroDivisionError
+
+    server.client = interceptor.wrap(server.store, interceptor.Funcs(get=broken))
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
+        with pytest.raises(ZeroDivisionError):
+            await one.acquire()
+
+
+async def test_a_thread_that_ends_loses_the_lease() -> None:
+    async with ThreadedElector(Server().connect, KEY, "a", FAST) as one:
+        await one.acquire()
+        inner = one._inner
+        assert inner is not None
+        inner.call_soon_threadsafe(inner.stop)
+        with pytest.raises(LeaderElectionLostError, match="the thread of lease ns/lock has ended"):
+            await one.renew()
+        assert not may_act(one)
+        await one.release()
+
+
+def test_durations_are_checked_at_once() -> None:
+    with pytest.raises(InvalidTimingError):
+        ThreadedElector(Server().connect, KEY, "a", Timing(lease_duration=5))
+
+
+def test_only_credentials_that_can_serve_two_loops_go_to_the_thread() -> None:
+    class OneLoop(rest.Credentials):
+        async def headers(self) -> dict[str, str]:
+            return {}
+
+    def to(credentials: rest.Credentials) -> object:
+        return connection(rest.Config("https://c.test", credentials=credentials), lambda *_: None)
+
+    assert to(OneLoop()) is None
+    for each in (rest.Anonymous(), rest.StaticToken("t"), rest.Basic("a", "b"), rest.TokenFile("/token")):
+        assert to(each) is not None
+
+
+async def test_a_replica_that_waited_for_longer_than_the_lease_leads_when_its_turn_comes() -> None:
+    server = Server()
+    former = LeaderElector(server.client, KEY, "b", FAST)
+    await former.acquire()
+    holding = asyncio.ensure_future(former.renew())
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
+        waiting = asyncio.ensure_future(one.acquire())
+        await anyio.sleep(FAST.lease_duration + 2 * FAST.retry_period)
+        assert not waiting.done()
+        holding.cancel()
+        await former.release()
+        with anyio.fail_after(30):
+            await waiting
+        renewing = asyncio.ensure_future(one.renew())
+        await anyio.sleep(2 * FAST.retry_period)
+        assert not renewing.done()
+        assert may_act(one)
+        renewing.cancel()

@@ -1,0 +1,246 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import io
+import json
+import logging
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import structlog
+
+from controller_runtime import log, rest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.cache.errors import CacheDegradedError
+
+Start = Callable[..., Callable[[], list[str]]]
+NS = 1_700_000_000_123_456_789
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    before = structlog.get_config()
+    level, handlers = logging.root.level, list(logging.root.handlers)
+    yield
+    structlog.configure(**before)
+    logging.root.setLevel(level)
+    logging.root.handlers[:] = handlers
+
+
+@pytest.fixture
+def lines() -> Start:
+    def start(**options: Any) -> Callable[[], list[str]]:
+        stream = io.StringIO()
+        log.configure(log.Options(**options), stream=stream, now_ns=lambda: NS)
+        return lambda: stream.getvalue().splitlines()
+
+    return start
+
+
+def test_a_json_line_has_zaps_keys_in_zaps_order(lines: Start) -> None:
+    read = lines()
+    log.logger_from("setup").info("Starting", port=9443)
+    assert read() == [
+        '{"level":"info","ts":"2023-11-14T22:13:20Z","logger":"setup","msg":"Starting","port":9443}'
+    ]
+
+
+def caught(error: Exception) -> Exception:
+    with pytest.raises(type(error)) as caught:
+        raise error
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("flag", "ts"),
+    [
+        ("epoch", NS / 1e9),
+        ("millis", NS / 1e6),
+        ("nanos", NS),
+        ("nano", NS),
+        ("iso8601", "2023-11-14T22:13:20.123Z"),
+        ("rfc3339", "2023-11-14T22:13:20Z"),
+        ("RFC3339Nano", "2023-11-14T22:13:20.123456789Z"),
+    ],
+)
+def test_time_is_written_as_the_flag_says(flag: str, ts: object) -> None:
+    stream = io.StringIO()
+    log.configure(log.Options.from_flags(time_encoding=flag), stream=stream, now_ns=lambda: NS)
+    log.logger_from().info("x")
+    assert json.loads(stream.getvalue())["ts"] == ts
+
+
+@pytest.mark.parametrize(
+    ("level", "written"),
+    [
+        ("panic", []),
+        ("error", ["error"]),
+        ("info", ["error", "warn", "info"]),
+        ("debug", ["error", "warn", "info", "debug"]),
+        ("2", ["error", "warn", "info", "debug"]),
+        ("5", ["error", "warn", "info", "debug", "Level(-5)"]),
+    ],
+)
+def test_levels_below_the_flag_are_not_written(level: str, written: list[str]) -> None:
+    stream = io.StringIO()
+    log.configure(log.Options.from_flags(level=level), stream=stream)
+    logger = log.logger_from()
+    for method in (logger.error, logger.warning, logger.info, logger.debug, logger.trace):
+        method("x")
+    assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == written
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("level", "loud", 'invalid log level "loud"'),
+        ("level", "0", 'invalid log level "0"'),
+        ("level", "-1", 'invalid log level "-1"'),
+        ("encoder", "xml", 'invalid encoder value "xml"'),
+        ("stacktrace_level", "debug", 'invalid stacktrace level "debug"'),
+        ("time_encoding", "noon", 'invalid time-encoding value "noon"'),
+    ],
+)
+def test_a_flag_that_names_nothing_is_refused_in_zaps_words(flag: str, value: str, message: str) -> None:
+    with pytest.raises(ValueError, match="^" + message + "$"):
+        log.Options.from_flags(**{flag: value})  # type: ignore[arg-type]  # only texts are tried
+
+
+def test_development_means_console_debug_and_stacks_with_warnings(lines: Start) -> None:
+    read = lines(development=True)
+    log.logger_from("a").debug("Hello", n=1)
+    log.logger_from("a").warning("Careful", error=caught(RuntimeError("boom")))
+    assert read()[0] == '2023-11-14T22:13:20Z\tDEBUG\ta\tHello\t{"n": 1}'
+    assert read()[1] == '2023-11-14T22:13:20Z\tWARN\ta\tCareful\t{"error": "boom"}'
+    assert read()[2].startswith("Traceback")
+
+
+CONTROL = "a\x1b[31mred\x9b0m\x7f\b\nINFO\tforged"
+ESCAPED = r"a\u001b[31mred\u009b0m\u007f"
+
+
+@pytest.mark.parametrize("encoder", ["json", "console"])
+def test_control_characters_are_escaped_wherever_they_come_from(encoder: str) -> None:
+    stream = io.StringIO()
+    log.configure(log.Options.from_flags(encoder=encoder), stream=stream, now_ns=lambda: NS)
+    error = caught(ValueError(CONTROL))
+    log.logger_from(CONTROL).error(CONTROL, error=error, value=CONTROL, **{CONTROL: [CONTROL]})
+    written = stream.getvalue()
+    assert written.count(ESCAPED) >= 6
+    assert not [char for char in written if char not in "\n\t" and unicodedata.category(char) == "Cc"]
+    assert not re.search(r"^INFO", written, re.MULTILINE)
+
+
+def test_a_text_that_is_not_utf_8_is_written_nevertheless(lines: Start) -> None:
+    read = lines()
+    log.logger_from().error("x\udcff", error=caught(ValueError("a\udcff")), header={"k": ["b\udcff"]})
+    line = json.loads(read()[0])
+    assert (line["msg"], line["error"], line["header"]) == (r"x\udcff", r"a\udcff", {"k": [r"b\udcff"]})
+
+
+def test_a_very_long_value_is_cut(lines: Start) -> None:
+    read = lines()
+    log.logger_from().error("x", error=caught(ValueError("y" * 10**6)), value=["z" * 10**6])
+    (written,) = read()
+    assert len(written) < 100_000
+    line = json.loads(written)
+    assert line["error"].endswith("yyy… (1000000 characters)")
+    assert line["value"][0].endswith("zzz… (1000000 characters)")
+
+
+def test_lines_that_a_client_can_cause_are_held_back_and_counted() -> None:
+    now = 0.0
+    lines_ = log.Sparing(burst=2, per_second=0.5, clock=lambda: now)
+    assert [lines_.allow() for _ in range(5)] == [{}, {}, None, None, None]
+    now = 2.0
+    assert [lines_.allow(), lines_.allow()] == [{"heldBack": 3}, None]
+    now = 1000.0
+    assert [lines_.allow() for _ in range(3)] == [{"heldBack": 1}, {}, None]
+
+
+def test_an_error_carries_its_text_and_its_stack(lines: Start) -> None:
+    read = lines()
+    error = caught(ExceptionGroup("both", [ValueError("one"), OSError("two")]))
+    log.logger_from().error("Reconciler error", error=error)
+    line = json.loads(read()[0])
+    assert line["error"] == "one\ntwo"
+    assert "ValueError: one" in line["stacktrace"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFoundError('pods "a" not found'),
+        rest.TransportError("connection refused", host="a"),
+        CacheDegradedError(Pod.gvk, "not served"),
+        ExceptionGroup("all", [NotFoundError("a"), ExceptionGroup("in", [rest.NoKindMatchError(Pod.gvk)])]),
+    ],
+)
+def test_an_error_of_the_world_outside_carries_its_text_alone(lines: Start, error: Exception) -> None:
+    read = lines()
+    log.logger_from().error("Reconciler error", error=caught(error))
+    line = json.loads(read()[0])
+    assert line["error"]
+    assert "stacktrace" not in line
+
+
+def test_a_group_with_an_error_of_ours_carries_its_stack_and_says_nothing_twice(lines: Start) -> None:
+    read = lines()
+    group = ExceptionGroup("all", [NotFoundError("gone"), NotFoundError("gone"), ValueError("a bug")])
+    log.logger_from().error("Reconciler error", error=caught(group))
+    line = json.loads(read()[0])
+    assert line["error"] == "gone\na bug"
+    assert "ValueError: a bug" in line["stacktrace"]
+
+
+def test_values_are_references_and_plain_json(lines: Start) -> None:
+    read = lines()
+    pod = Pod.from_dict({"metadata": {"namespace": "a", "name": "b"}, "spec": {"containers": []}})
+    log.logger_from().info(
+        "x",
+        pod=pod,
+        key=NamespacedName("", "node"),
+        wait=timedelta(seconds=1.5),
+        gvk=Pod.gvk,
+        some={3},
+        event="e",
+    )
+    assert json.loads(read()[0]) == {
+        "level": "info",
+        "ts": "2023-11-14T22:13:20Z",
+        "msg": "x",
+        "pod": {"apiVersion": "v1", "kind": "Pod", "namespace": "a", "name": "b"},
+        "key": {"name": "node"},
+        "wait": 1.5,
+        "gvk": "v1, Kind=Pod",
+        "some": [3],
+        "event_": "e",
+    }
+
+
+def test_what_the_context_binds_is_on_each_line_until_it_ends(lines: Start) -> None:
+    read = lines()
+    logger = log.logger_from()
+    with log.into_context(controller="pod"):
+        logger.info("in")
+    logger.info("out")
+    assert [json.loads(line).get("controller") for line in read()] == ["pod", None]
+
+
+def test_a_logger_made_before_the_set_up_follows_it(lines: Start) -> None:
+    logger = log.logger_from("early")
+    read = lines()
+    logger.info("x")
+    assert json.loads(read()[0])["logger"] == "early"
+
+
+def test_other_libraries_warnings_come_in_the_same_form(lines: Start) -> None:
+    read = lines()
+    logging.getLogger("aiohttp.server").warning("odd %s", "thing")
+    logging.getLogger("aiohttp.server").info("chatter")
+    assert [json.loads(line)["msg"] for line in read()] == ["odd thing"]

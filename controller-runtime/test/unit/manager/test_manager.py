@@ -1,0 +1,725 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import dataclasses
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+import controller_runtime as ctrl
+from controller_runtime import cache, controller, handler, rest, source, webhook
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.manager import (
+    GracePeriodExceededError,
+    GroupStoppedError,
+    LostLeadershipError,
+    Manager,
+    ManagerError,
+    Options,
+    UnreachableError,
+)
+
+QUIET = {"metrics_bind_address": "0", "health_probe_bind_address": "0"}
+ELECTION = {"leader_election": True, "leader_election_id": "lock", "leader_election_namespace": "ns"}
+
+
+class Worker:
+    """A runnable that writes down what happens to it."""
+
+    def __init__(
+        self,
+        name: str,
+        diary: list[str],
+        *,
+        leader: bool = True,
+        ready_after: float = 0,
+        fails_after: float | None = None,
+        ends_after: float = 0,
+    ) -> None:
+        self.name = name
+        self._diary = diary
+        self._leader = leader
+        self._ready_after = ready_after
+        self._fails_after = fails_after
+        self._ends_after = ends_after
+
+    def need_leader_election(self) -> bool:
+        return self._leader
+
+    async def ready(self) -> None:
+        await anyio.sleep(self._ready_after)
+
+    async def start(self) -> None:
+        self._diary.append(f"{self.name} starts at {anyio.current_time() - 1000:g}")
+        try:
+            if self._fails_after is not None:
+                await anyio.sleep(self._fails_after)
+                raise ValueError("boom")
+            await anyio.sleep_forever()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(self._ends_after)
+            self._diary.append(f"{self.name} ended")
+
+
+class Polite(Worker):
+    """Ends by itself when asked, after a while; it says whether it was cancelled instead."""
+
+    def __init__(self, name: str, diary: list[str], *, takes: float) -> None:
+        super().__init__(name, diary)
+        self._asked = anyio.Event()
+        self._takes = takes
+
+    def stop(self) -> None:
+        self._asked.set()
+
+    async def start(self) -> None:
+        try:
+            await self._asked.wait()
+            await anyio.sleep(self._takes)
+        except anyio.get_cancelled_exc_class():
+            self._diary.append(f"{self.name} was cancelled")
+            raise
+        self._diary.append(f"{self.name} finished")
+
+
+def answer(request: rest.Request) -> rest.FakeResponse:
+    assert request.path == "/version"
+    return rest.FakeResponse(200, {"gitVersion": "v1.35.4"})
+
+
+def new_manager(handler: Callable[..., Any] = answer, **options: Any) -> Manager:
+    transport = rest.FakeTransport(handler)
+    return Manager(rest.Config("https://api"), Options(**{**QUIET, **options}), transport=transport)
+
+
+@asynccontextmanager
+async def running(mgr: Manager) -> AsyncIterator[None]:
+    """Run the manager; at the end stop it and wait."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        yield
+        mgr.stop()
+
+
+async def failure_of(mgr: Manager, meanwhile: Callable[[], Coroutine[Any, Any, None]]) -> ManagerError:
+    """Return what the manager fails with."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(meanwhile)
+        with pytest.raises(ManagerError) as caught:
+            await mgr.start()
+    return caught.value
+
+
+@pytest.fixture
+def diary() -> list[str]:
+    return []
+
+
+async def test_others_are_ready_before_the_leaders_runnables_start_and_end_before_them(
+    diary: list[str],
+) -> None:
+    mgr = new_manager()
+    mgr.add(Worker("controller", diary))
+    mgr.add(Worker("other", diary, leader=False, ready_after=3))
+    async with running(mgr):
+        await mgr.elected.wait()
+    assert diary == ["other starts at 0", "controller starts at 3", "other ended", "controller ended"]
+
+
+async def test_what_is_added_at_run_time_starts_at_once_and_ends_with_the_rest(diary: list[str]) -> None:
+    mgr = new_manager()
+    async with running(mgr):
+        await mgr.elected.wait()
+        await anyio.sleep(5)
+        mgr.add(Worker("late", diary))
+        await anyio.sleep(1)
+    assert diary == ["late starts at 5", "late ended"]
+    with pytest.raises(GroupStoppedError, match="too late was added to leader-elected while stopping"):
+        mgr.add(Worker("too late", diary))
+
+
+async def test_one_failure_stops_all_and_is_what_start_raises(diary: list[str]) -> None:
+    mgr = new_manager()
+    mgr.add(Worker("good", diary))
+    mgr.add(Worker("bad", diary, fails_after=2))
+    with pytest.raises(ManagerError, match=r"^bad: boom$") as caught:
+        await mgr.start()
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert "good ended" in diary
+
+
+async def test_a_failure_while_starting_keeps_the_later_ones_from_starting(diary: list[str]) -> None:
+    mgr = new_manager()
+    mgr.add(Worker("slow", diary, leader=False, ready_after=60))
+    mgr.add(Worker("bad", diary, leader=False, fails_after=2))
+    mgr.add(Worker("controller", diary))
+    with pytest.raises(ManagerError, match="bad: boom"):
+        await mgr.start()
+    assert anyio.current_time() == 1002
+    assert not [line for line in diary if line.startswith("controller")]
+
+
+async def test_a_runnable_with_stop_is_not_cancelled_within_the_grace_period(diary: list[str]) -> None:
+    mgr = new_manager(graceful_shutdown_timeout=30)
+    mgr.add(Polite("controller", diary, takes=20))
+    async with running(mgr):
+        await mgr.elected.wait()
+    assert diary == ["controller finished"]
+
+
+async def test_what_does_not_end_within_the_grace_period_is_cancelled_and_named(diary: list[str]) -> None:
+    mgr = new_manager(graceful_shutdown_timeout=30)
+    mgr.add(Polite("controller", diary, takes=31))
+    mgr.add(Worker("quick", diary))
+
+    async def stop() -> None:
+        await mgr.elected.wait()
+        mgr.stop()
+
+    failure = await failure_of(mgr, stop)
+    assert isinstance(failure, GracePeriodExceededError)
+    assert str(failure).endswith("within grace period of 30 s: controller")
+    assert diary[-1] == "controller was cancelled"
+
+
+async def test_cancelling_start_stops_in_order_too(diary: list[str]) -> None:
+    mgr = new_manager()
+    mgr.add(Polite("controller", diary, takes=2))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        await mgr.elected.wait()
+        tasks.cancel_scope.cancel()
+    assert diary == ["controller finished"]
+
+
+async def test_start_returns_when_the_given_event_is_set(diary: list[str]) -> None:
+    mgr = new_manager()
+    mgr.add(Worker("controller", diary))
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start, stop)
+        await mgr.elected.wait()
+        stop.set()
+    assert diary[-1] == "controller ended"
+
+
+async def test_a_manager_starts_once() -> None:
+    mgr = new_manager()
+    async with running(mgr):
+        await mgr.elected.wait()
+    with pytest.raises(ManagerError, match="already started"):
+        await mgr.start()
+
+
+async def test_an_unreachable_server_is_tried_for_ten_seconds_and_named(diary: list[str]) -> None:
+    def away(request: rest.Request) -> rest.FakeResponse:
+        raise rest.TransportError("connection refused", host="https://api")
+
+    mgr = new_manager(away)
+    mgr.add(Worker("controller", diary))
+    with pytest.raises(
+        UnreachableError, match=r"^API server https://api cannot be reached: .*connection refused$"
+    ):
+        await mgr.start()
+    assert 9 <= anyio.current_time() - 1000 <= 10
+    assert diary == []
+
+
+async def test_a_server_that_comes_late_is_waited_for(diary: list[str]) -> None:
+    def later(request: rest.Request) -> rest.FakeResponse:
+        if anyio.current_time() < 1004:
+            raise rest.TransportError("connection refused", host="https://api")
+        return answer(request)
+
+    mgr = new_manager(later)
+    async with running(mgr):
+        await mgr.elected.wait()
+    assert anyio.current_time() == 1004
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"leader_election": True}, "leader election needs an id"),
+        ({"leader_election": True, "leader_election_id": "x"}, "leader election needs a namespace"),
+        (
+            {**ELECTION, "renew_deadline": 15},
+            "leader election: lease duration must be greater than renew deadline",
+        ),
+        ({"metrics_bind_address": "here"}, "listen on 'here': want host:port"),
+    ],
+)
+async def test_options_that_make_no_sense_are_refused_at_once(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ManagerError, match=message):
+        new_manager(**options)
+
+
+class LeaseServer:
+    """Serves one lease."""
+
+    def __init__(self) -> None:
+        self.lease: dict[str, Any] | None = None
+        self.events: list[str] = []
+        self.away = False
+
+    async def __call__(self, request: rest.Request) -> rest.FakeResponse:
+        if request.path == "/version":
+            return answer(request)
+        if request.path.endswith("/events"):
+            self.events.append((request.body or b"").decode())
+            return rest.FakeResponse(201, request.body or b"")
+        if self.away:
+            await anyio.sleep_forever()
+        if request.method == "GET" and self.lease is None:
+            return rest.FakeResponse(
+                404, {"kind": "Status", "code": 404, "reason": "NotFound", "message": "none"}
+            )
+        if request.method != "GET":
+            self.lease = Lease.from_json(request.body or b"").to_dict()
+            self.lease["metadata"]["resourceVersion"] = str(anyio.current_time())
+        return rest.FakeResponse(200, self.lease)
+
+
+async def test_the_lease_is_held_until_everything_else_ended_and_then_released(diary: list[str]) -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Polite("controller", diary, takes=25))
+    async with running(mgr):
+        await mgr.elected.wait()
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"]
+        mgr.stop()
+        await anyio.sleep(24)
+        assert server.lease["spec"]["holderIdentity"]
+    assert server.lease["spec"]["holderIdentity"] == ""
+    assert diary == ["controller finished"]
+    assert "became leader" in server.events[0]
+
+
+async def test_a_lease_that_is_not_to_be_released_is_left_to_expire() -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, leader_election_release_on_cancel=False, **ELECTION)
+    async with running(mgr):
+        await mgr.elected.wait()
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"]
+
+
+async def test_the_clients_writes_say_how_fields_are_validated() -> None:
+    def handler(request: rest.Request) -> rest.FakeResponse:
+        asked.append((request.method, dict(request.query).get("fieldValidation")))
+        return rest.FakeResponse(200, request.body or {"metadata": {"name": "p"}})
+
+    asked: list[tuple[str, str | None]] = []
+    pod = Pod.from_dict({"metadata": {"name": "p", "namespace": "ns"}})
+    async with new_manager(handler, client_field_validation="Strict") as mgr:
+        await mgr.api_reader.get(Pod, pod.key)
+        await mgr.client.create(pod)
+        await mgr.client.status.update(pod)
+        await mgr.client.apply(pod, field_owner="me")
+    assert asked == [("GET", None), ("POST", "Strict"), ("PUT", "Strict"), ("PATCH", "Strict")]
+
+
+async def test_the_lease_is_kept_while_something_still_acts_on_it_beyond_the_grace_period(
+    diary: list[str],
+) -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, graceful_shutdown_timeout=25, **ELECTION)
+    mgr.add(Polite("controller", diary, takes=1000))
+    mgr.add(Worker("stubborn", diary, ends_after=26.5))
+
+    async def stop() -> None:
+        await mgr.elected.wait()
+        mgr.stop()
+        await anyio.sleep(26)
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"]
+        assert server.lease["spec"]["renewTime"] != server.lease["spec"]["acquireTime"]
+
+    assert isinstance(await failure_of(mgr, stop), GracePeriodExceededError)
+    assert diary[-1] == "stubborn ended"
+    assert mgr.abandoned == []
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"] == ""
+
+
+async def test_a_reconcile_in_a_thread_does_not_extend_the_grace_period_and_keeps_the_lease() -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, graceful_shutdown_timeout=5, **ELECTION)
+    begun, gate = anyio.Event(), threading.Event()
+
+    class Calculates:
+        async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+            begun.set()
+            await anyio.to_thread.run_sync(gate.wait)
+            return ctrl.Result()
+
+    made = controller.Controller("calculates", Calculates())
+    mgr.add(made)
+
+    async def stop() -> None:
+        await mgr.elected.wait()
+        made.queue.add(ctrl.Request("ns", "a"))
+        await begun.wait()
+        mgr.stop()
+
+    began = anyio.current_time()
+    try:
+        failure = await failure_of(mgr, stop)
+        assert anyio.current_time() - began <= 8
+    finally:
+        gate.set()
+    assert isinstance(failure, GracePeriodExceededError)
+    assert mgr.abandoned == ["calculates"]
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"]
+
+
+class Cancelled:
+    """A runnable in which one step raises a CancelledError that cancels nothing."""
+
+    name = "cancelled"
+
+    def __init__(self, step: str) -> None:
+        self._step = step
+
+    async def ready(self) -> None:
+        if self._step == "ready":
+            raise asyncio.CancelledError
+
+    async def start(self) -> None:
+        if self._step == "start":
+            future = asyncio.get_running_loop().create_future()
+            future.cancel()
+            await future
+        elif self._step == "own task":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        await anyio.sleep_forever()
+
+
+@pytest.mark.parametrize("step", ["start", "ready", "own task"])
+async def test_a_cancelled_error_of_a_runnable_fails_the_manager(step: str, diary: list[str]) -> None:
+    mgr = new_manager()
+    mgr.add(Cancelled(step))
+    mgr.add(Worker("other", diary))
+    with anyio.fail_after(60):
+        with pytest.raises(ManagerError, match="cancelled: CancelledError was raised"):
+            await mgr.start()
+    assert diary == ["other starts at 0", "other ended"]
+
+
+async def test_a_cancelled_error_while_connecting_fails_the_manager(diary: list[str]) -> None:
+    def cancelled(request: rest.Request) -> rest.FakeResponse:
+        raise asyncio.CancelledError
+
+    mgr = new_manager(cancelled)
+    mgr.add(Worker("worker", diary))
+    with anyio.fail_after(60):
+        with pytest.raises(ManagerError, match="start: CancelledError was raised"):
+            await mgr.start()
+    assert diary == []
+
+
+async def test_a_service_that_ends_by_itself_fails_the_manager() -> None:
+    class Ends(webhook.Server):
+        async def ready(self) -> None:
+            return
+
+        async def start(self) -> None:
+            return
+
+    mgr = new_manager()
+    mgr.add(Ends())
+    with anyio.fail_after(60):
+        with pytest.raises(ManagerError, match="webhook server ended although it was not stopped"):
+            await mgr.start()
+
+
+async def test_a_controller_whose_workers_end_fails_the_manager() -> None:
+    mgr = new_manager()
+    made = controller.Controller("named", Cancelled("never"))  # type: ignore[arg-type]  # never called
+    mgr.add(made)
+
+    async def end() -> None:
+        await made.ready()
+        made.queue.shut_down()
+
+    with anyio.fail_after(60):
+        failure = await failure_of(mgr, end)
+    assert "named ended although it was not stopped" in str(failure)
+
+
+async def test_a_runnable_that_has_done_its_work_does_not_stop_the_manager(diary: list[str]) -> None:
+    class Once:
+        async def start(self) -> None:
+            diary.append("done")
+
+    mgr = new_manager()
+    mgr.add(Once())
+    mgr.add(Worker("worker", diary))
+    async with running(mgr):
+        await anyio.sleep(60)
+    assert diary == ["done", "worker starts at 0", "worker ended"]
+
+
+async def test_runnables_need_not_be_hashable_and_may_be_equal(diary: list[str]) -> None:
+    @dataclasses.dataclass
+    class Plain:
+        diary: list[str]
+
+        async def start(self) -> None:
+            self.diary.append("starts")
+            await anyio.sleep_forever()
+
+    mgr = new_manager()
+    mgr.add(Plain(diary))
+    mgr.add(Plain(diary))
+    async with running(mgr):
+        await mgr.elected.wait()
+        await anyio.sleep(1)
+    assert diary == ["starts", "starts"]
+
+
+async def test_a_follower_runs_what_needs_no_leader_only(diary: list[str]) -> None:
+    server = LeaseServer()
+    server.lease = Lease.from_dict(
+        {
+            "metadata": {"namespace": "ns", "name": "lock"},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600},
+        }
+    ).to_dict()
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Worker("controller", diary))
+    mgr.add(Worker("other", diary, leader=False))
+    async with running(mgr):
+        await anyio.sleep(600)
+        assert diary == ["other starts at 0"]
+    assert server.lease["spec"]["holderIdentity"] == "another"
+
+
+def held_by_another(server: LeaseServer) -> None:
+    server.lease = Lease.from_dict(
+        {
+            "metadata": {"namespace": "ns", "name": "lock", "resourceVersion": "1"},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 15},
+        }
+    ).to_dict()
+
+
+class Seen:
+    """A reconciler that remembers what it was given, and when."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, float]] = []
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        self.calls.append((request.name, anyio.current_time()))
+        return ctrl.Result()
+
+
+async def test_a_follower_keeps_its_controllers_kinds_warm_and_leads_without_listing(
+    world: Any, make_pod: Any
+) -> None:
+    server, seen = LeaseServer(), Seen()
+    held_by_another(server)
+    lists_take = 0.0
+
+    async def api(request: rest.Request) -> Any:
+        if request.path != "/api/v1/pods":
+            return await server(request)
+        await anyio.sleep(lists_take)
+        return await world.transport.send(request)
+
+    mgr = new_manager(api, **ELECTION)
+    ctrl.new_controller_managed_by(mgr).named("warm").for_(Pod).complete(seen)
+    world.put(make_pod("before"))
+    async with running(mgr):
+        await anyio.sleep(1)
+        assert world.watched() == ["pods"]
+        world.put(make_pod("meanwhile"))
+        world.put(make_pod("gone"))
+        world.remove(make_pod("gone"))
+        await anyio.sleep(1)
+        assert seen.calls == []
+        lists_take, asked = 60.0, len(world.transport.requests)
+        await mgr.elected.wait()
+        leads = anyio.current_time()
+        await anyio.sleep(1)
+        assert seen.calls == [("before", leads), ("meanwhile", leads)]
+        assert len(world.transport.requests) == asked
+
+
+async def test_a_review_in_flight_reads_what_the_stopped_cache_holds(world: Any, make_pod: Any) -> None:
+    async def api(request: rest.Request) -> Any:
+        if request.path == "/version":
+            return answer(request)
+        return await world.transport.send(request)
+
+    reads: list[str] = []
+
+    class Reviewing(webhook.Server):
+        """Answers its last review when it is stopped."""
+
+        async def ready(self) -> None:
+            return
+
+        async def start(self) -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(1)
+                    reads.append((await mgr.client.get(Pod, ("ns", "here"))).name)
+                    reads.extend(pod.name for pod in await mgr.client.list(Pod))
+                    for read in (mgr.client.get(Pod, ("ns", "absent")), mgr.client.list(ConfigMap)):
+                        with pytest.raises((NotFoundError, cache.CacheNotStartedError)) as caught:
+                            await read
+                        reads.append(type(caught.value).__name__)
+
+    world.put(make_pod("here"))
+    mgr = new_manager(api)
+    mgr.add(Reviewing())
+    async with running(mgr):
+        await mgr.elected.wait()
+        await mgr.client.get(Pod, ("ns", "here"))
+    assert reads == ["here", "here", "NotFoundError", "CacheNotStartedError"]
+
+
+async def test_a_follower_whose_controller_is_not_to_be_warmed_up_watches_nothing(
+    world: Any, make_pod: Any
+) -> None:
+    server, seen = LeaseServer(), Seen()
+    held_by_another(server)
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    cold = controller.Options(enable_warmup=False)
+    ctrl.new_controller_managed_by(mgr).named("cold").for_(Pod).with_options(cold).complete(seen)
+    world.put(make_pod("a"))
+    async with running(mgr):
+        await anyio.sleep(10)
+        assert world.watched() == []
+        await mgr.elected.wait()
+        await anyio.sleep(1)
+        assert [name for name, _ in seen.calls] == ["a"]
+
+
+async def test_a_kind_that_is_never_listed_does_not_hold_up_the_election(world: Any) -> None:
+    world.held.add(Pod)
+    server = LeaseServer()
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    ctrl.new_controller_managed_by(mgr).named("held").for_(Pod).complete(Seen())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        await anyio.sleep(1)
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"]
+        assert not mgr.elected.is_set()
+        mgr.stop()
+
+
+async def test_what_is_added_to_a_follower_is_warmed_up_at_once(world: Any) -> None:
+    server = LeaseServer()
+    held_by_another(server)
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    async with running(mgr):
+        await anyio.sleep(1)
+        ctrl.new_controller_managed_by(mgr).named("added").for_(Pod).complete(Seen())
+        await anyio.sleep(1)
+        assert world.watched() == ["pods"]
+        assert not mgr.elected.is_set()
+
+
+async def test_a_source_that_a_followers_controller_gets_later_is_warmed_up_too(world: Any) -> None:
+    server = LeaseServer()
+    held_by_another(server)
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path.startswith("/api/v1/") else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    made = ctrl.new_controller_managed_by(mgr).named("late").for_(Pod).build(Seen())
+    async with running(mgr):
+        await anyio.sleep(1)
+        assert world.watched() == ["pods"]
+        made.watch(source.Kind(mgr.cache, ConfigMap, handler.EnqueueRequestForObject()))
+        await anyio.sleep(1)
+        assert world.watched() == ["configmaps", "pods"]
+        assert not mgr.elected.is_set()
+
+
+async def test_losing_the_lease_cancels_everything_without_grace(diary: list[str]) -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Polite("controller", diary, takes=25))
+
+    async def go_away() -> None:
+        await mgr.elected.wait()
+        server.away = True
+
+    failure = await failure_of(mgr, go_away)
+    assert isinstance(failure, LostLeadershipError)
+    assert str(failure) == "leader election lost: lease ns/lock was not renewed in time"
+    assert diary == ["controller was cancelled"]
+    assert anyio.current_time() == pytest.approx(1009.8)
+
+
+async def test_readiness_fails_until_caches_are_synced_and_names_what_is_degraded() -> None:
+    def handler(request: rest.Request) -> rest.FakeResponse:
+        if request.path == "/version":
+            return answer(request)
+        return rest.FakeResponse(
+            403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "pods is forbidden"}
+        )
+
+    mgr = new_manager(handler, health_probe_bind_address="127.0.0.1:0")
+    ready = mgr.health_server._routes["/readyz"]
+    await mgr.cache.get_informer(Pod)
+    assert (await ready(HTTPRequest(path="/readyz"))).status == 500
+    async with running(mgr):
+        await mgr.elected.wait()
+        response = await ready(HTTPRequest(path="/readyz"))
+    assert response.status == 200
+    assert b"[+]informers ok: Pod is degraded: " in response.body
+    assert b"pods is forbidden" in response.body
+
+
+async def test_checks_are_registered_before_the_start_and_once() -> None:
+    mgr = new_manager()
+    mgr.add_readyz_check("a", lambda: None)
+    with pytest.raises(ManagerError, match="check a exists already"):
+        mgr.add_readyz_check("a", lambda: None)
+    async with running(mgr):
+        await mgr.elected.wait()
+        with pytest.raises(ManagerError, match="check b was added after the start"):
+            mgr.add_healthz_check("b", lambda: None)
+
+
+async def test_the_client_works_before_the_start_when_the_manager_is_entered() -> None:
+    def handler(request: rest.Request) -> rest.FakeResponse:
+        return rest.FakeResponse(200, {"metadata": {"name": "p"}, "spec": {"containers": []}})
+
+    async with new_manager(handler) as mgr:
+        assert (await mgr.api_reader.get(Pod, NamespacedName("ns", "p"))).name == "p"

@@ -1,0 +1,68 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import io
+import json
+import logging
+import os
+import signal
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from controller_runtime import log
+from controller_runtime.envtest import eventually
+from controller_runtime.manager import setup_signal_handler
+
+
+@pytest.mark.real_time
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_the_first_signal_asks_to_stop_and_the_second_ends_the_process(number: signal.Signals) -> None:
+    codes: list[int] = []
+    ended = anyio.Event()
+
+    def exit_now(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    with anyio.fail_after(10):
+        async with setup_signal_handler(exit_now) as stop:
+            os.kill(os.getpid(), number)
+            await stop.wait()
+            assert codes == []
+            os.kill(os.getpid(), number)
+            await ended.wait()
+    assert codes == [1]
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """What the log writes, from a start at info; the process's own set-up is put back."""
+    stream = io.StringIO()
+    log.configure(stream=stream)
+    yield stream
+    log.configure()
+
+
+@pytest.mark.real_time
+async def test_one_signal_lets_the_log_tell_more_step_by_step_and_the_other_puts_it_back(
+    lines: io.StringIO,
+) -> None:
+    seen: list[int] = []
+
+    async def level(number: signal.Signals) -> None:
+        count = len(lines.getvalue().splitlines())
+        os.kill(os.getpid(), number)
+        await eventually(
+            lambda: len(lines.getvalue().splitlines()) > count, interval=0.005, reason="the change is told"
+        )
+        seen.append(json.loads(lines.getvalue().splitlines()[-1])["verbosity"])
+        assert log.logger_from().enabled(seen[-1])
+        assert not log.logger_from().enabled(seen[-1] + 1)
+
+    with anyio.fail_after(10):
+        async with setup_signal_handler():
+            for number in (signal.SIGUSR1, signal.SIGUSR1, signal.SIGUSR1, signal.SIGUSR2):
+                await level(number)
+    assert seen == [log.DEBUG, log.TRACE, log.TRACE, log.INFO]
+    assert logging.getLogger().level == logging.WARNING

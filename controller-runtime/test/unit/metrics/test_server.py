@@ -1,0 +1,40 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from collections.abc import Iterator
+
+import anyio
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from controller_runtime.httpserver import Address, HTTPRequest
+from controller_runtime.metrics import MetricsServer
+
+
+class Counting(Collector):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    def collect(self) -> Iterator[Metric]:
+        self.asked += 1
+        yield GaugeMetricFamily("asked", "How often.", value=self.asked)
+
+
+async def test_all_scrapes_of_a_second_share_one_rendering() -> None:
+    registry, counting = CollectorRegistry(), Counting()
+    registry.register(counting)
+    before = counting.asked
+    server = MetricsServer(Address("127.0.0.1", 0), registry=registry)
+
+    async def scrape() -> bytes:
+        return (await server._serve(HTTPRequest(path="/metrics"))).body
+
+    answers = set()
+    for _ in range(1000):
+        answers.add(await scrape())
+        await anyio.sleep(0.0009)
+    assert (len(answers), counting.asked - before) == (1, 1)
+    await anyio.sleep(0.2)
+    assert await scrape() not in answers
+    assert counting.asked - before == 2

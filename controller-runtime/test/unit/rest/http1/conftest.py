@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A connection whose other end is the test: bytes in, bytes out, no socket."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from controller_runtime.rest.http1 import Connection
+
+
+class Line(asyncio.Transport):
+    """What is below a connection; it ends in the loop's next turn, as real ones do."""
+
+    def __init__(self, protocol: asyncio.BaseProtocol) -> None:
+        super().__init__()
+        self._protocol = protocol
+        self.sent = b""
+        self.ended = False
+        self.paused = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent += bytes(data)
+
+    def is_closing(self) -> bool:
+        return self.ended
+
+    def abort(self) -> None:
+        self.end()
+
+    def end(self, error: Exception | None = None) -> None:
+        """The other side, or ours, ends it."""
+        if not self.ended:
+            self.ended = True
+            asyncio.get_running_loop().call_soon(self._protocol.connection_lost, error)
+
+    def pause_reading(self) -> None:
+        assert not self.paused
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused
+        self.paused = False
+
+
+class Wire:
+    """A connection with what its owner was told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.connection = Connection(asyncio.get_running_loop(), self)
+        self.line = Line(self.connection)
+        self.connection.connection_made(self.line)
+
+    def free(self, connection: Connection) -> None:
+        self.told.append("free")
+
+    def lost(self, connection: Connection) -> None:
+        if "lost" not in self.told:
+            self.told.append("lost")
+
+
+@pytest.fixture
+def new_wire() -> Callable[[], Wire]:
+    """What makes a connection; to be called in the loop."""
+    return Wire

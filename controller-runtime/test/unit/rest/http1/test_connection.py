@@ -1,0 +1,435 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""One connection, byte by byte: answers however they are cut, and every way to break off."""
+
+import asyncio
+import gzip
+import zlib
+from typing import Any
+
+import pytest
+
+from controller_runtime.rest import http1
+from controller_runtime.rest.http1.connection import Connection
+
+HEAD = b"GET /x HTTP/1.1\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+SECRET = b"a secret " * 50
+
+WHOLE = [
+    pytest.param(OK, 200, b"ok", "free", id="a length"),
+    pytest.param(STREAM + b"3\r\nabc\r\n2;x=1\r\nde\r\n0\r\n\r\n", 200, b"abcde", "free", id="chunks"),
+    pytest.param(STREAM + b"1\r\na\r\n0\r\nLate: 1\r\n\r\n", 200, b"a", "free", id="a trailer"),
+    pytest.param(b"HTTP/1.1 204 No\r\n\r\n", 204, b"", "free", id="no content"),
+    pytest.param(b"HTTP/1.1 304 No\r\nContent-Length: 9\r\n\r\n", 304, b"", "free", id="not modified"),
+    pytest.param(b"HTTP/1.1 500\r\nContent-Length: 1\r\n\r\n!", 500, b"!", "free", id="no reason"),
+    pytest.param(
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nA: b\r\n\r\n" + OK,
+        200,
+        b"ok",
+        "free",
+        id="interim",
+    ),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, b"ok", "lost", id="close"
+    ),
+    pytest.param(b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, b"ok", "lost", id="HTTP/1.0"),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in [gzip.compress(SECRET, mtime=0)])
+        + b"0\r\n\r\n",
+        200,
+        SECRET,
+        "free",
+        id="gzip",
+    ),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n\r\n%s"
+        % (len(zlib.compress(SECRET)), zlib.compress(SECRET)),
+        200,
+        SECRET,
+        "free",
+        id="deflate",
+    ),
+]
+
+
+def arrive(connection: Connection, data: bytes) -> None:
+    """Let a transport read ``data``, as much at a time as the connection takes."""
+    while data:
+        room = connection.get_buffer(-1)
+        taken, data = data[: len(room)], data[len(room) :]
+        room[: len(taken)] = taken
+        connection.buffer_updated(len(taken))
+
+
+@pytest.mark.parametrize(("answer", "status", "body", "then"), WHOLE)
+async def test_an_answer_is_the_same_however_it_is_cut(
+    new_wire: Any, answer: bytes, status: int, body: bytes, then: str
+) -> None:
+    cuts = [[answer[:at], answer[at:]] for at in range(len(answer))]
+    for pieces in [*cuts, [answer[at : at + 1] for at in range(len(answer))]]:
+        wire = new_wire()
+        asking = asyncio.ensure_future(wire.connection.ask(HEAD))
+        await asyncio.sleep(0)
+        for piece in filter(None, pieces):
+            assert not asking.done()
+            arrive(wire.connection, piece)
+        got = await asking
+        assert (got.status, got.body(), wire.told) == (status, body, [then])
+        assert "a" not in got.headers
+
+
+async def test_a_body_without_a_length_lasts_until_the_connection_ends(new_wire: Any) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
+    await asyncio.sleep(0)
+    arrive(wire.connection, b"HTTP/1.1 200 OK\r\n\r\nall of")
+    arrive(wire.connection, b" it")
+    wire.line.end()
+    assert ((await asking).body(), wire.told) == (b"all of it", ["lost"])
+
+
+@pytest.mark.parametrize(
+    ("arrived", "lost_by", "kind", "text"),
+    [
+        (b"", None, http1.GoneError, "the server closed the connection without an answer"),
+        (b"", ConnectionResetError(104, "Connection reset by peer"), http1.GoneError, "reset by peer"),
+        (b"HTTP/1.1 2", None, http1.Error, "the answer broke off"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", None, http1.Error, "the answer broke off"),
+        (OK[:-1], None, http1.Error, "the answer broke off"),
+        (STREAM + b"5\r\nab", None, http1.Error, "the answer broke off"),
+        (
+            STREAM + b"2\r\nab\r\n",
+            ConnectionResetError(104, "Connection reset"),
+            http1.Error,
+            "off: .* reset",
+        ),
+        (b"HTTP/1.1 200 OK\r\n\r\nhalf", ConnectionResetError(104, "reset"), http1.Error, "broke off"),
+    ],
+)
+async def test_an_answer_that_breaks_off_says_how(
+    new_wire: Any, arrived: bytes, lost_by: Exception | None, kind: type[Exception], text: str
+) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
+    await asyncio.sleep(0)
+    if arrived:
+        arrive(wire.connection, arrived)
+    wire.line.end(lost_by)
+    with pytest.raises(kind, match=text) as raised:
+        await asking
+    assert raised.type is kind
+    assert not wire.connection.usable
+
+
+@pytest.mark.parametrize(
+    ("arrived", "text"),
+    [
+        (b"<html>", "malformed answer: "),
+        (b"\x15\x03\x01\x00\x02", "malformed answer: "),
+        (b"HTTP/1.1 20", "broke off"),
+        (b"HTTP/1.1 abc\r\n\r\n", "malformed answer: "),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
+            "malformed answer: .*Length",
+        ),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nok", "malformed answer: .*Length"),
+        (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "malformed answer: "),
+        (b"HTTP/1.1 200 OK\r\nA: \x00\r\n\r\n", "malformed answer: "),
+        (STREAM + b"xyz\r\n", "malformed answer: .*chunk"),
+        (b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", "malformed answer: "),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200_000, "malformed answer: its head has no end"),
+        (b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nok", "encoded as 'br'"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\noops",
+            "cannot be decoded: ",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\n"
+            + gzip.compress(SECRET)[:20],
+            "its encoded body has no end",
+        ),
+    ],
+)
+async def test_what_is_no_answer_ends_the_connection_and_says_why(
+    new_wire: Any, arrived: bytes, text: str
+) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
+    await asyncio.sleep(0)
+    for at in range(0, len(arrived), 100_000):
+        arrive(wire.connection, arrived[at : at + 100_000])
+    wire.line.end()
+    with pytest.raises(http1.Error, match=text):
+        await asking
+    assert not wire.connection.usable
+
+
+@pytest.mark.parametrize("extra", [b"HTTP/1.1 200 OK\r\n", OK, b"\x00", b"garbage", b"{}\n"])
+@pytest.mark.parametrize("later", [False, True])
+async def test_bytes_that_nobody_asked_for_end_the_connection(
+    new_wire: Any, extra: bytes, later: bool
+) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
+    await asyncio.sleep(0)
+    arrive(wire.connection, OK if later else OK + extra)
+    assert (await asking).body() == b"ok"
+    if later:
+        arrive(wire.connection, extra)
+    assert wire.told == ["free", "lost"] if later else ["lost"]
+    assert wire.line.ended
+
+
+async def test_requests_follow_each_other_on_one_connection(new_wire: Any) -> None:
+    wire = new_wire()
+    for body in (None, b"", b"x" * 10):
+        asking = asyncio.ensure_future(wire.connection.ask(HEAD, body))
+        await asyncio.sleep(0)
+        arrive(wire.connection, OK)
+        await asking
+    assert (wire.line.sent, wire.told) == (3 * HEAD + b"x" * 10, ["free"] * 3)
+
+
+async def test_an_answer_to_head_has_no_body_whatever_it_says(new_wire: Any) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bodiless=True))
+    await asyncio.sleep(0)
+    arrive(wire.connection, OK[:-2])
+    answer = await asking
+    assert (answer.status, answer.body(), answer.headers["content-length"], wire.told) == (200, b"", "2", [])
+
+
+async def test_a_large_body_goes_out_piece_by_piece_and_waits_for_room(new_wire: Any) -> None:
+    wire, body = new_wire(), b"x" * 500_000
+    wire.connection.pause_writing()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, body))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(wire.line.sent) < 100_000
+    wire.connection.resume_writing()
+    await asyncio.sleep(1)
+    assert wire.line.sent == HEAD + body
+    arrive(wire.connection, OK)
+    assert ((await asking).status, wire.told) == (200, ["free"])
+
+
+async def test_an_answer_before_the_body_is_sent_is_taken_and_ends_the_connection(new_wire: Any) -> None:
+    wire, body = new_wire(), b"x" * 500_000
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, body))
+    await asyncio.sleep(0)
+    wire.connection.pause_writing()
+    arrive(wire.connection, OK.replace(b"200 OK", b"413 Too Large"))
+    assert (await asking).status == 413
+    assert (len(wire.line.sent) < len(body), wire.told) == (True, ["lost"])
+
+
+async def test_a_connection_lost_under_a_large_body_is_noticed(new_wire: Any) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, b"x" * 500_000))
+    await asyncio.sleep(0)
+    wire.connection.pause_writing()
+    wire.line.end(ConnectionResetError(104, "Connection reset by peer"))
+    with pytest.raises(http1.GoneError, match="reset by peer"):
+        await asking
+
+
+async def test_a_stream_holds_its_server_when_nobody_reads(new_wire: Any) -> None:
+    wire, piece = new_wire(), b"x" * 50_000
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=None))
+    await asyncio.sleep(0)
+    arrive(wire.connection, STREAM)
+    answer = await asking
+    sent = 0
+    while not wire.line.paused:
+        arrive(wire.connection, b"%x\r\n%s\r\n" % (len(piece), piece))
+        sent += 1
+    assert sent * len(piece) < 1 << 19
+    pieces = answer.pieces()
+    read = [await anext(pieces)]
+    assert wire.line.paused
+    while answer.held:
+        read.append(await anext(pieces))
+    assert not wire.line.paused
+    arrive(wire.connection, b"0\r\n\r\n")
+    assert [piece async for piece in pieces] == []
+    assert (b"".join(read), wire.told) == (piece * sent, ["free"])
+
+
+async def test_a_stream_that_ends_while_it_is_held_frees_its_connection(new_wire: Any) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=None))
+    await asyncio.sleep(0)
+    arrive(wire.connection, STREAM)
+    answer = await asking
+    arrive(wire.connection, b"80000\r\n" + b"x" * 0x80000)
+    assert wire.line.paused
+    arrive(wire.connection, b"\r\n0\r\n\r\n")
+    assert (wire.line.paused, wire.told) == (False, ["free"])
+    assert sum([len(piece) async for piece in answer.pieces()]) == 0x80000
+
+
+async def test_a_refused_stream_is_read_whole(new_wire: Any) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=None))
+    await asyncio.sleep(0)
+    arrive(wire.connection, b"HTTP/1.1 410 Gone\r\nContent-Length: 4\r\n\r\ngo")
+    await asyncio.sleep(0)
+    assert not asking.done()
+    arrive(wire.connection, b"ne")
+    answer = await asking
+    assert (answer.whole, answer.body()) == (True, b"gone")
+
+
+async def test_an_answer_is_given_up_so_long_after_its_last_byte(new_wire: Any) -> None:
+    wire, loop = new_wire(), asyncio.get_running_loop()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, timeout=30, deadline=loop.time() + 30))
+    began = loop.time()
+    await asyncio.sleep(20)
+    arrive(wire.connection, b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+    for _ in range(3):
+        await asyncio.sleep(9)
+        arrive(wire.connection, b"x")
+    with pytest.raises(TimeoutError):
+        await asking
+    assert loop.time() - began == pytest.approx(20 + 27 + 30)
+    assert wire.told == ["lost"]
+
+
+async def test_bytes_of_a_head_give_no_more_time_and_a_stream_has_all_of_it(new_wire: Any) -> None:
+    loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+    slow, stream = new_wire(), new_wire()
+    dripping = asyncio.ensure_future(slow.connection.ask(HEAD, timeout=30, deadline=began + 30))
+    watching = asyncio.ensure_future(
+        stream.connection.ask(HEAD, bounds=None, timeout=30, deadline=began + 30)
+    )
+    await asyncio.sleep(20)
+    arrive(slow.connection, b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 ")
+    arrive(stream.connection, STREAM)
+    with pytest.raises(TimeoutError):
+        await dripping
+    assert loop.time() - began == pytest.approx(30)
+    await asyncio.sleep(1000)
+    assert ((await watching).status, stream.told) == (200, [])
+
+
+async def test_the_time_of_one_request_is_not_that_of_the_next(new_wire: Any) -> None:
+    wire, loop = new_wire(), asyncio.get_running_loop()
+    for patience in (10, 5, 30):
+        asking = asyncio.ensure_future(
+            wire.connection.ask(HEAD, timeout=patience, deadline=loop.time() + patience)
+        )
+        await asyncio.sleep(patience - 1)
+        arrive(wire.connection, OK)
+        await asking
+    began = loop.time()
+    with pytest.raises(TimeoutError):
+        await wire.connection.ask(HEAD, timeout=2, deadline=began + 2)
+    assert loop.time() - began == pytest.approx(2)
+
+
+async def test_who_is_cancelled_in_mid_answer_ends_the_connection(new_wire: Any) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
+    await asyncio.sleep(0)
+    arrive(wire.connection, OK[:-1])
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert (wire.line.ended, wire.told) == (True, ["lost"])
+
+
+async def test_who_is_cancelled_after_the_answer_leaves_the_connection_to_the_next(new_wire: Any) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
+    await asyncio.sleep(0)
+    arrive(wire.connection, OK)
+    asking.cancel()
+    following = asyncio.ensure_future(wire.connection.ask(HEAD))
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.sleep(0)
+    arrive(wire.connection, OK)
+    assert ((await following).status, wire.told) == (200, ["free", "free"])
+
+
+async def test_an_ended_connection_says_so_and_takes_no_request(new_wire: Any) -> None:
+    wire = new_wire()
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, timeout=30, deadline=2000))
+    await asyncio.sleep(0)
+    arrive(wire.connection, OK)
+    await asking
+    closed = wire.connection.closed()
+    wire.connection.abort()
+    await closed
+    assert wire.connection.closed().done()
+    with pytest.raises(http1.GoneError):
+        await wire.connection.ask(HEAD)
+
+
+@pytest.mark.parametrize("deadline", [30, 200])
+async def test_an_answer_that_never_ends_is_given_up(new_wire: Any, deadline: float) -> None:
+    wire, loop = new_wire(), asyncio.get_running_loop()
+    began = loop.time()
+    bounds = http1.Bounds(1 << 20, 100)
+    asking = asyncio.ensure_future(
+        wire.connection.ask(HEAD, bounds=bounds, timeout=deadline, deadline=began + deadline)
+    )
+    await asyncio.sleep(1)
+    arrive(wire.connection, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+
+    async def drip() -> None:
+        while True:
+            await asyncio.sleep(1)
+            arrive(wire.connection, b"1\r\nx\r\n")
+
+    dripping = asyncio.ensure_future(drip())
+    with pytest.raises(http1.Error, match="the answer did not end within 100 s"):
+        await asking
+    dripping.cancel()
+    assert loop.time() - began == pytest.approx(max(deadline, 100))
+    assert wire.told == ["lost"]
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_is_too_large_is_given_up(new_wire: Any, status: int, stream: bool) -> None:
+    wire = new_wire()
+    size = http1.ORDINARY.size if stream else 1000
+    asking = asyncio.ensure_future(
+        wire.connection.ask(HEAD, bounds=None if stream else http1.Bounds(1000, 9))
+    )
+    await asyncio.sleep(0)
+    arrive(wire.connection, b"HTTP/1.1 %d X\r\nTransfer-Encoding: chunked\r\n\r\n" % status)
+    piece = b"%x\r\n%s\r\n" % (size // 8, b"x" * (size // 8))
+    for _ in range(8):
+        arrive(wire.connection, piece)
+    await asyncio.sleep(0)
+    assert wire.told == []
+    if stream and status == 200:
+        # A stream has no end: its reader sees to it that it does not grow.
+        assert (await asking).status == 200
+        return
+    arrive(wire.connection, b"1\r\nx\r\n")
+    with pytest.raises(http1.Error, match=f"the answer is larger than {size} bytes"):
+        await asking
+    assert wire.told == ["lost"]
+
+
+@pytest.mark.parametrize("bounds", [None, http1.ORDINARY])
+async def test_what_a_few_bytes_can_become_is_bounded(new_wire: Any, bounds: http1.Bounds | None) -> None:
+    wire = new_wire()
+    bomb = gzip.compress(bytes(1 << 26))
+    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=bounds))
+    await asyncio.sleep(0)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+    arrive(wire.connection, head + bomb)
+
+    async def read() -> None:
+        async for _ in (await asking).pieces():
+            pass
+
+    with pytest.raises(http1.Error, match="bytes become more than"):
+        await read()

@@ -1,0 +1,339 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Real sockets, on both event loops: addresses, TLS, proxies, and what people read when it fails."""
+
+import asyncio
+import importlib.util
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from controller_runtime import rest
+from controller_runtime.envtest.pki import Authority
+from controller_runtime.rest.http1 import dial
+
+pytestmark = pytest.mark.real_time
+
+GET = rest.Request("GET", "/x", timeout=10)
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Run = Callable[[Callable[[], Awaitable[None]]], None]
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    if request.param == "uvloop" and importlib.util.find_spec("uvloop") is None:
+        pytest.skip("uvloop is not installed")
+    return lambda main: anyio.run(main, backend_options={"use_uvloop": request.param == "uvloop"})
+
+
+class Trust:
+    """An authority, and contexts of servers it vouches for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority.create("test-ca")
+        self.client = rest.TLSConfig(ca=self.authority.certificate)
+        self._folder = folder
+
+    def server(self, *names: str) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*self.authority.server(names[0], list(names)).write(self._folder, names[0]))
+        return context
+
+
+@pytest.fixture
+def trust(tmp_path: Path) -> Trust:
+    return Trust(tmp_path)
+
+
+@asynccontextmanager
+async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A server on loopback; its connections end with it."""
+    writers = set[asyncio.StreamWriter]()
+
+    async def guarded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.add(writer)
+        try:
+            await serve(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.transport.abort()
+
+    server = await asyncio.start_server(guarded, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0.01)
+
+
+async def answering(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while await reader.readuntil(b"\r\n\r\n"):
+        writer.write(OK)
+        await writer.drain()
+
+
+class Proxy:
+    """Answers plain requests itself, and makes tunnels unless it is to refuse them."""
+
+    def __init__(self, refusal: bytes = b"") -> None:
+        self.heads: list[str] = []
+        self._refusal = refusal
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            self.heads.append(head)
+            if not head.startswith("CONNECT"):
+                writer.write(OK)
+            elif self._refusal:
+                writer.write(self._refusal)
+            else:
+                return await self._tunnel(head.split()[1], reader, writer)
+            await writer.drain()
+
+    async def _tunnel(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(*target.split(":"))
+        writer.write(b"HTTP/1.1 200 Connection established\r\nTransfer-Encoding: chunked\r\n\r\n")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_pump, reader, there[1])
+            tasks.start_soon(_pump, there[0], writer)
+        there[1].close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while piece := await reader.read(1 << 16):
+            writer.write(piece)
+            await writer.drain()
+    except OSError:
+        pass
+    writer.transport.abort()
+
+
+async def reason(config: rest.Config) -> str:
+    """Why ``config`` reaches nobody."""
+    with pytest.raises(rest.TransportError) as raised:
+        async with rest.Transport(config) as transport:
+            await transport.send(GET)
+    return str(raised.value).removeprefix(f"{config.host}: ")
+
+
+def test_a_request_of_each_size_and_an_answer_over_tls(run: Run, trust: Trust) -> None:
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+            body = await reader.readexactly(int(head.partition("Content-Length: ")[2].split()[0]))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            await writer.drain()
+
+    async def main() -> None:
+        async with (
+            listening(echo, trust.server("127.0.0.1")) as port,
+            rest.Transport(rest.Config(f"https://127.0.0.1:{port}", tls=trust.client)) as transport,
+        ):
+            for size in (0, 1, 1 << 16, (1 << 16) + 1, 5_000_000):
+                sent = b"x" * size
+                answer = await transport.send(rest.Request("PUT", "/x", body=sent))
+                assert await answer.read() == sent
+
+    run(main)
+
+
+def test_a_stream_over_tls_holds_its_server_and_ends_at_once(run: Run, trust: Trust) -> None:
+    sent = 0
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            writer.write(b"x" * 65_535 + b"\n")
+            await writer.drain()
+            sent += 1
+
+    async def main() -> None:
+        async with (
+            listening(flood, trust.server("127.0.0.1")) as port,
+            rest.Transport(rest.Config(f"https://127.0.0.1:{port}", tls=trust.client)) as transport,
+        ):
+            stream = await transport.send(rest.Request("GET", "/x", stream=True))
+            lines = stream.lines()
+            assert len(await anext(lines)) == 65_535
+            before = -1
+            with anyio.fail_after(10):
+                while before != sent:
+                    before = sent
+                    await anyio.sleep(0.2)
+            assert sent < 500
+            for _ in range(sent):
+                await anext(lines)
+            with anyio.fail_after(1):
+                await stream.close()
+                await stream.close()
+
+    run(main)
+
+
+def test_the_end_of_the_transport_is_told_to_whoever_waits(run: Run, trust: Trust) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async def main() -> None:
+        async with listening(silent, trust.server("127.0.0.1")) as port, anyio.create_task_group() as tasks:
+
+            async def wait(transport: rest.Transport) -> None:
+                with pytest.raises(rest.TransportError, match="the transport was closed"):
+                    await transport.send(GET)
+
+            async with rest.Transport(
+                rest.Config(f"https://127.0.0.1:{port}", tls=trust.client)
+            ) as transport:
+                tasks.start_soon(wait, transport)
+                await anyio.sleep(0.2)
+
+    run(main)
+
+
+def test_a_proxy_is_asked_for_a_plain_server_by_its_whole_address(run: Run) -> None:
+    proxy = Proxy()
+
+    async def main() -> None:
+        async with listening(proxy) as port:
+            config = rest.Config("http://server.test:81/base", proxy=f"http://jane:secret@127.0.0.1:{port}")
+            async with rest.Transport(config) as transport:
+                for _ in range(2):
+                    assert (await transport.send(GET)).status == 200
+
+    run(main)
+    line, *headers = proxy.heads[1].split("\r\n")
+    assert line == "GET http://server.test:81/base/x HTTP/1.1"
+    assert {"Host: server.test:81", "Proxy-Authorization: Basic amFuZTpzZWNyZXQ="} <= set(headers)
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_proxy_makes_a_tunnel_to_a_server_with_tls(run: Run, trust: Trust, secure: bool) -> None:
+    proxy = Proxy()
+    scheme, context = ("https", trust.server("localhost")) if secure else ("http", None)
+
+    async def main() -> None:
+        async with (
+            listening(answering, trust.server("server.test")) as server,
+            listening(proxy, context) as port,
+        ):
+            tls = rest.TLSConfig(ca=trust.authority.certificate, server_name="server.test")
+            where = f"https://127.0.0.1:{server}"
+            config = rest.Config(
+                where, tls=tls, proxy=f"{scheme}://jane:secret@localhost:{port}", user_agent="me"
+            )
+            async with rest.Transport(config) as transport:
+                for _ in range(3):
+                    assert (await transport.send(GET)).status == 200
+            assert len(proxy.heads) == 1
+            assert proxy.heads[0].split("\r\n") == [
+                f"CONNECT 127.0.0.1:{server} HTTP/1.1",
+                f"Host: 127.0.0.1:{server}",
+                "User-Agent: me",
+                "Proxy-Authorization: Basic amFuZTpzZWNyZXQ=",
+                "",
+                "",
+            ]
+            wrong = rest.Config(where, tls=trust.client, proxy=f"{scheme}://localhost:{port}")
+            assert "certificate verify failed" in await reason(wrong)
+
+    run(main)
+
+
+def test_a_proxy_that_refuses_or_is_not_there_is_named(run: Run, trust: Trust) -> None:
+    refusing = Proxy(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 5\r\n\r\nwho??")
+
+    async def main() -> None:
+        async with listening(refusing) as port:
+            proxy = f"http://u:secret@127.0.0.1:{port}"
+            said = await reason(rest.Config("https://server.test", tls=trust.client, proxy=proxy))
+            assert said == f"proxy http://127.0.0.1:{port}: it answered 407 when asked for server.test:443"
+        for host in ("https://server.test", "http://server.test"):
+            config = rest.Config(host, proxy="http://u:secret@127.0.0.1:1")
+            assert await reason(config) == "proxy http://127.0.0.1:1: connection refused"
+        config = rest.Config("http://server.test", proxy="socks5://127.0.0.1:1")
+        assert await reason(config) == "socks5://127.0.0.1:1 is not the address of an HTTP server"
+
+    run(main)
+
+
+def test_a_server_that_cannot_be_spoken_to_is_told_from_one_that_is_not_trusted(
+    run: Run, trust: Trust
+) -> None:
+    async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+
+    async def speaking(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+
+    async def main() -> None:
+        async with listening(speaking) as plain, listening(answering, trust.server("127.0.0.1")) as secure:
+            assert "SSL" in await reason(rest.Config(f"https://127.0.0.1:{plain}", tls=trust.client))
+            assert "certificate verify failed" in await reason(rest.Config(f"https://127.0.0.1:{secure}"))
+            mistaken = rest.Config(f"https://localhost:{secure}", tls=trust.client)
+            assert "certificate is not valid for 'localhost'" in await reason(mistaken)
+        async with listening(closing) as port:
+            said = await reason(rest.Config(f"https://127.0.0.1:{port}", tls=trust.client))
+            assert said in (
+                "the server closed the connection instead of agreeing on TLS",
+                "connection reset by peer",
+            )
+        unknown = await reason(rest.Config("http://no-such-host.invalid"))
+        assert "not known" in unknown or "name resolution" in unknown
+        assert (
+            await reason(rest.Config("localhost:6443"))
+            == "localhost:6443 is not the address of an HTTP server"
+        )
+
+    run(main)
+
+
+def test_of_several_addresses_the_first_that_answers_is_taken(run: Run) -> None:
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as good, socket.socket() as deaf:
+            deaf.bind(("127.0.0.1", 0))
+            deaf.listen(0)
+            # Whoever connects to a full queue hears nothing.
+            filling = [socket.socket() for _ in range(3)]
+            for each in filling:
+                each.setblocking(False)
+                each.connect_ex(deaf.getsockname())
+            answers, hangs = info(good.getsockname()), info(deaf.getsockname())
+            refuses = info(("127.0.0.1", 1))
+            for order in ([answers], [refuses, answers], [hangs, answers], [refuses, hangs, answers]):
+                with anyio.fail_after(5):
+                    made = await dial._connected(order)
+                assert made.getpeername() == good.getsockname()
+                made.close()
+            with pytest.raises(ConnectionRefusedError):
+                await dial._connected([refuses, refuses])
+            nowhere = info(("255.255.255.255", 1))
+            with pytest.raises(OSError, match="connection refused; ") as raised:
+                await dial._connected([refuses, nowhere])
+            assert raised.value.errno is None
+            with anyio.move_on_after(0.5) as scope:
+                await dial._connected([hangs, hangs])
+            assert scope.cancelled_caught
+            for each in filling:
+                each.close()
+
+    run(main)
+
+
+def info(address: Any) -> dial.AddrInfo:
+    return (socket.AF_INET, socket.SOCK_STREAM, 0, "", address)

@@ -1,0 +1,605 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Settings: found where kubectl finds them, and complaints that name the file on one line."""
+
+import base64
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+import yaml
+from structlog.testing import capture_logs
+
+from controller_runtime import rest
+from controller_runtime.envtest.pki import Authority
+from controller_runtime.rest import layers
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(name: str = "config", **user: Any) -> Path:
+        cluster = {"server": "https://cluster.test:8001/", **user.pop("cluster", {})}
+        data = {
+            "current-context": f"ctx-{name}",
+            "contexts": [
+                {"name": f"ctx-{name}", "context": {"cluster": "c", "user": "u", "namespace": f"ns-{name}"}},
+                {"name": "lost", "context": {"cluster": "nowhere", "user": "u"}},
+            ],
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": user}],
+        }
+        path = tmp_path / name
+        path.write_text(yaml.safe_dump(data))
+        return path
+
+    return write
+
+
+def plugin(tmp_path: Path, *statuses: dict[str, Any]) -> dict[str, Any]:
+    """An exec plugin that answers with one status after the other, the last one for ever."""
+    script = tmp_path / "plugin.py"
+    script.write_text(
+        "import json, pathlib, sys\n"
+        f"count = pathlib.Path({str(tmp_path / 'count')!r})\n"
+        "n = int(count.read_text()) if count.exists() else 0\n"
+        "count.write_text(str(n + 1))\n"
+        f"status = json.loads({json.dumps(json.dumps(statuses))})[min(n, {len(statuses) - 1})]\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential', 'status': status}))\n"
+    )
+    return {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(script)]}
+
+
+async def test_a_file_gives_host_namespace_and_token(write: Write) -> None:
+    config = await rest.load_config(str(write(token="t0")))
+    assert (config.host, config.namespace) == ("https://cluster.test:8001", "ns-config")
+    assert await config.credentials.headers() == {"Authorization": "Bearer t0"}
+
+
+async def test_the_file_given_wins_over_the_environment(write: Write, tmp_path: Path) -> None:
+    environ = {"KUBECONFIG": str(write("env")), "KUBERNETES_SERVICE_HOST": "10.0.0.1", "HOME": str(tmp_path)}
+    assert (await rest.load_config(str(write("flag")), environ=environ)).namespace == "ns-flag"
+    assert (await rest.load_config(environ=environ)).namespace == "ns-env"
+
+
+async def test_several_files_are_merged_and_the_missing_ones_skipped(write: Write, tmp_path: Path) -> None:
+    paths = ":".join(map(str, [tmp_path / "absent", write("one"), write("two")]))
+    config = await rest.load_config(context="ctx-two", environ={"KUBECONFIG": paths})
+    assert config.namespace == "ns-two"
+
+
+async def test_the_home_directory_comes_last(write: Write, tmp_path: Path) -> None:
+    (tmp_path / ".kube").mkdir()
+    write().rename(tmp_path / ".kube" / "config")
+    assert (await rest.load_config(environ={"HOME": str(tmp_path)})).namespace == "ns-config"
+
+
+async def test_without_any_source_one_line_says_where_was_looked(tmp_path: Path) -> None:
+    with pytest.raises(rest.ConfigError, match=r"^no way to reach a cluster: .*KUBECONFIG.*\.kube/config"):
+        await rest.load_config(environ={"HOME": str(tmp_path)})
+
+
+async def test_the_programs_environment_is_not_ours_to_forget(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(write("real")))
+    assert (await rest.load_config()).namespace == "ns-real"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        pytest.param("", "is empty or no map", id="empty"),
+        pytest.param("a: [", "not YAML", id="not yaml"),
+        pytest.param("clusters: {}\ncontexts: 3", "contexts is no list of named entries", id="no list"),
+        pytest.param("clusters: []", "current-context is not set", id="no context"),
+        pytest.param("current-context: x", "context 'x' is not defined", id="undefined context"),
+    ],
+)
+async def test_a_bad_file_is_named_on_one_line(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "bad"
+    path.write_text(text)
+    with pytest.raises(rest.ConfigError) as caught:
+        await rest.load_config(str(path))
+    assert str(caught.value).startswith(f"kubeconfig {path}: ")
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("user", "complaint"),
+    [
+        pytest.param(
+            {"client-certificate": "absent.pem"}, "client-certificate .*absent.pem does not exist", id="file"
+        ),
+        pytest.param({"client-key-data": "§"}, "client-key-data is not base64", id="data"),
+        pytest.param({"tokenFile": "absent"}, "token file .*absent: No such file", id="token file"),
+        pytest.param({"as-groups": ["a"]}, "as is missing: whom do", id="groups of nobody"),
+        pytest.param({"as": "jane", "as-groups": "a"}, "as-groups is no list of texts", id="groups"),
+        pytest.param({"as": "jane", "as-user-extra": ["a"]}, "as-user-extra is no map", id="extra"),
+        pytest.param({"token": 3}, "token is no text", id="type"),
+    ],
+)
+async def test_a_bad_user_is_named(write: Write, user: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(rest.ConfigError, match=complaint):
+        await rest.load_config(str(write(cluster={"server": "https://c.test"}, **user)))
+
+
+async def test_a_context_of_an_undefined_cluster_is_named(write: Write) -> None:
+    with pytest.raises(rest.ConfigError, match="cluster 'nowhere' is not defined"):
+        await rest.load_config(str(write()), context="lost")
+
+
+async def test_inline_certificates_stay_in_memory_and_paths_are_meant_from_the_file(
+    write: Write, tmp_path: Path
+) -> None:
+    authority = Authority.create("test-ca")
+    pair = authority.client("me")
+    authority.pair.write(tmp_path, "ca")
+    config = await rest.load_config(
+        str(
+            write(
+                cluster={
+                    "server": "https://c.test",
+                    "certificate-authority": "ca.crt",
+                    "tls-server-name": "other",
+                },
+                **{
+                    "client-certificate-data": base64.b64encode(pair.certificate).decode(),
+                    "client-key-data": base64.b64encode(pair.key).decode(),
+                },
+            )
+        )
+    )
+    assert config.tls is not None
+    assert config.tls.ca == tmp_path / "ca.crt"
+    assert (config.tls.cert, config.tls.key) == (pair.certificate, pair.key)
+    assert config.tls.server_name == "other"
+    assert config.tls.ssl_context().get_ca_certs()
+
+
+async def test_a_token_file_wins_over_a_token(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    config = await rest.load_config(str(write(token="inline", tokenFile="token")))
+    assert await config.credentials.headers() == {"Authorization": "Bearer from-file"}
+
+
+async def test_a_user_name_and_password_make_basic_credentials(write: Write) -> None:
+    config = await rest.load_config(str(write(username="me", password="secret")))
+    assert await config.credentials.headers() == {"Authorization": "Basic bWU6c2VjcmV0"}
+
+
+async def test_a_user_may_act_as_another(write: Write) -> None:
+    whom = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"Scope/x": ["r", "w"]}}
+    config = await rest.load_config(str(write(token="t", **whom)))
+    assert config.impersonate is not None
+    assert config.impersonate.headers() == [
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-Scope%2Fx", "r"),
+        ("Impersonate-Extra-Scope%2Fx", "w"),
+    ]
+
+
+async def test_a_parsed_kubeconfig_is_read_too(write: Write) -> None:
+    data = yaml.safe_load(write(token="t").read_text())
+    assert (await rest.Config.from_kubeconfig_dict(data)).host == "https://cluster.test:8001"
+
+
+@pytest.mark.real_time
+async def test_a_plugin_is_asked_once_until_its_token_is_refused(write: Write, tmp_path: Path) -> None:
+    expiry = "2999-01-01T00:00:00Z"
+    first, second = ({"token": token, "expirationTimestamp": expiry} for token in ("one", "two"))
+    config = await rest.load_config(str(write(exec=plugin(tmp_path, first, second))))
+    assert await config.credentials.headers() == {"Authorization": "Bearer one"}
+    assert await config.credentials.headers() == {"Authorization": "Bearer one"}
+    assert (tmp_path / "count").read_text() == "1"
+    assert await config.credentials.refresh()
+    assert await config.credentials.headers() == {"Authorization": "Bearer two"}
+    assert not await config.credentials.refresh()
+
+
+@pytest.mark.real_time
+async def test_a_plugins_token_is_renewed_when_it_has_expired(write: Write, tmp_path: Path) -> None:
+    statuses = [{"token": t, "expirationTimestamp": "2001-01-01T00:00:00Z"} for t in ("one", "two")]
+    config = await rest.load_config(str(write(exec=plugin(tmp_path, *statuses))))
+    assert await config.credentials.headers() == {"Authorization": "Bearer two"}
+
+
+@pytest.mark.real_time
+async def test_a_plugin_may_issue_a_certificate(write: Write, tmp_path: Path) -> None:
+    pair = Authority.create("ca").client("me")
+    status = {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, status))
+    config = await rest.load_config(str(path))
+    assert config.tls is not None
+    assert (config.tls.cert, config.tls.key) == (pair.certificate, pair.key)
+
+
+@pytest.mark.real_time
+async def test_requests_that_find_a_token_expired_together_run_its_plugin_once(
+    write: Write, tmp_path: Path
+) -> None:
+    gone = "2020-01-01T00:00:00Z"
+    statuses = [{"token": "one", "expirationTimestamp": gone}, {"token": "two", "expirationTimestamp": gone}]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = await rest.load_config(str(path))
+    sent = list[str]()
+
+    async def send(request: rest.Request) -> rest.FakeResponse:
+        sent.append(request.headers["Authorization"])
+        return rest.FakeResponse(200)
+
+    outermost = layers.Authorize(rest.FakeTransport(send), config.credentials, config.host)
+    async with anyio.create_task_group() as tasks:
+        for _ in range(50):
+            tasks.start_soon(outermost.send, rest.Request("GET", "/version"))
+    assert sent == ["Bearer two"] * 50
+    assert (tmp_path / "count").read_text() == "2"
+
+
+@pytest.mark.real_time
+async def test_two_transports_that_are_refused_together_run_a_plugin_once(
+    write: Write, tmp_path: Path
+) -> None:
+    path = write(
+        cluster={"server": "https://c.test"}, exec=plugin(tmp_path, {"token": "one"}, {"token": "two"})
+    )
+    config = await rest.load_config(str(path))
+
+    async def send(request: rest.Request) -> rest.FakeResponse:
+        return rest.FakeResponse(200 if request.headers["Authorization"] == "Bearer two" else 401)
+
+    pair = [layers.Authorize(rest.FakeTransport(send), config.credentials, config.host) for _ in range(2)]
+    answers = list[int]()
+
+    async def ask(through: layers.Authorize) -> None:
+        answers.append((await through.send(rest.Request("GET", "/version"))).status)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(50):
+            tasks.start_soon(ask, pair[number % 2])
+    assert answers == [200] * 50
+    assert (tmp_path / "count").read_text() == "2"
+
+
+@pytest.mark.real_time
+async def test_a_plugin_that_fails_fails_once_for_all_who_wait_and_runs_again_for_the_next(
+    write: Write, tmp_path: Path
+) -> None:
+    status = {"token": "one", "expirationTimestamp": "2020-01-01T00:00:00Z"}
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, status, {}))
+    config = await rest.load_config(str(path))
+    failures = list[str]()
+
+    async def ask() -> None:
+        with pytest.raises(rest.ConfigError) as caught:
+            await config.credentials.headers()
+        failures.append(str(caught.value))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(20):
+            tasks.start_soon(ask)
+    assert len(failures) == 20
+    assert len(set(failures)) == 1
+    assert (tmp_path / "count").read_text() == "2"
+    await ask()
+    assert (tmp_path / "count").read_text() == "3"
+
+
+@pytest.mark.real_time
+async def test_a_request_that_gives_up_leaves_the_plugin_to_the_next(write: Write, tmp_path: Path) -> None:
+    statuses = [{"token": "one", "expirationTimestamp": "2020-01-01T00:00:00Z"}, {"token": "two"}]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = await rest.load_config(str(path))
+    found = list[str]()
+
+    async def ask() -> None:
+        found.append((await config.credentials.headers())["Authorization"])
+
+    async with anyio.create_task_group() as tasks:
+        impatient = anyio.CancelScope()
+
+        async def give_up() -> None:
+            with impatient:
+                await ask()
+
+        tasks.start_soon(give_up)
+        await anyio.lowlevel.checkpoint()
+        tasks.start_soon(ask)
+        await anyio.lowlevel.checkpoint()
+        impatient.cancel()
+    assert found == ["Bearer two"]
+
+
+@pytest.mark.real_time
+async def test_a_plugins_certificate_is_renewed_when_the_server_refuses_it(
+    write: Write, tmp_path: Path
+) -> None:
+    pairs = [Authority.create("ca").client(user) for user in ("old", "new")]
+    statuses = [
+        {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
+        for pair in pairs
+    ]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = dataclasses.replace(await rest.load_config(str(path)), user_agent="a copy")
+    assert config.tls is not None
+    assert config.tls.issued is not None
+    assert await config.credentials.headers() == {}
+    assert config.tls.issued.cert == pairs[0].certificate
+    assert await config.credentials.refresh()
+    assert config.tls.issued.cert == pairs[1].certificate
+    assert not await config.credentials.refresh()
+
+
+@pytest.mark.real_time
+async def test_a_plugins_certificate_is_renewed_when_it_has_run_out(write: Write, tmp_path: Path) -> None:
+    pairs = [Authority.create("ca").client(user) for user in ("old", "new")]
+    statuses = [
+        {"clientCertificateData": pair.certificate.decode(), "clientKeyData": pair.key.decode()}
+        for pair in pairs
+    ]
+    path = write(cluster={"server": "https://c.test"}, exec=plugin(tmp_path, *statuses))
+    config = await rest.load_config(str(path))
+    issued = config.tls.issued if config.tls is not None else None
+    assert issued is not None
+    await config.credentials.headers()
+    assert issued.cert == pairs[0].certificate
+    config.credentials._runs_out = datetime.now(UTC)  # type: ignore[attr-defined] # a plugin's
+    await config.credentials.headers()
+    assert issued.cert == pairs[1].certificate
+
+
+@pytest.mark.real_time
+async def test_a_plugin_that_fails_is_named(write: Write) -> None:
+    path = write(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/false"})
+    with pytest.raises(rest.ConfigError, match=f"^kubeconfig {path}: user 'u': exec: process returned 1$"):
+        await rest.load_config(str(path))
+
+
+@pytest.mark.real_time
+async def test_a_plugin_that_is_not_there_is_named_and_told_once(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = write(exec={"apiVersion": "client.authentication.k8s.io/v1", "command": "/no/such"})
+    with pytest.raises(rest.ConfigError, match=r"user 'u': exec /no/such: No such file or directory$"):
+        await rest.load_config(str(path))
+    assert caplog.text == ""
+
+
+@pytest.mark.real_time
+async def test_a_plugin_must_give_something(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(rest.ConfigError, match=r"it gave neither a token nor a certificate$"):
+        await rest.load_config(str(write(exec=plugin(tmp_path, {}))))
+
+
+@pytest.mark.parametrize(
+    ("server", "problem"),
+    [
+        pytest.param("https://c.test:%s", "is no address: Port could not be cast", id="port is no number"),
+        pytest.param("https://c.test:70000", "is no address: Port out of range", id="port too high"),
+        pytest.param("ftp://c.test", "begins with neither https:// nor http://", id="scheme"),
+        pytest.param("https://:6443", "lacks a host", id="no host"),
+        pytest.param("https://[::1", "is no address", id="open bracket"),
+    ],
+)
+async def test_a_server_that_is_no_address_is_refused_before_any_request(
+    write: Write, server: str, problem: str
+) -> None:
+    path = write(cluster={"server": server})
+    with pytest.raises(rest.ConfigError) as caught:
+        await rest.load_config(str(path))
+    assert str(caught.value).startswith(f"kubeconfig {path}: cluster 'c': server {server!r} {problem}")
+
+
+CA = "certificate-authority-data"
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "host"),
+    [
+        ({"server": "c.test:6443"}, {}, "http://c.test:6443"),
+        ({"server": "c.test:6443", CA: "pem"}, {}, "https://c.test:6443"),
+        ({"server": "c.test:6443", "insecure-skip-tls-verify": True}, {}, "https://c.test:6443"),
+        ({"server": "c.test:6443", "insecure-skip-tls-verify": False}, {}, "http://c.test:6443"),
+        (
+            {"server": "c.test"},
+            {"client-certificate-data": "pem", "client-key-data": "pem"},
+            "https://c.test",
+        ),
+        ({"server": "http://c.test", CA: "pem"}, {}, "http://c.test"),
+        ({"server": "http://jane:s3cret@c.test/below"}, {}, "http://c.test/below"),
+        ({"server": "https://jane:s3cret@c.test/below"}, {}, "https://jane:s3cret@c.test/below"),
+    ],
+)
+async def test_a_server_without_a_scheme_speaks_tls_where_there_are_settings_of_it(
+    write: Write, cluster: dict[str, Any], user: dict[str, str], host: str
+) -> None:
+    me = Authority.create("ca").client("me")
+    pem = {CA: me.certificate, "client-certificate-data": me.certificate, "client-key-data": me.key}
+    filled: list[dict[str, Any]] = [
+        {key: base64.b64encode(pem[key]).decode() if value == "pem" else value for key, value in part.items()}
+        for part in (cluster, user)
+    ]
+    config = await rest.load_config(str(write(cluster=filled[0], **filled[1])))
+    assert config.host == host
+    assert (config.tls is not None) == host.startswith("https:")
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"token": "t"},
+        {"username": "me", "password": "s3cret"},
+        {"tokenFile": "/nonexistent"},
+        {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "/nonexistent"}},
+    ],
+    ids=lambda user: next(iter(user)),
+)
+async def test_credentials_do_not_go_out_in_the_clear(write: Write, user: dict[str, Any]) -> None:
+    with capture_logs() as lines:
+        config = await rest.load_config(str(write(cluster={"server": "http://c.test"}, **user)))
+    assert isinstance(config.credentials, rest.Anonymous)
+    assert [line["event"] for line in lines] == ["Credentials are not sent over plain HTTP"]
+
+
+async def test_an_error_names_the_missing_key_and_quotes_no_token(write: Write) -> None:
+    oidc = {"name": "oidc", "config": {"refresh-token": "s3cret"}}
+    path = write(cluster={"server": "https://c.test"}, **{"auth-provider": oidc})
+    with pytest.raises(rest.ConfigError, match=r"Expected key client-id$") as caught:
+        await rest.load_config(str(path))
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["false", "true", 1, 0, "", []])
+async def test_whether_to_verify_is_true_or_false_and_no_text(write: Write, value: Any) -> None:
+    path = write(cluster={"server": "https://c.test", "insecure-skip-tls-verify": value})
+    with pytest.raises(rest.ConfigError, match="insecure-skip-tls-verify must be true or false"):
+        await rest.load_config(str(path))
+
+
+async def test_an_authority_that_would_not_be_used_is_refused(write: Write) -> None:
+    ca = base64.b64encode(Authority.create("ca").certificate).decode()
+    path = write(cluster={"server": "https://c.test", "insecure-skip-tls-verify": True, CA: ca})
+    with pytest.raises(rest.ConfigError, match="cannot be given where certificates are not verified"):
+        await rest.load_config(str(path))
+
+
+@pytest.mark.parametrize(("given", "missing"), [("client-certificate", "key"), ("client-key", "certificate")])
+async def test_half_a_client_certificate_is_refused(write: Write, given: str, missing: str) -> None:
+    me = Authority.create("ca").client("me")
+    half = base64.b64encode(me.key if given == "client-key" else me.certificate).decode()
+    path = write(cluster={"server": "https://c.test"}, **{f"{given}-data": half})
+    with pytest.raises(rest.ConfigError, match=f"client certificate: its {missing} is missing"):
+        await rest.load_config(str(path))
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {"server": "https://jane:s3cret@c.test:x"},
+        {"server": "https://jane:s3cret/@c.test"},
+        {"server": "ftp://jane:s3cret@c.test"},
+        {"server": "jane:s3cret@"},
+        {"server": "https://c.test", "proxy-url": "socks5://jane:s3cret@proxy.test"},
+        {"server": "https://c.test", "proxy-url": "http://jane:s3cret@:1"},
+    ],
+)
+async def test_an_error_shows_no_password_of_a_url(write: Write, cluster: dict[str, str]) -> None:
+    with pytest.raises(rest.ConfigError) as caught:
+        await rest.load_config(str(write(cluster=cluster)))
+    assert "s3c" not in str(caught.value)
+
+
+async def test_what_is_printed_of_a_connection_holds_no_secret() -> None:
+    me = Authority.create("ca").client("me")
+    config = rest.Config(
+        "https://jane:s3cret@127.0.0.1:1/below",
+        tls=rest.TLSConfig(ca=Path("/ca.crt"), cert=me.certificate, key=me.key, server_name="c.test"),
+        credentials=rest.Basic("jane", "s3cret"),
+        proxy="http://jane:s3cret@proxy.test:3128",
+    )
+    printed = repr(config)
+    assert "s3cret" not in printed
+    assert "PRIVATE" not in printed
+    assert "host='https://127.0.0.1:1/below'" in printed
+    assert f"ca='/ca.crt', cert=<{len(me.certificate)} bytes>, key=<{len(me.key)} bytes>" in printed
+    assert "proxy='http://proxy.test:3128'" in printed
+    assert repr(dataclasses.replace(config, namespace="n")).count("namespace='n'") == 1
+
+
+@pytest.mark.real_time
+async def test_an_error_of_a_connection_shows_no_password() -> None:
+    async with rest.Transport(rest.Config("http://jane:s3cret@127.0.0.1:1")) as transport:
+        with pytest.raises(rest.TransportError) as caught:
+            await transport.send(rest.Request("GET", "/version"))
+    assert str(caught.value).startswith("http://127.0.0.1:1: ")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "user", "part"),
+    [
+        pytest.param({"certificate-authority-data": "Z2FyYmFnZQ=="}, {}, "certificate authority", id="ca"),
+        pytest.param(
+            {},
+            {"client-certificate-data": "Z2FyYmFnZQ==", "client-key-data": "Z2FyYmFnZQ=="},
+            "client certificate",
+            id="client",
+        ),
+    ],
+)
+async def test_a_certificate_that_is_none_is_named_with_its_file(
+    write: Write, cluster: dict[str, str], user: dict[str, str], part: str
+) -> None:
+    path = write(cluster={"server": "https://c.test", **cluster}, **user)
+    with pytest.raises(rest.ConfigError, match=f"^kubeconfig {path}: {part}: "):
+        await rest.load_config(str(path))
+
+
+async def test_a_pod_reaches_its_own_cluster(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("pod-token\n")
+    (tmp_path / "ca.crt").write_bytes(Authority.create("ca").certificate)
+    (tmp_path / "namespace").write_text("kubeflow-system")
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    config = rest.in_cluster_config(environ, folder=tmp_path)
+    assert (config.host, config.namespace) == ("https://[fd00::1]:443", "kubeflow-system")
+    assert await config.credentials.headers() == {"Authorization": "Bearer pod-token"}
+
+
+def test_a_pod_without_a_token_says_so(tmp_path: Path) -> None:
+    environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+    with pytest.raises(
+        rest.ConfigError, match=r"^in-cluster configuration: Service token file does not exist"
+    ):
+        rest.in_cluster_config(environ, folder=tmp_path)
+
+
+_LOADS = """
+import json, os, ssl, sys
+from controller_runtime import webhook
+from controller_runtime.rest.tls import TLSConfig
+pair = webhook.SelfSigned().pair()
+written = []
+sys.addaudithook(
+    lambda event, args: event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and written.append(args[0])
+)
+TLSConfig(cert=pair[0], key=pair[1]).ssl_context()
+webhook.SelfSigned().context()
+print(json.dumps([each for each in written if not isinstance(each, int)]))
+"""
+
+
+@pytest.mark.real_time
+def test_a_private_key_is_never_written_to_a_file_with_a_name() -> None:
+    done = subprocess.run([sys.executable, "-c", _LOADS], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("started", "program"),
+    [
+        ("/usr/bin/thing", "thing"),
+        ("/app/cmd/thing.py", "thing"),
+        ("/site/thing/__main__.py", "thing"),
+        ("-c", "-c"),
+        ("", "python"),
+        ("/opt/th\u00efng\r\nX: y", "th_ng__X: y"),
+    ],
+)
+def test_a_user_agent_names_what_was_started(
+    monkeypatch: pytest.MonkeyPatch, started: str, program: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", [started])
+    assert rest.Config("https://c.test").user_agent.partition("/")[0] == program
+    assert rest.user_agent("me", "1.2").startswith("me/1.2 (linux/")

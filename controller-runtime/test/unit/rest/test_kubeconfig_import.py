@@ -1,0 +1,62 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The library that reads kubeconfigs: what we assume of it, checked against the release that is installed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from controller_runtime.rest import kubeconfig_import
+
+_PROBE = """
+import asyncio, json, sys
+async def session(openid):
+    async with openid("id", "secret", "https://issuer.test")._client_session() as made:
+        return made
+from controller_runtime.rest import kubeconfig_import
+modules = kubeconfig_import.modules()
+ours = [name for name in sys.modules if name.startswith("kubernetes_asyncio")]
+loaded = sum(1 for name in list(vars(modules.kube_config)) if name.startswith("V1"))
+before = len(sys.modules)
+early = "aiohttp" in sys.modules
+late = isinstance(asyncio.run(session(modules.kube_config.OpenIDRequestor)), __import__("aiohttp").ClientSession)
+import kubernetes_asyncio.client
+print(json.dumps({
+    "left": ours, "models": loaded, "count": before,
+    "real": hasattr(kubernetes_asyncio.client, "V1Pod"),
+    "early": early, "late": late,
+    "same": kubeconfig_import.modules() is modules,
+}))
+"""
+
+
+@pytest.mark.real_time
+def test_the_generated_modules_are_not_loaded_and_the_real_library_can_be() -> None:
+    answer = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True)
+    seen = json.loads(answer.stdout)
+    assert seen["left"] == []
+    assert seen["models"] == 0
+    assert seen["count"] < 700, "something brought the 1,260 generated modules, or as many others"
+    assert seen["real"]
+    assert seen["same"]
+    assert (seen["early"], seen["late"]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("kube_config", ["KubeConfigLoader", "KubeConfigMerger", "ConfigNode"]),
+        ("incluster_config", ["InClusterConfigLoader"]),
+        ("config_exception", ["ConfigException"]),
+    ],
+)
+def test_the_names_we_use_are_there(module: str, names: list[str]) -> None:
+    assert not set(names) - set(vars(getattr(kubeconfig_import.modules(), module)))
+
+
+def test_the_hooks_we_use_are_there() -> None:
+    loader = kubeconfig_import.modules().kube_config.KubeConfigLoader
+    assert callable(loader._load_authentication)
+    assert callable(loader.load_from_exec_plugin)

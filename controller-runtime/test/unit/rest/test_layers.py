@@ -1,0 +1,200 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a request passes on its way out: throttle, Retry-After, credentials, counting."""
+
+import json
+
+import anyio
+import pytest
+
+from controller_runtime import log, rest
+from controller_runtime.apis.machinery.errors import TooManyRequestsError
+from controller_runtime.rest import layers
+
+GET = rest.Request("GET", "/x")
+
+
+def answers(*responses: rest.Response | Exception) -> rest.FakeTransport:
+    """One answer after the other, the last one for ever."""
+    queue = list(responses)
+
+    def handler(request: rest.Request) -> rest.Response:
+        answer = queue.pop(0) if len(queue) > 1 else queue[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    return rest.FakeTransport(handler)
+
+
+class Renewable(rest.Credentials):
+    """A token that a refresh replaces by the next."""
+
+    def __init__(self, *tokens: str) -> None:
+        self.tokens = list(tokens)
+        self.refreshed = 0
+
+    async def headers(self) -> dict[str, str]:
+        return {"Authorization": self.tokens[0]}
+
+    async def refresh(self) -> bool:
+        self.refreshed += 1
+        await anyio.sleep(1)
+        if len(self.tokens) == 1:
+            return False
+        del self.tokens[0]
+        return True
+
+
+async def test_a_burst_goes_at_once_and_the_rest_at_the_rate() -> None:
+    throttle = layers.Throttle(answers(rest.FakeResponse()), qps=10, burst=3)
+    began = anyio.current_time()
+    passed: list[float] = []
+
+    async def one() -> None:
+        await throttle.send(GET)
+        passed.append(round(anyio.current_time() - began, 6))
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(6):
+            tasks.start_soon(one)
+    assert passed == [0, 0, 0, 0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize("qps", [0, -1])
+async def test_no_rate_does_not_throttle(qps: float) -> None:
+    throttle = layers.Throttle(answers(rest.FakeResponse()), qps=qps, burst=1)
+    began = anyio.current_time()
+    for _ in range(100):
+        await throttle.send(GET)
+    assert anyio.current_time() == began
+
+
+async def test_who_gives_up_waiting_gives_the_token_back() -> None:
+    bucket = layers.TokenBucket(1, 1)
+    await bucket.take()
+    with anyio.move_on_after(0.5):
+        await bucket.take()
+    began = anyio.current_time()
+    await bucket.take()
+    assert anyio.current_time() - began == pytest.approx(0.5)
+
+
+async def test_an_idle_bucket_fills_no_higher_than_its_burst() -> None:
+    bucket = layers.TokenBucket(1, 2)
+    await bucket.take()
+    await anyio.sleep(100)
+    began = anyio.current_time()
+    for _ in range(3):
+        await bucket.take()
+    assert anyio.current_time() - began == pytest.approx(1)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_server_that_says_when_is_asked_again_then(status: int) -> None:
+    busy = rest.FakeResponse(status, headers={"Retry-After": "7"})
+    began = anyio.current_time()
+    response = await layers.RetryAfter(answers(busy, rest.FakeResponse())).send(GET)
+    assert (response.status, anyio.current_time() - began) == (200, 7)
+    assert busy.closed
+
+
+@pytest.mark.parametrize(
+    ("request_", "response"),
+    [
+        pytest.param(GET, rest.FakeResponse(503), id="it does not say when"),
+        pytest.param(GET, rest.FakeResponse(404, headers={"Retry-After": "1"}), id="it is not busy"),
+        pytest.param(
+            rest.Request("GET", "/x", stream=True),
+            rest.FakeResponse(429, headers={"Retry-After": "1"}),
+            id="it is a stream",
+        ),
+    ],
+)
+async def test_other_answers_are_passed_on(request_: rest.Request, response: rest.FakeResponse) -> None:
+    inner = answers(response)
+    assert await layers.RetryAfter(inner).send(request_) is response
+    assert len(inner.requests) == 1
+
+
+async def test_a_server_that_stays_busy_is_believed_in_the_end() -> None:
+    inner = answers(rest.FakeResponse(429, headers={"Retry-After": "1"}))
+    began = anyio.current_time()
+    response = await layers.RetryAfter(inner, max_retries=3).send(GET)
+    assert (response.status, len(inner.requests)) == (429, 4)
+    assert anyio.current_time() - began == 4
+    with pytest.raises(TooManyRequestsError) as refused:
+        await response.raise_for_status()
+    assert refused.value.retry_after == 0  # it has been waited for
+
+
+async def test_a_refused_identity_is_renewed_once_for_all_who_were_refused() -> None:
+    credentials = Renewable("old", "new")
+
+    def handler(request: rest.Request) -> rest.Response:
+        return rest.FakeResponse(200 if request.headers["Authorization"] == "new" else 401)
+
+    layer = layers.Authorize(rest.FakeTransport(handler), credentials, "h")
+    statuses: list[int] = []
+
+    async def one() -> None:
+        statuses.append((await layer.send(GET)).status)
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(one)
+    assert (statuses, credentials.refreshed) == ([200] * 5, 1)
+
+
+async def test_a_401_that_nothing_new_can_help_is_passed_on() -> None:
+    inner = answers(rest.FakeResponse(401))
+    response = await layers.Authorize(inner, Renewable("only"), "h").send(GET)
+    assert (response.status, len(inner.requests)) == (401, 1)
+
+
+async def test_credentials_that_cannot_be_had_are_no_answer() -> None:
+    class Broken(rest.Credentials):
+        async def headers(self) -> dict[str, str]:
+            raise rest.ConfigError("token file /t: gone")
+
+    with pytest.raises(rest.TransportError, match=r"^https://h: token file /t: gone$"):
+        await layers.Authorize(answers(rest.FakeResponse()), Broken(), "https://h").send(GET)
+
+
+async def test_each_warning_is_logged_once(capsys: pytest.CaptureFixture[str]) -> None:
+    log.configure()
+    header = '299 - "use \\"v2\\", not v1", 299 - "unknown field \\"x\\""'
+    layer = layers.Warn(answers(rest.FakeResponse(headers={"Warning": header})))
+    for _ in range(3):
+        await layer.send(GET)
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [each["warning"] for each in lines] == ['use "v2", not v1', 'unknown field "x"']
+
+
+async def test_every_answer_is_counted_and_so_is_none() -> None:
+    seen: list[tuple[str, str, str]] = []
+    inner = answers(rest.FakeResponse(404), rest.TransportError("gone", host="h"))
+    meter = layers.Meter(inner, "h:1", lambda *labels: seen.append(labels))
+    await meter.send(GET)
+    with pytest.raises(rest.TransportError):
+        await meter.send(GET)
+    assert seen == [("404", "GET", "h:1"), ("<error>", "GET", "h:1")]
+
+
+async def test_no_write_passes_a_closed_fence_however_long_it_waited_before() -> None:
+    may_write = [True]
+    wire = answers(*(rest.FakeResponse() for _ in range(9)))
+    layer = layers.Throttle(layers.Fence(wire, lambda: may_write[0], "https://h"), qps=0.1, burst=1)
+    patch = rest.Request("PATCH", "/x")
+    await layer.send(patch)
+
+    async def write() -> None:
+        with pytest.raises(rest.TransportError, match="https://h: PATCH /x is not sent: leadership was lost"):
+            await layer.send(patch)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(write)
+        await anyio.sleep(5)
+        may_write[0] = False
+    assert (await layer.send(GET)).status == 200
+    assert [request.method for request in wire.requests] == ["PATCH", "GET"]

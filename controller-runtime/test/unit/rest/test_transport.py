@@ -1,0 +1,415 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The transport on a real connection: long lines, broken and silent servers, TLS, nothing left open."""
+
+import asyncio
+import gc
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from controller_runtime import rest
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.envtest.pki import Authority
+from controller_runtime.rest.http1 import watchful_socket
+from controller_runtime.rest.tls import IssuedPair
+
+pytestmark = pytest.mark.real_time
+
+Answer = Callable[[str, asyncio.StreamWriter], Awaitable[None]]
+GET = rest.Request("GET", "/x")
+
+
+@asynccontextmanager
+async def serving(answer: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """A server that hands the request's head to ``answer``, once per connection."""
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        try:
+            while head := (await reader.readuntil(b"\r\n\r\n")).decode():
+                await answer(head, writer)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
+    try:
+        host, port = server.sockets[0].getsockname()
+        yield f"{'https' if tls else 'http'}://{host}:{port}"
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+        await server.wait_closed()
+
+
+def body(text: bytes) -> bytes:
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text)
+
+
+async def test_an_answer_is_read_whole_and_the_request_is_sent_as_it_is() -> None:
+    heads: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        heads.append(head)
+        writer.write(body(b'{"a":1}'))
+
+    async with serving(answer) as host:
+        config = rest.Config(
+            f"{host}/prefix",
+            credentials=rest.StaticToken("t"),
+            user_agent="me",
+            impersonate=rest.Impersonation("jane", groups=("a", "b,c")),
+        )
+        async with rest.Transport(config) as transport:
+            request = rest.Request(
+                "GET", "/n%2Fm", (("labelSelector", "a=b,c"),), {"Accept": "application/json"}
+            )
+            response = await transport.send(request)
+            assert (response.status, await response.read()) == (200, b'{"a":1}')
+    line, *headers = heads[0].split("\r\n")
+    assert line == "GET /prefix/n%2Fm?labelSelector=a%3Db%2Cc HTTP/1.1"
+    assert {"Authorization: Bearer t", "User-Agent: me", "Accept: application/json"} <= set(headers)
+    assert [header for header in headers if header.startswith("Impersonate")] == [
+        "Impersonate-User: jane",
+        "Impersonate-Group: a",
+        "Impersonate-Group: b,c",
+    ]
+
+
+async def test_lines_of_any_length_arrive_whole_however_they_are_cut() -> None:
+    long = b"x" * (20 << 20)
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        text = b"one\n" + long + b"\n\nlast"
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text))
+        for cut in (text[:2], text[2:5], text[5:]):
+            writer.write(cut)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        response = await transport.send(rest.Request("GET", "/x", stream=True))
+        assert [line async for line in response.lines()] == [b"one", long, b"", b"last"]
+        await response.close()
+
+
+async def test_a_line_without_an_end_is_given_up() -> None:
+    sent = 0
+
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\nfirst\n")
+        while sent < 1 << 28:
+            writer.write(b"x" * (1 << 20))
+            await writer.drain()
+            sent += 1 << 20
+
+    async with serving(answer) as url, rest.Transport(rest.Config(url)) as transport:
+        response = await transport.send(rest.Request("GET", "/x", stream=True))
+        lines = response.lines()
+        assert await anext(lines) == b"first"
+        with pytest.raises(rest.AnswerError, match="a line is longer than"):
+            await anext(lines)
+        await response.close()
+    assert sent < 1 << 27
+
+
+async def test_a_watch_in_a_reads_place_does_not_grow_for_ever() -> None:
+    async def answer(_head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
+        while True:
+            writer.write(b'{"type":"ADDED"}\n' * 10_000)
+            await writer.drain()
+
+    async with serving(answer) as url, rest.Transport(rest.Config(url)) as transport:
+        with pytest.raises(rest.TransportError, match="the answer is larger than 16777216 bytes"):
+            await rest.RESTMapper(transport).discover(GVK("example.com", "v1", "Widget"))
+
+
+async def test_a_large_body_is_sent_whole_and_nobody_is_warned() -> None:
+    sent = b"x" * 3_000_000
+    received: list[bytes] = []
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        assert f"Content-Length: {len(sent)}" in head
+        received.append(await reader.readexactly(len(sent)))
+        writer.write(body(b"{}"))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
+        host, port = server.sockets[0].getsockname()
+        async with rest.Transport(rest.Config(f"http://{host}:{port}")) as transport:
+            response = await transport.send(rest.Request("PUT", "/x", body=sent))
+    assert (response.status, received) == (200, [sent])
+
+
+async def test_several_warnings_arrive_as_one_header() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b'HTTP/1.1 200 OK\r\nWarning: 299 - "a"\r\nWarning: 299 - "b"\r\nContent-Length: 0\r\n\r\n'
+        )
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        assert (await transport.send(GET)).headers["warning"] == '299 - "a", 299 - "b"'
+
+
+async def test_a_server_that_is_not_there_is_named() -> None:
+    with pytest.raises(rest.TransportError, match=r"^http://127.0.0.1:1: connection refused$"):
+        async with rest.Transport(rest.Config("http://127.0.0.1:1")) as transport:
+            await transport.send(GET)
+
+
+async def test_a_silent_server_is_given_up_in_time() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(30)
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        with pytest.raises(rest.TransportTimeoutError, match=r"no answer to GET /x within 0.05 s"):
+            await transport.send(rest.Request("GET", "/x", timeout=0.05))
+
+
+@pytest.mark.parametrize(
+    ("request_", "tries"),
+    [
+        (GET, 2),
+        (rest.Request("GET", "/x", stream=True), 1),
+        (rest.Request("PUT", "/x", body=b"{}"), 1),
+        (rest.Request("DELETE", "/x"), 1),
+    ],
+    ids=lambda value: f"{value.method}{' stream' * value.stream}" if isinstance(value, rest.Request) else "",
+)
+async def test_only_a_read_is_sent_again_when_its_connection_breaks(
+    request_: rest.Request, tries: int
+) -> None:
+    heads: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        heads.append(head)
+        writer.close()
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        with pytest.raises(
+            rest.TransportError, match=r"closed the connection without an answer|reset by peer"
+        ):
+            await transport.send(request_)
+    assert len(heads) == tries
+
+
+async def test_an_answer_that_keeps_coming_may_take_its_time() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n")
+        for _ in range(8):
+            await asyncio.sleep(0.05)
+            writer.write(b"x")
+            await writer.drain()
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        response = await transport.send(rest.Request("GET", "/x", timeout=0.3))
+        assert await response.read() == b"x" * 8
+
+
+async def test_an_answer_that_stops_coming_is_given_up() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\nx")
+        await writer.drain()
+        await asyncio.sleep(30)
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        with pytest.raises(rest.TransportTimeoutError):
+            await transport.send(rest.Request("GET", "/x", timeout=0.1))
+
+
+async def test_a_hanging_connection_costs_one_call_and_no_stream() -> None:
+    connections: list[asyncio.StreamWriter] = []
+    hang = False
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        if writer not in connections:
+            connections.append(writer)
+        if "GET /stream" in head:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            await writer.drain()
+            await asyncio.sleep(0.6)
+            writer.write(b"5\r\nlate\n\r\n0\r\n\r\n")
+        elif hang and writer in connections[:4]:
+            await asyncio.sleep(30)
+        else:
+            await asyncio.sleep(0.05)
+            writer.write(body(b"ok"))
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        stream = await transport.send(rest.Request("GET", "/stream", stream=True))
+        async with anyio.create_task_group() as tasks:
+            for _ in range(3):
+                tasks.start_soon(transport.send, GET)
+        assert len(connections) == 4
+        hang = True
+        quick = rest.Request("GET", "/x", timeout=0.2)
+        with pytest.raises(rest.TransportTimeoutError):
+            await transport.send(quick)
+        for _ in range(3):
+            assert (await transport.send(quick)).status == 200
+        assert [line async for line in stream.lines()] == [b"late"]
+
+
+async def test_sockets_notice_within_thirty_seconds_that_the_other_end_has_vanished() -> None:
+    info = (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))
+    with watchful_socket(info) as made:
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            tcp = [socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT]
+            idle, interval, probes, unanswered = (made.getsockopt(socket.IPPROTO_TCP, name) for name in tcp)
+            assert (idle + interval * probes, unanswered) == (30, 30_000)
+
+
+async def test_a_silent_stream_is_given_up_before_its_first_byte_only() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        await writer.drain()
+        await asyncio.sleep(0.3)
+        writer.write(b"5\r\nlate\n\r\n0\r\n\r\n")
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+        response = await transport.send(rest.Request("GET", "/x", stream=True, timeout=0.2))
+        assert [line async for line in response.lines()] == [b"late"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_answer_that_breaks_off_is_an_error(stream: bool) -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf\n")
+        await writer.drain()
+        writer.close()
+
+    async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
+
+        async def lines() -> list[bytes]:
+            response = await transport.send(rest.Request("POST", "/x", stream=stream))
+            return [line async for line in response.lines()]
+
+        with pytest.raises(rest.TransportError, match=host):
+            await lines()
+
+
+async def test_leaving_with_open_streams_leaves_nothing_behind() -> None:
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\none\n\r\n")
+
+    async with serving(answer) as host:
+        async with rest.Transport(rest.Config(host)) as transport:
+            response = await transport.send(rest.Request("GET", "/x", stream=True))
+            lines = response.lines()
+            assert await anext(lines) == b"one"
+            with anyio.move_on_after(0.05) as scope:
+                await anext(lines)
+            assert scope.cancelled_caught
+        with pytest.raises(rest.TransportError, match="not open"):
+            await transport.send(GET)
+    gc.collect()  # an unclosed connection would warn now, and warnings are errors
+
+
+async def test_a_client_certificate_is_shown_and_the_server_name_checked(tmp_path: Path) -> None:
+    authority = Authority.create("test-ca")
+    cert, key = authority.server("other.test", ["other.test"]).write(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
+    context.load_cert_chain(cert, key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    users: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        shown = writer.get_extra_info("peercert")
+        users.extend(v for part in shown["subject"] for k, v in part if k == "commonName")
+        writer.write(body(b"ok"))
+
+    me = authority.client("me")
+    tls = rest.TLSConfig(ca=authority.certificate, cert=me.certificate, key=me.key, server_name="other.test")
+    async with serving(answer, context) as host:
+        async with rest.Transport(rest.Config(host, tls=tls)) as transport:
+            assert (await transport.send(GET)).status == 200
+        assert users == ["me"]
+        wrong = rest.TLSConfig(ca=authority.certificate, cert=me.certificate, key=me.key)
+        async with rest.Transport(rest.Config(host, tls=wrong)) as transport:
+            with pytest.raises(rest.TransportError, match="certificate"):
+                await transport.send(GET)
+
+
+def test_the_stamp_changes_with_the_files(tmp_path: Path) -> None:
+    pair = Authority.create("test-ca").client("me")
+    cert, key = pair.write(tmp_path)
+    tls = rest.TLSConfig(cert=cert, key=key)
+    before = tls.stamp()
+    assert before == tls.stamp()
+    cert.write_bytes(pair.certificate + b"\n")
+    assert tls.stamp() != before
+    cert.unlink()
+    assert tls.stamp() != before
+
+
+async def test_a_rewritten_client_certificate_is_shown_soon(
+    tmp_path: Path,
+) -> None:
+    authority = Authority.create("test-ca")
+    served = authority.server("localhost", ["127.0.0.1"]).write(tmp_path, "server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
+    context.load_cert_chain(*served)
+    context.verify_mode = ssl.CERT_REQUIRED
+    users: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        shown = writer.get_extra_info("peercert")
+        users.extend(v for part in shown["subject"] for k, v in part if k == "commonName")
+        writer.write(body(b"ok"))
+
+    cert, key = authority.client("old").write(tmp_path)
+    tls = rest.TLSConfig(ca=authority.certificate, cert=cert, key=key)
+    async with (
+        serving(answer, context) as host,
+        rest.Transport(rest.Config(host, tls=tls), tls_check_period=0) as transport,
+    ):
+        await transport.send(GET)
+        cert.write_bytes(b"half a certif")
+        await transport.send(GET)
+        authority.client("new").write(tmp_path)
+        await transport.send(GET)
+    assert users == ["old", "old", "new"]
+
+
+async def test_an_issued_certificate_is_shown_as_soon_as_it_is_renewed(tmp_path: Path) -> None:
+    authority = Authority.create("test-ca")
+    served = authority.server("localhost", ["127.0.0.1"]).write(tmp_path, "server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
+    context.load_cert_chain(*served)
+    context.verify_mode = ssl.CERT_REQUIRED
+    users: list[str] = []
+
+    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
+        shown = writer.get_extra_info("peercert")
+        users.extend(v for part in shown["subject"] for k, v in part if k == "commonName")
+        writer.write(body(b"ok"))
+
+    old, new = authority.client("old"), authority.client("new")
+    issued = IssuedPair(old.certificate, old.key)
+    tls = rest.TLSConfig(ca=authority.certificate, issued=issued)
+    async with serving(answer, context) as host, rest.Transport(rest.Config(host, tls=tls)) as transport:
+        await transport.send(GET)
+        issued.renew(new.certificate, new.key)
+        await transport.send(GET)
+    assert users == ["old", "new"]
+
+
+async def test_an_unusable_certificate_is_a_configuration_error() -> None:
+    with pytest.raises(rest.ConfigError, match="certificate authority"):
+        async with rest.Transport(rest.Config("https://127.0.0.1:1", tls=rest.TLSConfig(ca=b"no pem"))):
+            pass

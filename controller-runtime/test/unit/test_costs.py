@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What watching costs, in counts that are the same on every machine: whoever raises one says why."""
+
+import asyncio
+import gc
+import json
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import anyio
+import pytest
+import sample_pods as pods
+
+from controller_runtime import cache, handler, source, workqueue
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.reconcile import Request
+from controller_runtime.rest import FakeResponse, FakeTransport
+
+PODS = 200
+END = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of each text that became a model."""
+    sizes: list[int] = []
+    decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
+
+    def noting(cls: type[Struct], data: bytes | str) -> Any:
+        sizes.append(len(data))
+        return decode(cls, data)
+
+    monkeypatch.setattr(Struct, "from_json", classmethod(noting))
+    return sizes
+
+
+@pytest.fixture
+def changes() -> anyio.Event:
+    """Set it, and every pod is told of once more."""
+    return anyio.Event()
+
+
+def informers_of(count: int, changes: anyio.Event) -> cache.Cache:
+    async def lines() -> AsyncIterator[bytes]:
+        for number in range(count):
+            yield pods.line(number)
+        yield json.dumps({"type": "BOOKMARK", "object": END}).encode()
+        await changes.wait()
+        for number in range(count):
+            yield pods.line(number, version=2, event="MODIFIED")
+        await anyio.sleep_forever()
+
+    return cache.Cache(FakeTransport(lambda _: FakeResponse(lines=lines())))
+
+
+@pytest.fixture
+def informers(changes: anyio.Event) -> cache.Cache:
+    return informers_of(PODS, changes)
+
+
+async def by_name(pod: Pod) -> list[Request]:
+    return [Request.for_object(pod)]
+
+
+@pytest.mark.parametrize(
+    ("how", "times", "most"),
+    [
+        pytest.param(handler.EnqueueRequestForObject(), 0, 0, id="the object itself"),
+        pytest.param(
+            handler.enqueue_request_for_owner(Job, only_controller=True), 0, 0, id="its owner, from the text"
+        ),
+        pytest.param(
+            handler.enqueue_requests_from_map_func(by_name),
+            2,
+            4_000,
+            id="what a function makes of old and new",
+        ),
+    ],
+)
+async def test_an_event_is_decoded_no_more_than_its_handler_looks_at(
+    how: handler.EventHandler[Any],
+    times: int,
+    most: int,
+    informers: cache.Cache,
+    changes: anyio.Event,
+    decoded: list[int],
+) -> None:
+    queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue()
+    told = 0
+
+    def count(*_: object) -> None:
+        nonlocal told
+        told += 1
+
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(informers.start)
+        pod = await informers.get_informer(Pod)
+        kind = source.Kind(informers, Pod, how)
+        tasks.start_soon(kind.start, queue)
+        await kind.wait_for_sync()
+        counter: cache.LookingHandlerFuncs[Pod] = cache.LookingHandlerFuncs(count, count, count)
+        pod.add_event_handler(counter)
+        await anyio.sleep(1)
+        decoded.clear()
+        told = 0
+        changes.set()
+        await anyio.sleep(1)
+        tasks.cancel_scope.cancel()
+    assert told == PODS
+    assert len(queue) > 0
+    assert len(decoded) <= times * PODS
+    assert sum(decoded) <= times * most * PODS
+
+
+async def test_a_watched_kind_takes_four_tasks_however_many_handlers(informers: cache.Cache) -> None:
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(informers.start)
+        before = len(asyncio.all_tasks())
+        pod = await informers.get_informer(Pod)
+        await informers.wait_for_sync()
+        for _ in range(5):
+            pod.add_event_handler(cache.EventHandlerFuncs())
+        await anyio.sleep(1)
+        assert len(asyncio.all_tasks()) - before <= 4  # the engine, its reflector, the backlog, resyncs
+        tasks.cancel_scope.cancel()
+
+
+async def kept(count: int) -> tuple[int, int]:
+    """Return the memory blocks and the objects in the collector's care that so many cached pods add."""
+    informers = informers_of(count, anyio.Event())
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(informers.start)
+        gc.collect()
+        blocks, tracked = sys.getallocatedblocks(), len(gc.get_objects())
+        await informers.get_informer(Pod)
+        await informers.wait_for_sync()
+        gc.collect()
+        found = sys.getallocatedblocks() - blocks, len(gc.get_objects()) - tracked
+        tasks.cancel_scope.cancel()
+    return found
+
+
+async def test_a_cached_object_is_a_handful_of_memory_blocks_and_nothing_to_collect() -> None:
+    await kept(20)  # classes build their decoders
+    few, many = await kept(200), await kept(1200)
+    blocks, tracked = ((after - before) / 1000 for before, after in zip(few, many, strict=True))
+    assert blocks <= 8  # its entry, text, name, uid, version, labels and their values
+    assert tracked <= 0.01

@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TypeVar
+
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from controller_runtime.client import LabelSelectorLike, ObjectList, Reader
+from controller_runtime.reconcile import AsReconciler, Func, Reconciler, Request, Result
+
+T = TypeVar("T", bound=Object)
+
+
+class OnePod:
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        if key != ("ns", "here"):
+            raise NotFoundError("gone", code=404)
+        return kind(metadata=ObjectMeta(namespace=key[0], name=key[1]))
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        labels: LabelSelectorLike | None = None,
+        fields: Mapping[str, str] | None = None,
+        limit: int | None = None,
+        continue_token: str = "",
+    ) -> ObjectList[T]:
+        raise AssertionError("not asked for")
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.pods: list[str] = []
+
+    async def reconcile(self, obj: Pod) -> Result:
+        self.pods.append(obj.name)
+        return Result(requeue_after=timedelta(seconds=1))
+
+
+async def test_an_object_reconciler_gets_the_object_and_is_left_alone_when_it_is_gone() -> None:
+    seen, reader = Seen(), OnePod()
+    typed: Reader = reader
+    reconciler: Reconciler = AsReconciler(typed, Pod, seen)
+    assert await reconciler.reconcile(Request("ns", "here")) == Result(requeue_after=timedelta(seconds=1))
+    assert await reconciler.reconcile(Request("ns", "gone")) == Result()
+    assert seen.pods == ["here"]
+
+
+async def test_a_function_is_a_reconciler() -> None:
+    async def answer(request: Request) -> Result:
+        return Result(priority=len(request.name))
+
+    reconciler: Reconciler = Func(answer)
+    assert await reconciler.reconcile(Request("", "abc")) == Result(priority=3)
+
+
+def test_a_request_reads_as_its_key() -> None:
+    assert str(Request("ns", "a")) == "ns/a"
+    assert str(Request("", "a")) == "a"
+    assert {Request("ns", "a")} == {Request.for_object(Pod(metadata=ObjectMeta(namespace="ns", name="a")))}

@@ -1,0 +1,399 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import asyncio
+import base64
+import io
+import json
+import threading
+from typing import Any
+
+import anyio
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from controller_runtime import log, metrics, offload, rest, webhook
+from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.httpserver import HTTPRequest
+
+PATH = "/validate--v1-configmap"
+MAP = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"namespace": "a", "name": "b"},
+    "data": {"k": "v"},
+}
+
+
+class Judge(webhook.CustomValidator[ConfigMap]):
+    """Does what it is told; remembers what it was asked."""
+
+    def __init__(self, verdict: Any = None) -> None:
+        self.verdict = verdict
+        self.asked: list[str] = []
+
+    async def validate_create(self, obj: ConfigMap) -> list[str]:
+        return await self._judge(f"create {obj.name} {obj.data}")
+
+    async def validate_update(self, old: ConfigMap, new: ConfigMap) -> list[str]:
+        return await self._judge(f"update {old.data} to {new.data}")
+
+    async def validate_delete(self, obj: ConfigMap) -> list[str]:
+        return await self._judge(f"delete {obj.name}")
+
+    async def _judge(self, asked: str) -> list[str]:
+        self.asked.append(asked)
+        if isinstance(self.verdict, BaseException):
+            raise self.verdict
+        if isinstance(self.verdict, float):
+            await anyio.sleep(self.verdict)
+        return self.verdict if isinstance(self.verdict, list) else []
+
+
+def review(operation: str = "CREATE", *, version: str = "v1", **request: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": f"admission.k8s.io/{version}",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "u-1",
+            "operation": operation,
+            "namespace": "a",
+            "name": "b",
+            "object": MAP,
+            **request,
+        },
+    }
+
+
+async def post(
+    judge: Any, body: Any, *, content_type: str = "application/json", **options: Any
+) -> tuple[int, Any]:
+    handler = judge if isinstance(judge, webhook.Handler) else webhook.ValidatorHandler(ConfigMap, judge)
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = HTTPRequest(
+        method="POST", path=PATH, headers={"Content-Type": content_type}, body=data, **options
+    )
+    response = await webhook.Webhook(PATH, handler)(request)
+    return response.status, json.loads(response.body)
+
+
+async def verdict(judge: Any, body: Any, **options: Any) -> dict[str, Any]:
+    status, answer = await post(judge, body, **options)
+    assert (status, answer["kind"], answer["response"].pop("uid")) == (200, "AdmissionReview", "u-1")
+    response: dict[str, Any] = answer["response"]
+    return response
+
+
+async def test_a_yes_is_a_200_with_the_warnings() -> None:
+    assert await verdict(Judge(["careful"]), review()) == {
+        "allowed": True,
+        "status": {"code": 200},
+        "warnings": ["careful"],
+    }
+
+
+async def test_the_answer_has_the_version_of_the_question() -> None:
+    _, answer = await post(Judge(), review(version="v1beta1"))
+    assert answer["apiVersion"] == "admission.k8s.io/v1beta1"
+
+
+async def test_each_operation_asks_its_own_method_about_the_right_objects() -> None:
+    judge = Judge()
+    await verdict(judge, review("CREATE"))
+    await verdict(judge, review("UPDATE", oldObject={**MAP, "data": {"k": "old"}}))
+    await verdict(judge, review("DELETE", object=None, oldObject=MAP))
+    assert (await verdict(judge, review("CONNECT")))["allowed"]
+    assert judge.asked == ["create b {'k': 'v'}", "update {'k': 'old'} to {'k': 'v'}", "delete b"]
+
+
+async def test_field_errors_are_a_403_with_their_text() -> None:
+    errors = field.ErrorList([field.invalid(field.Path("spec").child("x"), 3, "must be even")])
+    assert await verdict(Judge(errors.to_aggregate()), review()) == {
+        "allowed": False,
+        "status": {"code": 403, "reason": "Forbidden", "message": "spec.x: Invalid value: 3: must be even"},
+    }
+
+
+async def test_a_status_error_is_passed_on_whole() -> None:
+    error = InvalidError("no good", code=422, reason="Invalid", details={"name": "b"})
+    assert (await verdict(Judge(error), review()))["status"] == {
+        "apiVersion": "v1",
+        "kind": "Status",
+        "metadata": {},
+        "status": "Failure",
+        "message": "no good",
+        "reason": "Invalid",
+        "details": {"name": "b"},
+        "code": 422,
+    }
+
+
+async def test_trouble_with_the_api_server_refuses() -> None:
+    response = await verdict(Judge(rest.TransportError("connection refused", host="h")), review())
+    assert (response["allowed"], response["status"]["code"]) == (False, 403)
+
+
+async def test_a_bug_is_a_500_that_is_counted_and_not_a_broken_connection() -> None:
+    before = metrics.REGISTRY.get_sample_value("controller_runtime_webhook_panics_total") or 0
+    response = await verdict(Judge(KeyError("x")), review())
+    assert response == {
+        "allowed": False,
+        "status": {"code": 500, "message": "panic: KeyError: 'x' [recovered]"},
+    }
+    assert metrics.REGISTRY.get_sample_value("controller_runtime_webhook_panics_total") == before + 1
+
+
+async def test_a_cancelled_error_of_a_validator_is_a_500_of_its_own() -> None:
+    answer = await verdict(Judge(asyncio.CancelledError()), review())
+    assert not answer["allowed"]
+    assert answer["status"]["code"] == 500
+    assert "CancelledError was raised" in answer["status"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "seconds"), [({"timeout": ["10s"]}, 9), ({}, 27), ({"timeout": ["5m0s"]}, 27)]
+)
+async def test_a_verdict_comes_before_the_caller_gives_up(
+    query: dict[str, list[str]], seconds: float
+) -> None:
+    began = anyio.current_time()
+    response = await verdict(Judge(3600.0), review(), query=query)
+    assert anyio.current_time() - began == seconds
+    assert response["status"] == {"code": 504, "message": f"no verdict within {seconds} s"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "message"),
+    [
+        pytest.param({"operation": "BREW"}, 'unknown operation "BREW"', id="operation"),
+        pytest.param({"object": None}, "there is no content to decode", id="no object"),
+        pytest.param({"object": {**MAP, "data": {"k": 3}}}, "ConfigMap: data.k: ", id="wrong type"),
+    ],
+)
+async def test_a_request_that_makes_no_sense_is_a_400_inside_a_review(
+    request_: dict[str, Any], message: str
+) -> None:
+    response = await verdict(Judge(), review(**request_))
+    assert (response["allowed"], response["status"]["code"]) == (False, 400)
+    assert response["status"]["message"].startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        pytest.param(b"", "request body is empty", id="empty"),
+        pytest.param(b"{", "body is no AdmissionReview: ", id="no JSON"),
+        pytest.param(b"[]", "body is no AdmissionReview: ", id="no object"),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod"}, "body is no AdmissionReview: v1, Kind=Pod", id="kind"
+        ),
+        pytest.param({**review(), "request": None}, "AdmissionReview has no request", id="no request"),
+        pytest.param(review(uid=""), "AdmissionReview has no request, or a request without uid", id="no uid"),
+    ],
+)
+async def test_a_body_that_is_no_review_is_a_400_status(body: Any, message: str) -> None:
+    status, answer = await post(Judge(), body)
+    assert (status, answer["kind"], answer["code"], answer["reason"]) == (400, "Status", 400, "BadRequest")
+    assert answer["message"].startswith(message)
+
+
+async def test_only_json_is_read() -> None:
+    status, answer = await post(Judge(), review(), content_type="text/plain")
+    assert (status, answer["message"]) == (400, "contentType=text/plain, expected application/json")
+    assert (await post(Judge(), review(), content_type="application/json; charset=utf-8"))[0] == 200
+
+
+async def test_a_body_beyond_the_limit_is_a_413() -> None:
+    status, answer = await post(Judge(), b"", too_large=True)
+    assert (status, answer["message"]) == (413, "request entity is too large; limit is 7340032 bytes")
+
+
+LONG = "x" * 1_000_000
+
+
+@pytest.mark.real_time  # a thread takes its time
+@pytest.mark.parametrize(
+    ("body", "options", "code"),
+    [
+        pytest.param(review(), {"content_type": LONG}, 400, id="content type"),
+        pytest.param({**review(), "apiVersion": LONG, "kind": LONG}, {}, 400, id="version and kind"),
+        pytest.param(review(uid=LONG), {}, 400, id="uid"),
+        pytest.param(review(), {"query": {"timeout": [LONG]}}, 400, id="timeout"),
+        pytest.param(review("x" * 200_000), {}, 200, id="operation"),
+        pytest.param(review(object={**MAP, "data": {LONG: 3}}), {}, 200, id="key"),
+        pytest.param(
+            review(userInfo={"username": "x" * 200_000}, object={"data": 3}), {}, 200, id="user in the log"
+        ),
+        pytest.param(review(options={"a": LONG}), {}, 413, id="options"),
+    ],
+)
+async def test_no_text_of_a_body_is_repeated_at_length(body: Any, options: dict[str, Any], code: int) -> None:
+    stream = io.StringIO()
+    log.configure(stream=stream)
+    try:
+        status, answer = await post(Judge(), body, **options)
+    finally:
+        structlog.reset_defaults()
+    assert status == code
+    assert len(json.dumps(answer)) < 2000
+    assert 0 < len(stream.getvalue()) < 4000
+
+
+async def test_a_refusal_is_no_longer_than_32_ki_characters() -> None:
+    errors = field.ErrorList([field.invalid(field.Path("spec"), 3, LONG)])
+    response = await verdict(Judge(errors.to_aggregate()), review())
+    assert response["status"]["code"] == 403
+    assert 32 * 1024 < len(response["status"]["message"]) < 33 * 1024
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"content_type": "text/\udcff"}, r"contentType=text/\udcff, expected application/json"),
+        ({"query": {"timeout": ["9" * 5000 + "s"]}}, "timeout is not a duration: 999"),
+    ],
+    ids=["content type", "timeout"],
+)
+async def test_what_cannot_be_read_around_the_body_is_a_400(options: dict[str, Any], message: str) -> None:
+    status, answer = await post(Judge(), review(), **options)
+    assert status == 400
+    assert answer["message"].startswith(message)
+
+
+async def test_refused_bodies_write_few_lines_however_many_there_are() -> None:
+    served = webhook.Webhook(PATH, webhook.ValidatorHandler(ConfigMap, Judge()))
+    with capture_logs() as lines:
+        for _ in range(1000):
+            assert (await served(HTTPRequest(path=PATH, body=b"{"))).status == 400
+    assert len([line for line in lines if line["event"] == "Bad request"]) <= 25
+
+
+@pytest.mark.real_time  # a thread takes its time
+async def test_a_large_object_is_decoded_away_from_the_loop_and_a_small_one_is_not() -> None:
+    class Where(Judge):
+        async def validate_create(self, obj: ConfigMap) -> list[str]:
+            return [str(await offload.run(threading.get_ident) != threading.get_ident())]
+
+    assert (await verdict(Where(), review()))["warnings"] == ["False"]
+    large = review(object={**MAP, "data": {"k": "v" * 40_000}})
+    assert (await verdict(Where(), large))["warnings"] == ["True"]
+
+
+def wide(**metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "a", "name": "b", **metadata},
+        "spec": {"a": [{}] * 40_000},
+    }
+
+
+@pytest.mark.real_time  # a thread takes its time
+@pytest.mark.parametrize(
+    ("request_", "asked", "code", "warned"),
+    [
+        pytest.param({"operation": "CREATE", "object": wide()}, [], 403, False, id="create"),
+        pytest.param(
+            {"operation": "UPDATE", "object": wide(), "oldObject": MAP}, [], 403, False, id="made too large"
+        ),
+        pytest.param(
+            {"operation": "UPDATE", "object": MAP, "oldObject": wide()},
+            ["create b {'k': 'v'}"],
+            200,
+            False,
+            id="made smaller",
+        ),
+        pytest.param(
+            {"operation": "UPDATE", "object": wide(finalizers=[]), "oldObject": wide(finalizers=["x"])},
+            [],
+            200,
+            True,
+            id="metadata alone",
+        ),
+        pytest.param(
+            {"operation": "DELETE", "object": None, "oldObject": wide()}, [], 200, True, id="delete"
+        ),
+    ],
+)
+async def test_an_object_that_decodes_to_too_much_is_not_decoded(
+    request_: dict[str, Any], asked: list[str], code: int, warned: bool
+) -> None:
+    judge = Judge()
+    response = await verdict(judge, review(**request_))
+    assert (response["allowed"], response["status"]["code"]) == (code == 200, code)
+    assert judge.asked == asked
+    assert bool(response.get("warnings")) is warned
+    if code == 403:
+        assert response["status"]["message"].startswith(
+            "the object is too large: it has more than 20000 objects"
+        )
+
+
+@pytest.mark.real_time  # a thread takes its time
+async def test_managed_fields_do_not_make_an_object_too_large() -> None:
+    managed = [{"manager": "m", "fieldsV1": {f"f:{number}": {} for number in range(50_000)}}]
+    obj = {**MAP, "metadata": {"name": "b", "managedFields": managed}}
+    judge = Judge()
+    assert (await verdict(judge, review("UPDATE", object=obj, oldObject=obj)))["allowed"]
+    assert judge.asked == ["update {'k': 'v'} to {'k': 'v'}"]
+
+
+@pytest.mark.real_time  # a thread takes its time
+async def test_what_surrounds_the_objects_is_bounded_too() -> None:
+    status, answer = await post(Judge(), review(userInfo={"extra": {"k": [[] for _ in range(40_000)]}}))
+    assert status == 413
+    assert "objects and lists" in answer["message"]
+    unknown = review(unknown=[{}] * 100_000)
+    assert (await verdict(Judge(), unknown))["allowed"]
+
+
+async def test_requests_are_counted_by_path_and_code() -> None:
+    def count(code: str) -> float:
+        labels = {"webhook": PATH, "code": code}
+        return metrics.REGISTRY.get_sample_value("controller_runtime_webhook_requests_total", labels) or 0
+
+    before = count("200"), count("400")
+    await post(Judge(), review())
+    await post(Judge(), b"")
+    assert (count("200"), count("400")) == (before[0] + 1, before[1] + 1)
+    assert (
+        metrics.REGISTRY.get_sample_value("controller_runtime_webhook_requests_in_flight", {"webhook": PATH})
+        == 0
+    )
+
+
+class Defaults(webhook.CustomDefaulter[ConfigMap]):
+    async def default(self, obj: ConfigMap) -> None:
+        obj.data = {**(obj.data or {}), "a/b": "new"}
+        obj.metadata.labels = {"x": "y"}
+
+
+async def test_a_defaulters_changes_are_a_json_patch() -> None:
+    response = await verdict(webhook.DefaulterHandler(ConfigMap, Defaults()), review())
+    assert response["patchType"] == "JSONPatch"
+    assert json.loads(base64.b64decode(response["patch"])) == [
+        {"op": "add", "path": "/metadata/labels", "value": {"x": "y"}},
+        {"op": "add", "path": "/data/a~1b", "value": "new"},
+    ]
+
+
+async def test_a_defaulter_that_changes_nothing_sends_no_patch() -> None:
+    class Nothing(webhook.CustomDefaulter[ConfigMap]):
+        async def default(self, obj: ConfigMap) -> None:
+            del obj
+
+    assert await verdict(webhook.DefaulterHandler(ConfigMap, Nothing()), review()) == {
+        "allowed": True,
+        "status": {"code": 200},
+    }
+
+
+async def test_any_handler_may_stand_behind_a_path() -> None:
+    class No(webhook.Handler):
+        async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
+            return AdmissionResponse(allowed=False)
+
+    assert await verdict(No(), review()) == {"allowed": False}

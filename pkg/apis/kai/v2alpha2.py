@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""KAI-Scheduler's PodGroup: pods that are scheduled together or not at all."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Final
+
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.crd import CRD, Int32, KindMarkers
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.quantity import ResourceList
+from pydantic import Field
+
+PREEMPTIBLE: Final = "preemptible"
+NON_PREEMPTIBLE: Final = "non-preemptible"
+
+DATE_TIME: Final = CRD(format="date-time")
+
+
+def parse_preemptibility(value: str) -> str:
+    """Return ``value`` if it is a preemptibility; the empty one leaves it to the priority.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if value not in (PREEMPTIBLE, NON_PREEMPTIBLE, ""):
+        raise ValueError(f"invalid preemptibility value: {value}")
+    return value
+
+
+class TopologyConstraint(Struct):
+    """How near to each other the pods have to be, or had better be."""
+
+    preferred_topology_level: str | None = None
+    """The level within which the pods are kept where possible."""
+    required_topology_level: str | None = None
+    """The level within which all pods have to be."""
+    topology: str | None = None
+    """The Topology object whose levels are meant."""
+
+
+class SubGroup(Struct):
+    """A part of the pods with constraints of its own."""
+
+    name: Annotated[str, CRD(min_length=1)] = ""
+    """Unique in the group."""
+    min_member: Annotated[Int32 | None, CRD(minimum=1)] = None
+    """How many of its pods have to start together."""
+    parent: str | None = None
+    """The name of the subgroup that this one is part of."""
+    topology_constraint: TopologyConstraint | None = None
+    """How near to each other the pods of the subgroup have to be."""
+
+
+class PodGroupSpec(Struct):
+    """What is wanted of the group."""
+
+    min_member: Annotated[Int32 | None, CRD(minimum=1)] = None
+    """How many pods have to start together; without resources for all of them, none starts."""
+    queue: str | None = None
+    """The queue from which the resources come; without it the group is not scheduled."""
+    priority_class_name: str | None = None
+    """The PriorityClass of the group."""
+    preemptibility: Annotated[str | None, CRD(enum=(PREEMPTIBLE, NON_PREEMPTIBLE))] = None
+    """Whether the group may be preempted. Unset: if its priority is below 100."""
+    parallelism: Int32 | None = None
+    """How many pods run at any instant."""
+    completions: Int32 | None = None
+    """How many pods have to succeed for the group to be successful."""
+    backoff_limit: Int32 | None = None
+    """How many pods have to fail for the group to be failed."""
+    mark_unschedulable: bool | None = None
+    """Whether the pods get an event that says unschedulable."""
+    scheduling_backoff: Int32 | None = None
+    """After how many scheduling cycles the group is unschedulable on its node pool: -1 (never) or 1."""
+    topology_constraint: TopologyConstraint | None = None
+    """How near to each other the pods of the group have to be."""
+    sub_groups: list[SubGroup] | None = None
+    """Parts of the pods with constraints of their own."""
+
+
+class PodGroupResourcesStatus(Struct):
+    """Resources of the group's pods."""
+
+    allocated: ResourceList | None = None
+    allocated_non_preemptible: ResourceList | None = None
+    requested: ResourceList | None = None
+
+
+class PodGroupCondition(Struct):
+    """What is true of the group."""
+
+    type: str | None = None
+    status: str | None = None
+    transition_id: Annotated[str | None, Field(alias="transitionID")] = None
+    last_transition_time: Annotated[str | None, DATE_TIME] = None
+    reason: str | None = None
+    message: str | None = None
+
+
+class QuotaDetails(Struct):
+    """What a queue had and the group wanted when the group was found unschedulable."""
+
+    name: str | None = None
+    queue_requested_resources: ResourceList | None = None
+    queue_deserved_resources: ResourceList | None = None
+    queue_allocated_resources: ResourceList | None = None
+    queue_allocated_non_preemptible_resources: ResourceList | None = None
+    queue_resource_limits: ResourceList | None = None
+    pod_group_requested_resources: ResourceList | None = None
+    pod_group_requested_non_preemptible_resources: ResourceList | None = None
+
+
+class UnschedulableExplanationDetails(Struct):
+    """What a program can make of an explanation."""
+
+    queue_details: QuotaDetails | None = None
+
+
+class UnschedulableExplanation(Struct):
+    """A reason why the group cannot be scheduled."""
+
+    reason: str | None = None
+    message: str | None = None
+    details: UnschedulableExplanationDetails | None = None
+
+
+class SchedulingCondition(Struct):
+    """What the scheduler found out about the group on a node pool."""
+
+    type: str | None = None
+    node_pool: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    reasons: list[UnschedulableExplanation] | None = None
+    transition_id: Annotated[str | None, Field(alias="transitionID")] = None
+    last_transition_time: Annotated[str | None, DATE_TIME] = None
+    status: str | None = None
+
+
+class PodGroupStatus(Struct):
+    """What was observed of the group; the scheduler and its pod group controller write it."""
+
+    phase: str | None = None
+    conditions: list[PodGroupCondition] | None = None
+    running: Int32 | None = None
+    succeeded: Int32 | None = None
+    failed: Int32 | None = None
+    pending: Int32 | None = None
+    resources_status: PodGroupResourcesStatus | None = None
+    scheduling_conditions: list[SchedulingCondition] | None = None
+
+
+class PodGroup(Object, group="scheduling.run.ai", version="v2alpha2", kind="PodGroup", plural="podgroups"):
+    """PodGroup is the Schema for the podgroups API."""
+
+    spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = Field(default_factory=PodGroupStatus)
+    crd_kind: ClassVar[KindMarkers] = KindMarkers(status_subresource=True, short_names=("pg",))

@@ -1,3 +1,0 @@
-# SPDX-FileCopyrightText: The trainer-controller-manager authors
-# SPDX-License-Identifier: Apache-2.0
-"""The schedulingv1 group."""

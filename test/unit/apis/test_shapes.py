@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The in-memory client sees the same lists and maps in a model of ours as in the definition made from it."""
+
+from typing import Any
+
+import pytest
+from controller_runtime.apis.machinery import crd_schema
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import kinds, ownership
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.scheme import default_scheme
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+
+
+@pytest.mark.parametrize(
+    "kind", [each for each in default_scheme() if each.resource], ids=lambda kind: str(kind.gvk)
+)
+def test_every_model_has_facts(kind: type[Object]) -> None:
+    facts = kinds.facts_for(kind)
+    assert facts.resource == kind.resource
+    assert facts.scope_is_known
+
+
+@pytest.mark.parametrize("kind", [TrainJob, TrainingRuntime, JobSet])
+def test_a_model_gives_the_same_shape_as_the_definition_made_from_it(kind: type[Object]) -> None:
+    (of_crd,) = kinds.facts_of_crd(crd_schema.custom_resource_definition(kind))
+    template = {"spec": {"containers": [{"name": "c", "env": [{"name": "E", "value": "1"}], "args": ["x"]}]}}
+    obj: dict[str, Any] = {
+        "metadata": {"finalizers": ["a/b"], "ownerReferences": [{"uid": "u", "name": "o"}]},
+        "spec": {
+            "trainer": {"env": [{"name": "E", "value": "1"}], "command": ["a"]},
+            "podTemplateOverrides": [{"targetJobs": [{"name": "node"}]}],
+            "replicatedJobs": [{"name": "node", "template": {"spec": {"template": template}}}],
+            "template": {
+                "spec": {"replicatedJobs": [{"name": "n", "template": {"spec": {"template": template}}}]}
+            },
+        },
+        "status": {"conditions": [{"type": "Complete", "status": "True"}]},
+    }
+    known = kinds.facts_for(kind)
+    assert ownership.fields_of(obj, known.shape) == ownership.fields_of(obj, of_crd.shape)
+    assert len(ownership.fields_of(obj, known.shape)) > 10
+    assert known.resource == of_crd.resource
