@@ -14,7 +14,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
-CODE := pkg cmd test examples
+CODE := pkg cmd hack test examples
 LIBRARY := controller-runtime
 
 # The image's base, by digest: `make pin-image` writes the digest of the tag into the Containerfile. RELEASE=1 refuses a base without one.
@@ -114,13 +114,13 @@ bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BE
 
 .PHONY: manifests
 manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles and docs/reference from the code
-	$(BIN)/python -m pkg.cli.manifests
-	$(BIN)/python -m pkg.cli.rbac
-	$(BIN)/python -m pkg.cli.reference docs/reference
+	$(BIN)/python -m hack.manifests
+	$(BIN)/python -m hack.rbac
+	$(BIN)/python -m hack.reference docs/reference
 
 .PHONY: recording
 recording: $(VENV)/.runtime ## Run the demo and draw it into docs/demo.svg
-	$(BIN)/python -m pkg.cli.recording
+	$(BIN)/python -m hack.recording
 
 .PHONY: docs
 docs: $(VENV)/.dev ## Build the documentation's site into build/site; a warning is an error

@@ -7,13 +7,11 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from controller_runtime.apis.machinery import names
 
-from .terminal import one_line
-
-DEFAULT_NAMESPACE: Final = "default"
+from pkg.offline.text import one_line
 
 
 class Parser(argparse.ArgumentParser):

@@ -20,11 +20,12 @@ from controller_runtime.envtest import EnvtestError, EventuallyError
 from controller_runtime.manager import ManagerError
 from controller_runtime.rest import RestError
 
-from pkg.cli import cluster, crds, demo, documents, explain, group, render, validate
+from pkg.cli import cluster_commands, crds, demo, explain, group, render, validate
 from pkg.cli import run as manager_run
 from pkg.cli.arguments import Parser
 from pkg.cli.signals import Signals
 from pkg.cli.terminal import Console
+from pkg.offline import documents
 
 PROGRAM: Final = "trainerctl"
 _EXPECTED: Final = (EnvtestError, EventuallyError, ManagerError, RestError, StatusError, OSError, ValueError)
@@ -59,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
         (
             "cluster",
             "manage local clusters: a real control plane with simulated GPU nodes",
-            cluster.add_arguments,
+            cluster_commands.add_arguments,
         ),
         ("demo", "run one TrainJob to completion on a temporary local cluster", demo.add_arguments),
         ("run", "run the manager against a local cluster or a kubeconfig", manager_run.add_arguments),

@@ -11,8 +11,8 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest.crds import install_crds, wait_established
 from controller_runtime.rest import Transport, load_config
 
-from pkg.cli import resources
 from pkg.cli.terminal import Console
+from pkg.offline import shipped
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def crds_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the CRDs, or apply them and wait until they are served."""
-    manifests = resources.crds()
+    manifests = shipped.crds()
     if not arguments.apply:
         if arguments.output == "json":
             out.write_json({"apiVersion": "v1", "kind": "List", "items": manifests})

@@ -22,9 +22,9 @@ from rich.text import Text
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.cli import arguments
-from pkg.cli.cluster import DEMO_NAME, Cluster, NodeShape, Options, state_directory
-from pkg.cli.cluster.progress import progress_on
+from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console, columns
+from pkg.localcluster import DEMO_NAME, Cluster, NodeShape, Options, state_directory
 
 NAMESPACE: Final = "default"
 NAME: Final = "hello-torch"

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainingRuntimeSpec, TrainJob
+from pkg.cli import options, render
+from pkg.cli.terminal import Console
+from pkg.offline import inputs
+from pkg.offline.inputs import Offline, Subject
+from pkg.offline.trace.causes import Causes
+from pkg.offline.trace.diff import ABSENT, Change, Item, Path
+from pkg.offline.trace.diff import render as render_path
+from pkg.offline.trace.pipeline import Recorder, State, Step, add_objects
 from pkg.runtime import core
-
-from . import offline, render
-from .causes import Causes
-from .changes import ABSENT, Change, Item, Path
-from .changes import render as render_path
-from .offline import Offline, Subject
-from .recorder import Recorder, State, Step, add_objects
-from .terminal import Console
 
 _STAGES: Final = {
     "EnforceMLPolicy": "carries out the runtime's mlPolicy",
@@ -58,18 +58,18 @@ class Explanation:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``explain`` to ``parser``."""
-    offline.add_arguments(parser, outputs=("text", "json", "yaml"))
+    options.add_files_and_cluster(parser, outputs=("text", "json", "yaml"))
     parser.set_defaults(run=explain_command)
 
 
 async def explain_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the explanations; 1 if one ends in a refusal."""
-    given = await offline.load(arguments)
-    offline.say_warnings(given, err)
+    given = await options.load(arguments)
+    options.say_warnings(given, err)
     explained = [await explain(given, subject) for subject in given.subjects]
     for each in explained:
         if each.refusal is None:
-            each.refusal = await offline.denial(given, each.subject.train_job)
+            each.refusal = await inputs.denial(given, each.subject.train_job)
     if arguments.output == "text":
         for each in explained:
             print_text(each, out)
@@ -78,7 +78,7 @@ async def explain_command(arguments: argparse.Namespace, out: Console, err: Cons
         (out.write_json if arguments.output == "json" else out.write_yaml)(data)
     for each in explained:
         if each.refusal is not None:
-            offline.say(err, each.refusal)
+            options.say(err, each.refusal)
     return 1 if any(each.refusal is not None for each in explained) else 0
 
 
@@ -90,8 +90,8 @@ async def explain(given: Offline, subject: Subject) -> Explanation:
         raise TypeError(f"{core.TRAINING_RUNTIME_GROUP_KIND} is served by a {type(served).__name__}")
     served.observe(explanation.recorder)
     try:
-        await offline.objects(given, subject.train_job)
-    except offline.RefusedError as error:
+        await inputs.objects(given, subject.train_job)
+    except inputs.RefusedError as error:
         explanation.refusal = str(error)
         return explanation
     finally:

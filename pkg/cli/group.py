@@ -16,12 +16,13 @@ from controller_runtime.apis.scheduling.v1 import PriorityClass
 
 from pkg import config, podgrouper
 from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.cli import options
+from pkg.cli.terminal import Console
 from pkg.constants import kai
-
-from . import documents, offline
-from .grouping import Explanation, Objects, explain
-from .snapshot import Key, key_of
-from .terminal import Console, one_line
+from pkg.offline import documents
+from pkg.offline.snapshot import Key, key_of
+from pkg.offline.text import one_line
+from pkg.offline.trace.grouping import Explanation, Objects, explain
 
 _MODELS: Final[dict[GVK, type[Object]]] = {
     kind.gvk: kind for kind in (ConfigMap, Pod, PodGroup, PriorityClass)
@@ -33,7 +34,7 @@ _UNTOLD: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``group`` to ``parser``."""
-    documents.add_arguments(parser, outputs=("text", "json", "yaml"))
+    options.add_files(parser, outputs=("text", "json", "yaml"))
     parser.add_argument("--config", metavar="FILE", help="the manager's Configuration, for its settings")
     parser.set_defaults(run=group_command)
 
@@ -51,7 +52,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
     try:
         explained = [await explain(objects, pod, settings) for pod in pods]
     except podgrouper.GrouperLoadError as error:
-        offline.say(err, str(error))
+        options.say(err, str(error))
         return 1
     if arguments.output == "text":
         for each in explained:
@@ -61,7 +62,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
         (out.write_json if arguments.output == "json" else out.write_yaml)(data)
     for each in explained:
         if each.refusal:
-            offline.say(err, f"{_named(each.pod)}: {each.refusal}")
+            options.say(err, f"{_named(each.pod)}: {each.refusal}")
     return 1 if any(each.refusal for each in explained) else 0
 
 

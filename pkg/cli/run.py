@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from pkg.cli.arguments import Parser
-from pkg.cli.cluster import DEFAULT_NAME, Cluster, state_directory
+from pkg.localcluster import DEFAULT_NAME, Cluster, state_directory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run the manager with the flags that fit the cluster; return its exit code."""
-    from pkg.cli import manager  # here, because it loads every controller
+    from pkg import app  # here, because it loads every controller
 
     parser = Parser(
         prog="trainerctl run", description="Run the manager against a local cluster or a kubeconfig."
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
     add_arguments(parser)
     chosen, rest = parser.parse_known_args(list(argv))
     if chosen.kubeconfig:
-        return manager.main([f"--kubeconfig={chosen.kubeconfig}", "--webhooks=false", *rest])
+        return app.main([f"--kubeconfig={chosen.kubeconfig}", "--webhooks=false", *rest])
     cluster = Cluster(state_directory(chosen.name))
     if not cluster.kubeconfig.exists():
         sys.stderr.write(
@@ -40,4 +40,4 @@ def main(argv: Sequence[str]) -> int:
             "`trainerctl cluster up --without-manager`, or name another with --kubeconfig\n"
         )
         return 1
-    return manager.main([*cluster.manager_arguments, *rest])
+    return app.main([*cluster.manager_arguments, *rest])

@@ -11,7 +11,6 @@ from __future__ import annotations
 import codecs
 import errno
 import io
-import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
@@ -22,14 +21,11 @@ from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from . import yamljson
+from pkg.offline import yamljson
+from pkg.offline.text import one_line, printable
 
 _ENCODING_ERRORS: Final = "trainerctl"
 _ASCII: Final = {"←": "<-", "→": "->", "✓": "v", "✗": "x", "·": "-", "…": "..."}
-# Control characters but tab and newline, marks of text direction, line separators, and halves of surrogate pairs.
-_UNPRINTABLE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 _GAP: Final = 2
 
 Part = str | tuple[str, str]
@@ -76,16 +72,6 @@ class Console(rich.console.Console):
         raise BrokenPipeError(errno.EPIPE, "the reader has closed the pipe")
 
 
-def printable(text: str) -> str:
-    """Return ``text`` with control characters as escapes; tabs and newlines stay."""
-    return _UNPRINTABLE.sub(_escaped, text)
-
-
-def one_line(text: str) -> str:
-    """Return ``text`` with control characters, tabs and newlines as escapes."""
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
 def columns(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
 ) -> Iterator[Text]:
@@ -114,8 +100,3 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     text = error.object[error.start : error.end]
     escaped = (char.encode("ascii", "backslashreplace").decode() for char in text)
     return "".join(_ASCII.get(char, more) for char, more in zip(text, escaped, strict=True)), error.end
-
-
-def _escaped(match: re.Match[str]) -> str:
-    number = ord(match[0])
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

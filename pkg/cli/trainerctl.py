@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from .signals import Signals
+from pkg.cli.signals import Signals
 
 TYPE_CHECKING = False  # typing is not imported: what comes before the signals are handled must be quick
 if TYPE_CHECKING:
@@ -24,12 +24,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     Without ``argv`` this is the whole process: its command line, its signals and its streams belong to the command.
     """
     if argv is not None:
-        from . import commandline
+        from pkg.cli import commandline
 
         return commandline.run(list(argv))
     signals = Signals()
     signals.install()
-    from . import commandline, terminal  # here: a signal during these imports must not end in a traceback
+    from pkg.cli import (
+        commandline,
+        terminal,
+    )  # here: a signal during these imports must not end in a traceback
 
     terminal.prepare()
     code = commandline.run(sys.argv[1:], signals)

@@ -9,131 +9,17 @@ is looked for in the files, then among the shipped ones.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.client import FakeClient
-
-from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.cli import documents, resources, structural
-from pkg.cli.arguments import DEFAULT_NAMESPACE
-from pkg.cli.documents import Document
-from pkg.cli.stored import KINDS, Schemas, Webhooks, not_served, without_status
-from pkg.cli.stored import schemas as schemas
-from pkg.cli.structural import Problem
+from pkg.cli import options
 from pkg.cli.terminal import Console
-from pkg.runtime import core
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What is said to one object; no ``code`` is a yes."""
-
-    document: Document
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-    """As the API server's ``Status`` has it."""
-    problems: list[Problem] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-
-    def told(self) -> list[str]:
-        """Return the lines for a person: what kubectl says, then every field with its place."""
-        lines = [str(self.document.error((), f"Warning: {warning}")) for warning in self.warnings]
-        kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
-        if not self.code:
-            return [*lines, str(self.document.error((), "valid"))]
-        told = f'The {kind} "{name}" is invalid:'
-        if self.reason != "Invalid":
-            told = f"Error from server ({self.reason}): {self.message}"
-        lines.append(str(self.document.error((), told)))
-        for problem in self.problems:
-            place = str(self.document.error(problem.path or (), "")).partition(": ")[0]
-            lines.append(f"{place}: * {problem if problem.path else problem.text}")
-        return lines
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the verdict for a program."""
-        meta = self.document.data.get("metadata") or {}
-        return {
-            "file": self.document.source,
-            "document": self.document.number,
-            "kind": self.document.data["kind"],
-            "namespace": meta.get("namespace") or "",
-            "name": meta.get("name") or "",
-            "valid": not self.code,
-            "code": self.code or 200,
-            "reason": self.reason,
-            "message": self.message,
-            "causes": [
-                {"field": structural.render(each.path or ()), "message": each.text} for each in self.problems
-            ],
-            "warnings": self.warnings,
-        }
-
-
-class Validator:
-    """Judges objects; ``runtimes`` are those that TrainJobs may refer to."""
-
-    def __init__(self, schemas: Mapping[GVK, structural.Schema], namespace: str = DEFAULT_NAMESPACE) -> None:
-        self._schemas = Schemas(schemas, namespace)
-        self._client = FakeClient()
-        self._webhooks: Webhooks | None = None
-
-    async def start(self, found: Iterable[Document]) -> None:
-        """Make the runtimes among ``found``, and the shipped ones, known, and the webhooks' validators."""
-        shipped = [*resources.manifests("runtimes"), *resources.manifests("runtimes/data-cache")]
-        taken = set()
-        for data in [*(document.data for document in found), *shipped]:
-            kind = KINDS.get(GVK.parse(data["apiVersion"], data["kind"]))
-            if kind is None or kind is TrainJob:
-                continue
-            checked = self._schemas.check(data)
-            if checked.unknown or checked.undecodable or checked.problems:
-                continue
-            obj = kind.from_dict(without_status(checked.data))
-            if (kind, obj.key) not in taken:
-                taken.add((kind, obj.key))
-                self._client.add(obj)
-        self._webhooks = Webhooks(await core.new(self._client, self._client))
-
-    async def judge(self, document: Document) -> Verdict:
-        """Return what the server would answer to a create of ``document``, fields that it does not know refused."""
-        gvk = document.gvk
-        if (unserved := not_served(gvk)) is not None:
-            return Verdict(document, 404, "NotFound", unserved)
-        checked = self._schemas.check(document.data)
-        if checked.unknown or checked.undecodable:
-            listed = ", ".join(f'unknown field "{structural.render(path)}"' for path in checked.unknown)
-            why = checked.undecodable or f"strict decoding error: {listed}"
-            text = f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {why}'
-            fields = [Problem(path, "unknown field") for path in checked.unknown]
-            return Verdict(document, 400, "BadRequest", text, fields)
-        if problems := checked.problems:
-            listed = ", ".join(map(str, problems))
-            name = checked.data["metadata"].get("name") or ""
-            body = f"[{listed}]" if len(problems) > 1 else listed
-            text = f'{gvk.kind}.{gvk.group} "{name}" is invalid: {body}'
-            return Verdict(document, 422, "Invalid", text, problems)
-        return await self._review(document, checked.data)
-
-    async def _review(self, document: Document, data: dict[str, Any]) -> Verdict:
-        if self._webhooks is None:
-            raise RuntimeError("the validator has not been started")
-        response, text = await self._webhooks.review(data)
-        warnings = response.warnings or []
-        if response.allowed:
-            return Verdict(document, warnings=warnings)
-        status = response.status
-        code, reason = (status.code, status.reason) if status is not None else (403, "Forbidden")
-        return Verdict(document, code or 403, reason or "Forbidden", text, warnings=warnings)
+from pkg.offline import documents
+from pkg.offline.stored import KINDS, not_served, schemas
+from pkg.offline.verdict import Validator
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``validate`` to ``parser``."""
-    documents.add_arguments(parser, outputs=("text", "json"))
+    options.add_files(parser, outputs=("text", "json"))
     parser.set_defaults(run=validate_command)
 
 

@@ -48,10 +48,10 @@ from controller_runtime.rest import RESTMapper, Transport  # noqa: E402
 from pkg.apis.jobset.v1alpha2 import JobSet  # noqa: E402
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup  # noqa: E402
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob  # noqa: E402
-from pkg.cli import resources  # noqa: E402
-from pkg.cli.cluster import contents  # noqa: E402
-from pkg.cli.cluster.access import role_binding  # noqa: E402
-from pkg.cli.cluster.tools import JOBSET  # noqa: E402
+from pkg.localcluster import contents  # noqa: E402
+from pkg.localcluster.access import role_binding  # noqa: E402
+from pkg.localcluster.tools import JOBSET  # noqa: E402
+from pkg.offline import shipped  # noqa: E402
 
 USER: Final = "manager-under-bench"
 _POLICY: Final = {
@@ -111,7 +111,7 @@ class Bench:
         """Make what the manager needs: kinds, its shipped role, its namespace."""
         jobset = (await Binaries().locate(JOBSET))[JOBSET.name]
         await self._environment.install_crds(*contents.crds(jobset), _pod_groups())
-        (role,) = [each for each in resources.manifests("rbac") if each["kind"] == "ClusterRole"]
+        (role,) = [each for each in shipped.manifests("rbac") if each["kind"] == "ClusterRole"]
         user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}
         binding = role_binding(role["metadata"]["name"], user)
         await apply_manifests(self._client, [role, binding], owner="bench")
@@ -342,7 +342,7 @@ def _show(workload: Workload, counted: Counter[str], jobs: int, beyond: Sequence
 def main() -> int:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    ours = f"{shlex.quote(sys.executable)} -P -m pkg.cli.manager --config={{config}}"
+    ours = f"{shlex.quote(sys.executable)} -P -m pkg.app --config={{config}}"
     parser.add_argument("--jobs", type=int, default=100, help="TrainJobs of each kind (100)")
     parser.add_argument(
         "--manager", default=ours, metavar="CMD", help="the manager to count; {config} is its file"

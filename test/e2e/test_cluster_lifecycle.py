@@ -22,8 +22,8 @@ from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
 from controller_runtime.envtest import eventually
 
 import pkg
-from pkg.cli.cluster import Cluster
-from pkg.cli.cluster.state import State, state_directory
+from pkg.localcluster import Cluster
+from pkg.localcluster.state import State, state_directory
 
 pytestmark = pytest.mark.e2e
 

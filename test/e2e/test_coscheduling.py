@@ -16,7 +16,7 @@ from controller_runtime.envtest import PlainProgress, consistently, eventually
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.cli.cluster import Cluster, NodeShape, Options
+from pkg.localcluster import Cluster, NodeShape, Options
 
 pytestmark = pytest.mark.e2e
 

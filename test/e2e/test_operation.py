@@ -24,7 +24,7 @@ from controller_runtime.envtest.ports import free_ports
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.cli.cluster import Cluster, Options, contents
+from pkg.localcluster import Cluster, Options, contents
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ class Manager:
     def __init__(self, arguments: list[str], log: Path) -> None:
         self.log = log
         with log.open("wb") as out:
-            command = [sys.executable, "-m", "pkg.cli.manager", *arguments]
+            command = [sys.executable, "-m", "pkg.app", *arguments]
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> tuple[int, float]:

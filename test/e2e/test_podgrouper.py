@@ -23,8 +23,8 @@ from controller_runtime.envtest.crds import install_crds, wait_established
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.cli import resources
-from pkg.cli.cluster import Cluster
+from pkg.localcluster import Cluster
+from pkg.offline import shipped
 
 pytestmark = pytest.mark.e2e
 
@@ -49,8 +49,8 @@ async def installed(cluster_client: LiveClient) -> None:
     names = await install_crds(cluster_client, [custom_resource_definition(PodGroup)])
     await wait_established(cluster_client, names, timeout=30)
     namespace, name = ACCOUNT
-    shipped = resources.manifests("podgrouper")
-    (binding,) = (each for each in shipped if each["kind"] == "ClusterRoleBinding")
+    role = shipped.manifests("podgrouper")
+    (binding,) = (each for each in role if each["kind"] == "ClusterRoleBinding")
     binding["metadata"]["name"] = name
     binding["subjects"] = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
     account = {
@@ -58,7 +58,7 @@ async def installed(cluster_client: LiveClient) -> None:
         "kind": "ServiceAccount",
         "metadata": {"name": name, "namespace": namespace},
     }
-    await apply_manifests(cluster_client, [account, *shipped], owner="test")
+    await apply_manifests(cluster_client, [account, *role], owner="test")
 
 
 class Grouper:
@@ -77,7 +77,7 @@ class Grouper:
         """Run one, and end it by ``how``."""
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "pkg.cli.manager", *self._arguments, cwd=ROOT, stderr=log
+                sys.executable, "-m", "pkg.app", *self._arguments, cwd=ROOT, stderr=log
             )
         try:
             yield
@@ -206,8 +206,8 @@ async def test_workloads_of_every_kind_are_grouped_as_their_controllers_make_the
 async def test_a_train_job_is_one_group_that_needs_all_its_nodes(
     cluster_client: LiveClient, cluster_namespace: str, grouper: Grouper, grouped: Grouped
 ) -> None:
-    shipped = await cluster_client.get(ClusterTrainingRuntime, ("", "torch-distributed"))
-    spec = shipped.to_dict()["spec"]
+    original = await cluster_client.get(ClusterTrainingRuntime, ("", "torch-distributed"))
+    spec = original.to_dict()["spec"]
     for replicated in spec["template"]["spec"]["replicatedJobs"]:
         replicated["template"]["spec"]["template"]["spec"]["schedulerName"] = SCHEDULER
     runtime = {"metadata": {"name": "torch-kai", "namespace": cluster_namespace}, "spec": spec}

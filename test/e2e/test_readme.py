@@ -98,7 +98,7 @@ def shell(kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
     for name, module in {
         "python": "",
         "trainerctl": f"'{copy}/cmd/trainerctl/main.py'",
-        "trainer-controller-manager": "-m pkg.cli.manager",
+        "trainer-controller-manager": "-m pkg.app",
     }.items():
         program = venv / "bin" / name
         program.write_text(f'#!/bin/sh\n{package} {module} "$@"\n')

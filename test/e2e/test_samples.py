@@ -17,12 +17,12 @@ from controller_runtime.envtest import eventually
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.cli import resources
-from pkg.cli.cluster import Cluster
+from pkg.localcluster import Cluster
+from pkg.offline import shipped
 
 pytestmark = pytest.mark.e2e
 
-SAMPLES = resources.config_directory() / "samples"
+SAMPLES = shipped.config_directory() / "samples"
 CACHE_ACCOUNT = "kubeflow-trainer-cache-initializer"
 # Per sample, the pods of each of its jobs.
 EXPECTED = {
@@ -69,12 +69,12 @@ async def test_all_samples_apply_together_at_the_first_try(
 async def test_every_sample_runs_to_complete(
     cluster_client: LiveClient, cluster_namespace: str, figure: Any, interrupted: bool
 ) -> None:
-    samples = resources.manifests("samples")
+    samples = shipped.manifests("samples")
     jobs = {each["metadata"]["name"]: each for each in samples if each["kind"] == "TrainJob"}
-    shipped = {each.name for each in await cluster_client.list(ClusterTrainingRuntime)}
+    listed = {each.name for each in await cluster_client.list(ClusterTrainingRuntime)}
     sampled = {each["spec"]["runtimeRef"]["name"] for each in jobs.values()}
     assert set(jobs) == set(EXPECTED)
-    assert sampled == shipped | {"plain"}, "a runtime without a sample, or the other way round"
+    assert sampled == listed | {"plain"}, "a runtime without a sample, or the other way round"
 
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": CACHE_ACCOUNT}}
     # What a TrainJob names comes first: its runtime, its account, its claim.

@@ -15,8 +15,8 @@ from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest.binaries import cache_directory
 
-from pkg.cli import resources
-from pkg.cli.cluster import Cluster
+from pkg.localcluster import Cluster
+from pkg.offline import shipped
 
 pytestmark = pytest.mark.e2e
 
@@ -132,7 +132,7 @@ async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
 ) -> None:
     (claim,) = [
         each
-        for each in resources.manifests("samples")
+        for each in shipped.manifests("samples")
         if each["kind"] == "PersistentVolumeClaim" and each["metadata"]["name"] == TUNED
     ]
     claim["metadata"]["namespace"] = cluster_namespace
@@ -147,16 +147,16 @@ async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
     done = await anyio.to_thread.run_sync(train)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout.splitlines()[-1])
-    shipped = {
+    listed = {
         each["metadata"]["name"]: [
             each["metadata"]["labels"]["trainer.kubeflow.org/framework"],
             each["spec"]["mlPolicy"]["numNodes"],
         ]
         for folder in ("runtimes", "runtimes/data-cache")
-        for each in resources.manifests(folder)
+        for each in shipped.manifests(folder)
     }
-    assert "torch-distributed" in shipped
-    assert said["runtimes"] == shipped
+    assert "torch-distributed" in listed
+    assert said["runtimes"] == listed
     for kind, job in said["jobs"].items():
         runtime, nodes, steps = STEPS[kind]
         assert (job["runtime"], job["num_nodes"]) == (runtime, nodes)

@@ -29,9 +29,9 @@ from controller_runtime.rest import Config, RESTMapper, Transport
 from yarl import URL
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from pkg.cli import resources
-from pkg.cli.cluster import contents
-from pkg.cli.cluster.tools import JOBSET
+from pkg.localcluster import contents
+from pkg.localcluster.tools import JOBSET
+from pkg.offline import shipped
 
 NAMESPACE = unstructured(GVK("", "v1", "Namespace"))
 ROOT = Path(__file__).parents[2]
@@ -255,8 +255,8 @@ async def make_runtime(
     """Makes copies of shipped runtimes under names of their own; they go with the test, and so do its TrainJobs."""
     made: list[ClusterTrainingRuntime] = []
 
-    async def make(shipped: str, name: str, **policies: Any) -> str:
-        (found,) = [each for each in resources.manifests("runtimes") if each["metadata"]["name"] == shipped]
+    async def make(original: str, name: str, **policies: Any) -> str:
+        (found,) = [each for each in shipped.manifests("runtimes") if each["metadata"]["name"] == original]
         found["metadata"]["name"] = name
         found["spec"] |= policies
         made.append(await client.create(ClusterTrainingRuntime.from_dict(found)))

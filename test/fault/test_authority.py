@@ -20,8 +20,8 @@ from controller_runtime.rest import Config, RESTMapper, Transport
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.cli.cluster import contents
-from pkg.cli.cluster.tools import JOBSET
+from pkg.localcluster import contents
+from pkg.localcluster.tools import JOBSET
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ async def server() -> AsyncIterator[Environment]:
 
 def launch(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as out:
-        command = [sys.executable, "-m", "pkg.cli.manager", *arguments]
+        command = [sys.executable, "-m", "pkg.app", *arguments]
         return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
 
 

@@ -34,7 +34,7 @@ from controller_runtime.envtest.ports import free_ports
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.cli import resources
+from pkg.offline import shipped
 
 pytestmark = pytest.mark.fault
 ROOT = Path(__file__).parents[2]
@@ -140,10 +140,10 @@ def managers(proxy: Any, tmp_path: Path, trainer_crds: Any) -> Iterator[Managers
 
 
 def runtimes(namespace: str) -> Iterator[TrainingRuntime]:
-    for shipped in resources.manifests("runtimes"):
-        name = shipped["metadata"]["name"]
+    for original in shipped.manifests("runtimes"):
+        name = original["metadata"]["name"]
         if name in {"torch-distributed", "deepspeed-distributed"}:
-            spec = {**shipped["spec"], "podGroupPolicy": {"coscheduling": {}}}
+            spec = {**original["spec"], "podGroupPolicy": {"coscheduling": {}}}
             yield TrainingRuntime.from_dict(
                 {"metadata": {"namespace": namespace, "name": name}, "spec": spec}
             )

@@ -25,7 +25,7 @@ from controller_runtime.envtest import Environment, eventually
 from pkg import config
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.cli.manager import flags, program
+from pkg.app import flags, program
 
 pytestmark = pytest.mark.fault
 GROUP = "trainer.kubeflow.org"

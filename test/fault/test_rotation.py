@@ -27,10 +27,10 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.cli import resources
-from pkg.cli.cluster import contents
-from pkg.cli.cluster.access import role_binding
-from pkg.cli.cluster.tools import JOBSET
+from pkg.localcluster import contents
+from pkg.localcluster.access import role_binding
+from pkg.localcluster.tools import JOBSET
+from pkg.offline import shipped
 from pkg.util.cert import Material
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(900)]
@@ -51,20 +51,20 @@ async def ports(plane: Environment, client: LiveClient) -> list[int]:
     await plane.install_crds(*contents.crds(binaries[JOBSET.name]))
     with contextlib.suppress(StatusError):
         await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
-    (role,) = [each for each in resources.manifests("rbac") if each["kind"] == "ClusterRole"]
+    (role,) = [each for each in shipped.manifests("rbac") if each["kind"] == "ClusterRole"]
     user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
     binding = role_binding(role["metadata"]["name"], user)
     await apply_manifests(client, [role, binding], owner="test")
     chosen = free_ports(2 * REPLICAS)
     (manifest,) = contents.trainer_webhooks("https://127.0.0.1", b"")
-    (shipped,) = [
+    (original,) = [
         hook for hook in manifest["webhooks"] if hook["clientConfig"]["url"].endswith("v1alpha1-trainjob")
     ]
-    path = shipped["clientConfig"]["url"].rpartition("/")[2]
+    path = original["clientConfig"]["url"].rpartition("/")[2]
     manifest["webhooks"] = [
         {
-            **shipped,
-            "name": f"r{port}.{shipped['name']}",
+            **original,
+            "name": f"r{port}.{original['name']}",
             "clientConfig": {"url": f"https://127.0.0.1:{port}/{path}"},
         }
         for port in chosen[:REPLICAS]
@@ -96,7 +96,7 @@ def managers(plane: Environment, ports: list[int], tmp_path: Path) -> Iterator[l
             arguments = [f"--config={file}", f"--kubeconfig={kubeconfig}"]
             started.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "pkg.cli.manager", *arguments], cwd=ROOT, stdout=log, stderr=log
+                    [sys.executable, "-m", "pkg.app", *arguments], cwd=ROOT, stdout=log, stderr=log
                 )
             )
     yield started

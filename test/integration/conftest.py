@@ -26,11 +26,11 @@ from controller_runtime.rest import Config, NoKindMatchError, Request, Response,
 
 from pkg import config
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.cli import resources
-from pkg.cli.cluster import contents
-from pkg.cli.cluster.access import role_binding
-from pkg.cli.cluster.tools import JOBSET
-from pkg.cli.manager import flags, program
+from pkg.app import flags, program
+from pkg.localcluster import contents
+from pkg.localcluster.access import role_binding
+from pkg.localcluster.tools import JOBSET
+from pkg.offline import shipped
 
 USER = "trainer-under-test"
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def trainer_control_plane(control_plane: Environment) -> Environment:
         async with Transport(control_plane.config) as transport:
             client = LiveClient(transport, RESTMapper(transport))
             await client.create(Namespace.from_dict({"metadata": {"name": contents.TRAINER_NAMESPACE}}))
-            (role,) = [each for each in resources.manifests("rbac") if each["kind"] == "ClusterRole"]
+            (role,) = [each for each in shipped.manifests("rbac") if each["kind"] == "ClusterRole"]
             user = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}
             binding = role_binding(role["metadata"]["name"], user)
             await apply_manifests(client, [role, binding], owner="test")
@@ -68,7 +68,7 @@ async def may_review(live_client: LiveClient) -> AsyncIterator[None]:
     """Grant the manager under test what ``config/metrics-authorization`` grants, for the time of one test."""
     (role,) = [
         each
-        for each in resources.manifests("metrics-authorization")
+        for each in shipped.manifests("metrics-authorization")
         if each["metadata"]["name"] == "kubeflow-trainer-metrics-authorization"
         and each["kind"] == "ClusterRole"
     ]
@@ -144,7 +144,7 @@ class Process:
         self.log = log
         with log.open("ab") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "pkg.cli.manager", *arguments],
+                [sys.executable, "-m", "pkg.app", *arguments],
                 cwd=ROOT,
                 stdout=out,
                 stderr=out,
@@ -192,9 +192,9 @@ def start_manager(trainer_control_plane: Environment, tmp_path: Path) -> Any:
 async def torch_runtime(trainer_control_plane: Environment, live_client: LiveClient, namespace: str) -> str:
     """A ClusterTrainingRuntime of this test's own, equal to the shipped torch-distributed; its name."""
     del trainer_control_plane
-    (shipped,) = [
-        each for each in resources.manifests("runtimes") if each["metadata"]["name"] == "torch-distributed"
+    (original,) = [
+        each for each in shipped.manifests("runtimes") if each["metadata"]["name"] == "torch-distributed"
     ]
-    shipped["metadata"]["name"] = f"torch-{namespace}"[:63].rstrip("-")
-    await live_client.create(ClusterTrainingRuntime.from_dict(shipped))
-    return str(shipped["metadata"]["name"])
+    original["metadata"]["name"] = f"torch-{namespace}"[:63].rstrip("-")
+    await live_client.create(ClusterTrainingRuntime.from_dict(original))
+    return str(original["metadata"]["name"])

@@ -27,9 +27,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.cli.cluster import Cluster, Options
-from pkg.cli.cluster.components import MANAGER
-from pkg.cli.cluster.state import State
+from pkg.localcluster import Cluster, Options
+from pkg.localcluster.components import MANAGER
+from pkg.localcluster.state import State
 
 pytestmark = pytest.mark.soak
 JOBS = int(os.environ.get("SOAK_JOBS", "2000"))

@@ -16,7 +16,7 @@ from controller_runtime.rest import RESTMapper, Transport
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.cli import resources
+from pkg.offline import shipped
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 KEPT = 5
@@ -89,12 +89,12 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
         plane = environment.control_plane
         async with Transport(environment.config) as transport:
             client = LiveClient(transport, RESTMapper(transport))
-            (shipped,) = [
+            (original,) = [
                 each
-                for each in resources.manifests("runtimes")
+                for each in shipped.manifests("runtimes")
                 if each["metadata"]["name"] == "torch-distributed"
             ]
-            await client.create(ClusterTrainingRuntime.from_dict(shipped))
+            await client.create(ClusterTrainingRuntime.from_dict(original))
             proxy = await new_proxy(environment.config)
             ours = new_manager(proxy.url)
             ours.start()

@@ -13,8 +13,9 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment
 from controller_runtime.rest import Request, Transport
 
-from pkg.cli import validate
-from pkg.cli.documents import Document
+from pkg.offline.documents import Document
+from pkg.offline.stored import schemas
+from pkg.offline.verdict import Validator
 
 pytestmark = pytest.mark.integration
 PLURALS = {
@@ -172,7 +173,7 @@ def runtime(kind: str, spec: str) -> dict[str, Any]:
 async def judge(trainer_control_plane: Environment, live_client: LiveClient, namespace: str) -> Any:
     """Return the server's code and message for a create, and ours, the webhook's verdict left out."""
     del live_client
-    validator = validate.Validator(validate.schemas(), namespace)
+    validator = Validator(schemas(), namespace)
     await validator.start([])
 
     async def both(data: dict[str, Any]) -> tuple[tuple[int, str], tuple[int, str]]:

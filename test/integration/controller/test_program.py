@@ -18,8 +18,8 @@ from controller_runtime.rest import Config, Request, RESTMapper, Transport, Tran
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.cli.cluster import contents
-from pkg.cli.cluster.tools import JOBSET
+from pkg.localcluster import contents
+from pkg.localcluster.tools import JOBSET
 
 pytestmark = pytest.mark.integration
 
@@ -183,7 +183,7 @@ async def test_a_missing_crd_leaves_the_manager_running_and_readiness_names_it_u
         arguments = [f"--config={tmp_path / 'config.yaml'}", f"--kubeconfig={tmp_path / 'kubeconfig'}"]
         with (tmp_path / "log").open("wb") as log:
             manager = subprocess.Popen(  # noqa: ASYNC220 - started once, ended below
-                [sys.executable, "-m", "pkg.cli.manager", *arguments], cwd=ROOT, stderr=log
+                [sys.executable, "-m", "pkg.app", *arguments], cwd=ROOT, stderr=log
             )
         try:
             async with (

@@ -16,7 +16,7 @@ import yaml
 from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup
 
 from pkg import config
-from pkg.cli.manager import certificates, flags
+from pkg.app import certificates, flags
 
 ROOT = Path(__file__).parents[3]
 NAME = "kubeflow-trainer"

@@ -149,7 +149,7 @@ def test_the_image_holds_what_is_listed_and_nothing_else(image: Image) -> None:
 def test_the_manager_loads_no_module_that_the_image_does_not_hold(image: Image) -> None:
     """Also what it loads later: certificates, the pod grouper, kubeconfigs."""
     code = (
-        "import pkg.cli.manager.program, pkg.cli.podgrouper.program, pkg.util.cert, pkg.podgrouper\n"
+        "import pkg.app.program, pkg.app.podgrouper.program, pkg.util.cert, pkg.podgrouper\n"
         "from controller_runtime.rest import kubeconfig_import\n"
         "kubeconfig_import.modules()"
     )

@@ -17,7 +17,7 @@ from controller_runtime.rest import RESTMapper, Transport
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.cli.manager import flags
+from pkg.app import flags
 
 ROOT = Path(__file__).parents[3]
 CONFIG = ROOT / "config"
@@ -200,7 +200,7 @@ def test_the_overlays_that_install_a_manager_pin_its_image(name: str, build: Bui
 @pytest.mark.parametrize(
     ("name", "module", "pinned"),
     [
-        ("jobset", "sigs.k8s.io/jobset", "pkg/cli/cluster/tools/jobset"),
+        ("jobset", "sigs.k8s.io/jobset", "pkg/localcluster/tools/jobset"),
         ("leaderworkerset", "sigs.k8s.io/lws", "test/tools/lws"),
     ],
 )

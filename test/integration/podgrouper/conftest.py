@@ -23,8 +23,8 @@ from controller_runtime.rest import Config, RESTMapper, Transport
 
 from pkg import config
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.cli import resources
-from pkg.cli.manager import flags, program
+from pkg.app import flags, program
+from pkg.offline import shipped
 
 USER = "grouper-under-test"
 BOTH = "grouper-and-trainer-under-test"
@@ -44,13 +44,11 @@ def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
     async def install() -> None:
         await trainer_control_plane.install_crds(custom_resource_definition(PodGroup))
         async with Transport(trainer_control_plane.config) as transport:
-            role, binding = resources.manifests("podgrouper")
+            role, binding = shipped.manifests("podgrouper")
             subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User"}
             binding["metadata"]["name"] = USER
             binding["subjects"] = [{**subject, "name": USER}, {**subject, "name": BOTH}]
-            (trainers,) = (
-                each for each in resources.manifests("rbac") if each["kind"] == "ClusterRoleBinding"
-            )
+            (trainers,) = (each for each in shipped.manifests("rbac") if each["kind"] == "ClusterRoleBinding")
             trainers["metadata"]["name"] = BOTH
             trainers["subjects"] = [{**subject, "name": BOTH}]
             client = LiveClient(transport, RESTMapper(transport))

@@ -54,7 +54,7 @@ def answer(port: int, path: str) -> str:
 
 def started(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("wb") as out:
-        command = [sys.executable, "-m", "pkg.cli.podgrouper", *arguments]
+        command = [sys.executable, "-m", "pkg.app.podgrouper", *arguments]
         return subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
 
 

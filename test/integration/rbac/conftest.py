@@ -22,10 +22,10 @@ from controller_runtime.envtest import Binaries, Environment, apply_manifests, e
 from controller_runtime.envtest.ports import free_ports
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 
-from pkg.cli import rbac
-from pkg.cli.cluster import contents
-from pkg.cli.cluster.access import role_binding
-from pkg.cli.cluster.tools import JOBSET
+from hack import rbac
+from pkg.localcluster import contents
+from pkg.localcluster.access import role_binding
+from pkg.localcluster.tools import JOBSET
 
 ROOT = Path(__file__).parents[3]
 GROUP = "under-test"
@@ -255,7 +255,7 @@ def run_under(
 
 def launch(arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     """Start the program."""
-    command = [sys.executable, "-m", "pkg.cli.manager", *arguments]
+    command = [sys.executable, "-m", "pkg.app", *arguments]
     return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
 

@@ -12,8 +12,8 @@ from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import MERGE, FakeClient, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
 
+from hack import rbac
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.cli import rbac
 from pkg.podgrouper import ANY_VERSION, new_plugins_hub
 from pkg.podgrouper.hub import BETWEEN
 

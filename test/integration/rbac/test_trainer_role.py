@@ -23,9 +23,9 @@ from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import EventuallyError, eventually
 
+from hack import rbac
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.cli import rbac
 
 pytestmark = pytest.mark.integration
 

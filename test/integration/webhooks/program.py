@@ -17,7 +17,8 @@ from controller_runtime.webhook.certwatcher import server_context
 
 from pkg import webhooks
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.cli import resources, structural, validate
+from pkg.offline import schema, shipped
+from pkg.offline.stored import schemas
 from pkg.runtime import core
 
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
@@ -35,11 +36,11 @@ class Fixed:
 
 
 async def main() -> None:
-    schema = validate.schemas()[ClusterTrainingRuntime.gvk]
+    of_kind = schemas()[ClusterTrainingRuntime.gvk]
     client = FakeClient()
-    for manifest in resources.manifests("runtimes"):
+    for manifest in shipped.manifests("runtimes"):
         stored = copy.deepcopy(manifest)
-        structural.default(schema, stored)
+        schema.default(of_kind, stored)
         client.add(ClusterTrainingRuntime.from_dict(stored))
     validator = webhooks.validators(await core.new(client, client))[TrainJob]
     server = webhook.Server("127.0.0.1", 0)

@@ -19,10 +19,10 @@ from controller_runtime.envtest import Environment, apply_manifests, eventually
 from controller_runtime.recorder import Broadcaster
 from controller_runtime.rest import Config
 
+from hack import rbac
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime
-from pkg.cli import rbac
-from pkg.cli.cluster import contents
-from pkg.cli.cluster.access import role_binding
+from pkg.localcluster import contents
+from pkg.localcluster.access import role_binding
 from pkg.util import cert
 from pkg.util.cert import pki
 from pkg.webhooks import trainingruntime_webhook

@@ -18,7 +18,7 @@ from controller_runtime.rest import AnswerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.cli.cluster import contents
+from pkg.localcluster import contents
 
 pytestmark = pytest.mark.integration
 

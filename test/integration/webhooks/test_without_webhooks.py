@@ -22,8 +22,8 @@ from controller_runtime.rest import Config, Request, RESTMapper, Transport, Tran
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.cli.cluster import contents
-from pkg.cli.cluster.tools import JOBSET
+from pkg.localcluster import contents
+from pkg.localcluster.tools import JOBSET
 
 pytestmark = pytest.mark.integration
 

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from pkg.cli import trainerctl
-from pkg.cli.grouping import explain
-from pkg.cli.snapshot import key_of
+from pkg.offline.snapshot import key_of
+from pkg.offline.trace.grouping import explain
 from pkg.podgrouper import HubOptions, Settings
 
 RECORDED = Path(__file__).parents[2] / "testdata" / "parity" / "groups-metadata.json"

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from replayer.world import objects
 
 from pkg.apis.scheme import default_scheme
-from pkg.cli import commandline, documents, explain, offline, render, trainerctl
-from pkg.cli.changes import replay
-from pkg.cli.documents import Document
+from pkg.cli import commandline, explain, render, trainerctl
 from pkg.cli.terminal import Console
+from pkg.offline import documents, inputs
+from pkg.offline.documents import Document
+from pkg.offline.trace.diff import replay
 from pkg.runtime import core, runtime_for
 
 SAMPLES = Path(__file__).parents[3] / "config" / "samples"
@@ -69,11 +70,11 @@ def result(state: dict[str, Any]) -> list[Any]:
     return sorted(objects, key=lambda data: json.dumps(data, sort_keys=True))
 
 
-async def assert_account_is_true(given: offline.Offline, subject: offline.Subject) -> None:
+async def assert_account_is_true(given: inputs.Offline, subject: inputs.Subject) -> None:
     explanation = await explain.explain(given, subject)
     recorder = explanation.recorder
     changes = [change for step in recorder.steps for change in step.changes]
-    wanted = await offline.objects(given, subject.train_job)
+    wanted = await inputs.objects(given, subject.train_job)
 
     assert explanation.refusal is None
     assert_it_can_be_printed(explanation)
@@ -98,11 +99,11 @@ async def test_the_changes_lead_from_the_template_to_what_the_manager_applies(ca
     scheme = default_scheme()
     client = FakeClient(*objects(case))
     train_job = scheme.decode(case["trainJob"])
-    given = offline.Offline(client, await core.new(client, client), [])
-    subject = offline.Subject(train_job, Document(case["trainJob"], "case", 1), "")  # type: ignore[arg-type] # a TrainJob
+    given = inputs.Offline(client, await core.new(client, client), [])
+    subject = inputs.Subject(train_job, Document(case["trainJob"], "case", 1), "")  # type: ignore[arg-type] # a TrainJob
     try:
-        await offline.objects(given, subject.train_job)
-    except offline.RefusedError:
+        await inputs.objects(given, subject.train_job)
+    except inputs.RefusedError:
         pytest.skip("upstream's answer is an error")
     await assert_account_is_true(given, subject)
 
@@ -167,7 +168,7 @@ async def test_the_account_of_any_train_job_is_true(
     made = runtime(mlPolicy=policy)
     if gang is not None:
         made["spec"]["podGroupPolicy"] = gang
-    given = await offline.prepare(given_documents(made, wanted))
+    given = await inputs.prepare(given_documents(made, wanted))
     await assert_account_is_true(given, given.subjects[0])
 
 
@@ -176,7 +177,7 @@ async def test_every_sample_is_rendered_as_the_manager_would(
     sample: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [str(sample), str(SAMPLES / "trainingruntime.yaml")]
-    given = await offline.prepare(documents.read(files))
+    given = await inputs.prepare(documents.read(files))
     (subject,) = given.subjects
     served = runtime_for(given.runtimes, subject.train_job.spec.runtime_ref)
     expected = [render.document(obj) for obj in await served.new_objects(subject.train_job)]
@@ -274,7 +275,7 @@ def test_a_runtime_of_the_files_goes_before_a_shipped_one(
 async def test_a_cluster_gives_the_runtimes_that_the_files_lack() -> None:
     scheme = default_scheme()
     cluster = FakeClient(scheme.decode(runtime("remote")))
-    given = await offline.prepare(
+    given = await inputs.prepare(
         given_documents(job(runtime="remote"), job("two", "torch-distributed")), cluster=cluster
     )
     assert [subject.runtime for subject in given.subjects] == [
@@ -374,9 +375,9 @@ async def test_a_train_job_that_the_manager_leaves_alone_is_rendered_with_a_warn
         wanted[part] = {**wanted.get(part, {}), **fields}
     for condition in wanted.get("status", {}).get("conditions", ()):
         condition.update(lastTransitionTime="2025-01-01T00:00:00Z", reason="Done", message="")
-    given = await offline.prepare(given_documents(wanted))
+    given = await inputs.prepare(given_documents(wanted))
     assert given.warnings == [f"TrainJob team-a/job: {why}; the manager leaves it alone"]
-    assert await offline.objects(given, given.subjects[0].train_job)
+    assert await inputs.objects(given, given.subjects[0].train_job)
 
 
 def test_fields_that_a_server_drops_are_named_and_have_no_effect(

@@ -67,7 +67,7 @@ def start(folder: Path, arguments: Sequence[str], **more: object) -> subprocess.
     environ = {**os.environ, "XDG_STATE_HOME": str(folder), "PYTHONPATH": str(HOME)}
     given = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
     environ |= given.pop("env", {})  # type: ignore[call-overload] # a dict where it is given
-    program = "pkg.cli.manager" if arguments[0].startswith("--kubeconfig") else "pkg.cli.trainerctl"
+    program = "pkg.app" if arguments[0].startswith("--kubeconfig") else "pkg.cli.trainerctl"
     argv = [sys.executable, "-P", "-m", program, *arguments]
     process: subprocess.Popen[bytes] = subprocess.Popen(argv, cwd=folder, env=environ, **given)  # type: ignore[call-overload] # what callers give
     return process

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pkg.cli import trainerctl, yamljson
-from pkg.cli.terminal import Console, columns, one_line
+from pkg.cli import trainerctl
+from pkg.cli.terminal import Console, columns
+from pkg.offline import yamljson
+from pkg.offline.text import one_line
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b1m \u202eabc [bold]b[/] :smile: \r\x7f"
 

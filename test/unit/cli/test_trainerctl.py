@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pkg.cli import commandline, trainerctl
-from pkg.cli.cluster import state_directory
+from pkg.localcluster import state_directory
 
 
 def test_cluster_up_takes_its_flags() -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pkg.cli import trainerctl, validate
-from pkg.cli.cel import Evaluator
+from pkg.cli import trainerctl
+from pkg.offline.cel import Evaluator
+from pkg.offline.stored import schemas
 
 pytestmark = pytest.mark.real_time
 JOB = """
@@ -137,7 +138,7 @@ def test_every_rule_of_the_shipped_crds_compiles() -> None:
 
     import cel
 
-    found = {rule for schema in validate.schemas().values() for rule in rules(schema)}
+    found = {rule for schema in schemas().values() for rule in rules(schema)}
     assert len(found) >= 8
     for rule in found:
         cel.compile(rule)

@@ -9,7 +9,7 @@ from controller_runtime.controller import Options
 
 import pkg.controller
 import pkg.webhooks
-from pkg.cli.manager import flags
+from pkg.app import flags
 from pkg.controller import setup_controllers
 
 ALL = {"trainjob_controller", "trainingruntime_controller", "clustertrainingruntime_controller"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pkg.cli import reference
+from hack import reference
 
 ROOT = Path(__file__).parents[3]
 LIBRARY = ROOT / "controller-runtime"

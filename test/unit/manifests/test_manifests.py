@@ -12,7 +12,7 @@ import pytest
 import yaml
 from controller_runtime.client import FakeClient
 
-from pkg.cli import rbac
+from hack import rbac
 from pkg.constants.trainer import API_RELEASE
 from pkg.podgrouper import new_plugins_hub
 

@@ -19,13 +19,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.cli import resources, structural, validate
+from pkg.offline import schema, shipped
+from pkg.offline.stored import schemas
 from pkg.runtime import core, runtime_for
 from pkg.webhooks import TrainJobWebhook
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
-SCHEMAS = validate.schemas()
-RUNTIMES = [*resources.manifests("runtimes"), *resources.manifests("runtimes/data-cache")]
+SCHEMAS = schemas()
+RUNTIMES = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
 PATH = "/validate"
 
 
@@ -126,7 +127,7 @@ class World:
         for manifest in RUNTIMES:
             if manifest["kind"] == "ClusterTrainingRuntime":
                 stored = copy.deepcopy(manifest)
-                structural.default(SCHEMAS[ClusterTrainingRuntime.gvk], stored)
+                schema.default(SCHEMAS[ClusterTrainingRuntime.gvk], stored)
                 client.add(ClusterTrainingRuntime.from_dict(stored))
         self.runtimes = await core.new(client, client)
         self.validator = TrainJobWebhook(self.runtimes)
@@ -168,8 +169,8 @@ def run(loop_factory: LoopFactory, check: Callable[[World], Any]) -> None:
 def sane(data: dict[str, Any]) -> dict[str, Any] | None:
     """Return what the API server would pass on, or None where it would refuse."""
     stored = copy.deepcopy(data)
-    structural.default(SCHEMAS[TrainJob.gvk], stored)
-    return None if list(structural.problems(SCHEMAS[TrainJob.gvk], stored)) else stored
+    schema.default(SCHEMAS[TrainJob.gvk], stored)
+    return None if list(schema.problems(SCHEMAS[TrainJob.gvk], stored)) else stored
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))

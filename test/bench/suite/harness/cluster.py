@@ -25,9 +25,9 @@ from harness import objects
 from harness.api import Api
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.cli.cluster import contents
-from pkg.cli.cluster.access import role_binding
-from pkg.cli.cluster.tools import JOBSET
+from pkg.localcluster import contents
+from pkg.localcluster.access import role_binding
+from pkg.localcluster.tools import JOBSET
 
 _USER: Final = f"system:serviceaccount:{contents.TRAINER_NAMESPACE}:{contents.TRAINER_ACCOUNT}"
 _AUDIT: Final = "audit.log"

@@ -27,7 +27,7 @@ from harness import measure, objects
 from harness.cluster import Cluster
 from harness.plan import Entrant
 
-from pkg.cli.cluster import contents
+from pkg.localcluster import contents
 
 _HOOKS: Final = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 _REFUSAL: Final = "must be created before"

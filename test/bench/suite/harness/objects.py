@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pkg.cli import resources
+from pkg.offline import shipped
 
 NAMESPACE: Final = "bench"
 OTHERS: Final = "others"
@@ -55,10 +55,10 @@ _RESOURCES: Final = {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}
 
 def runtimes() -> list[dict[str, Any]]:
     """Return the runtimes that TrainJobs of the workloads name: shipped ones, and one that is gang-scheduled."""
-    shipped = {each["metadata"]["name"]: each for each in resources.manifests("runtimes")}
+    manifests = {each["metadata"]["name"]: each for each in shipped.manifests("runtimes")}
     made = []
     for name, like in _SHIPPED.items():
-        runtime = copy.deepcopy(shipped[like])
+        runtime = copy.deepcopy(manifests[like])
         runtime["metadata"] = {"name": name}
         runtime["spec"]["template"].setdefault("metadata", {})["labels"] = {OWNED_LABEL: _CARRIED}
         if name == COSCHEDULING:

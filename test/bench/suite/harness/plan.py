@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 OURS: Final = "ours"
-_PROGRAM: Final = f"{shlex.quote(sys.executable)} -P -m pkg.cli.manager --config={{config}}"
+_PROGRAM: Final = f"{shlex.quote(sys.executable)} -P -m pkg.app --config={{config}}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

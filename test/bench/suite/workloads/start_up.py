@@ -28,9 +28,9 @@ from harness import figures, measure
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.cli import resources
-from pkg.cli.cluster import contents
-from pkg.cli.cluster.tools import JOBSET
+from pkg.localcluster import contents
+from pkg.localcluster.tools import JOBSET
+from pkg.offline import shipped
 
 _CONFIGURATION: Final = """
 apiVersion: config.trainer.kubeflow.org/v1alpha1
@@ -56,7 +56,7 @@ async def run(rounds: int) -> list[figures.Figure]:
             live = client.LiveClient(transport, rest.RESTMapper(transport))
             await live.create(Namespace(metadata=ObjectMeta(name=contents.TRAINER_NAMESPACE)))
             runtimes = [
-                each for each in resources.manifests("runtimes") if each["metadata"]["name"] == _RUNTIME
+                each for each in shipped.manifests("runtimes") if each["metadata"]["name"] == _RUNTIME
             ]
             await apply_manifests(live, runtimes, owner="bench")
             arguments = _arguments(Path(folder), environment)
@@ -82,7 +82,7 @@ def _arguments(folder: Path, environment: Environment) -> list[str]:
     (folder / "tls.crt").write_bytes(certificate)
     (folder / "tls.key").write_bytes(key)
     configuration.write_text(_CONFIGURATION.format(folder=folder))
-    return ["-m", "pkg.cli.manager", f"--config={configuration}", f"--kubeconfig={kubeconfig}"]
+    return ["-m", "pkg.app", f"--config={configuration}", f"--kubeconfig={kubeconfig}"]
 
 
 async def _start(live: client.LiveClient, arguments: list[str], name: str) -> measure.Spent:

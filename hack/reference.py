@@ -1,0 +1,145 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m hack.reference FOLDER``: the pages about flags, configuration and metrics, from the code itself."""
+
+from __future__ import annotations
+
+import sys
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from controller_runtime import metrics
+from controller_runtime.apis.machinery.base import Struct
+from prometheus_client.metrics import MetricWrapperBase
+from pydantic.fields import FieldInfo
+
+import pkg.metrics
+from pkg.apis.config.v1alpha1 import Configuration, set_defaults
+from pkg.app.flags import FLAGS
+from pkg.app.goflags import Flag
+from pkg.app.podgrouper.flags import FLAGS as POD_GROUPER_FLAGS
+from pkg.util.cert import certificates
+
+_NOTE: Final = "<!-- Written by `make manifests` from the code; edit that. -->\n"
+
+
+def pages() -> dict[str, str]:
+    """Return each page's text by its file's name."""
+    return {"configuration.md": _configuration(), "flags.md": _flags(), "metrics.md": _metrics()}
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages into the folder that is named."""
+    (folder,) = arguments
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        Path(folder, name).write_text(text, encoding="utf-8")
+    return 0
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def _configuration() -> str:
+    cfg = Configuration()
+    set_defaults(cfg)
+    rows = list(_keys(cfg, ""))
+    return (
+        f"# Configuration\n\n{_NOTE}\n"
+        f"The file that `--config` names: `apiVersion: {Configuration.gvk.api_version}`, `kind: Configuration`. It is read strictly: a key that\n"
+        "is not below, or that stands twice, is an error. A key that is missing has its default, and so is the whole file.\n\n"
+        + _table(("key", "type", "default", "meaning"), rows)
+    )
+
+
+def _keys(struct: Struct, prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    for name, field in type(struct).model_fields.items():
+        key = f"{prefix}{field.alias or name}"
+        value = getattr(struct, name)
+        if key in {"apiVersion", "kind"}:
+            continue
+        kind = _struct_of(field)
+        if kind is not None:
+            yield from _keys(value if value is not None else kind(), f"{key}.")
+            continue
+        yield f"`{key}`", _type(field.annotation), _default(value), field.description or ""
+
+
+def _struct_of(field: FieldInfo) -> type[Struct] | None:
+    for each in (field.annotation, *typing.get_args(field.annotation)):
+        if isinstance(each, type) and issubclass(each, Struct):
+            return each
+    return None
+
+
+def _type(annotation: Any) -> str:
+    if isinstance(annotation, types.UnionType):
+        return " or ".join(_type(each) for each in typing.get_args(annotation) if each is not type(None))
+    if typing.get_origin(annotation) is dict:
+        return f"map of {_type(typing.get_args(annotation)[1])}"
+    names = {str: "string", bool: "boolean", int: "integer", float: "number"}
+    return names.get(annotation, "anything")
+
+
+def _default(value: object) -> str:
+    if value is None or value == {}:
+        return ""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value:g}`" if isinstance(value, float) else f'`"{value}"`' if value == "" else f"`{value}`"
+
+
+def _flags() -> str:
+    head = ("flag", "meaning")
+    return (
+        f"# Flags of the manager\n\n{_NOTE}\nThey are read as Go reads them: one dash or two, `--flag=value` or `--flag value`.\n\n"
+        f"{_table(head, _rows(FLAGS))}\n"
+        "## Those of the program podgrouper\n\nThey are those of KAI-Scheduler v0.13.0's pod grouper, with its defaults.\n\n"
+        f"{_table(head, _rows(POD_GROUPER_FLAGS))}"
+    )
+
+
+def _rows(flags: Iterable[Flag]) -> list[tuple[str, str]]:
+    return [(f"`--{flag.name}`", flag.usage.replace("*", "\\*")) for flag in flags]
+
+
+def _metrics() -> str:
+    own: list[tuple[str, ...]] = []
+    theirs: list[tuple[str, ...]] = []
+    for metric in _wrappers():
+        row = (
+            f"`{_exported_name(metric)}`",
+            str(metric._type),
+            ", ".join(metric._labelnames),
+            metric._documentation,
+        )
+        (own if metric._name.startswith("kubeflow_trainer") else theirs).append(row)
+    (degraded,) = pkg.metrics.KIND_DEGRADED.describe()
+    own.append((f"`{degraded.name}`", "gauge", "group, version, kind", degraded.documentation))
+    head = ("series", "type", "labels", "what it tells")
+    return (
+        f"# Metrics\n\n{_NOTE}\nServed at `/metrics` of `metrics.bindAddress`. Beside these there are the process's own (`process_*`, `python_*`).\n\n"
+        f"## The manager's own\n\n{_table(head, sorted(own))}\n"
+        "## Those of controller-runtime and client-go\n\nNames, labels and buckets are theirs; the two `controller_runtime_cache_*` series are new.\n\n"
+        f"{_table(head, sorted(theirs))}"
+    )
+
+
+def _wrappers() -> list[MetricWrapperBase]:
+    modules = (metrics.registry, pkg.metrics.metrics, certificates)
+    found = {id(each): each for module in modules for each in vars(module).values()}
+    return [each for each in found.values() if isinstance(each, MetricWrapperBase)]
+
+
+def _exported_name(metric: MetricWrapperBase) -> str:
+    return f"{metric._name}_total" if metric._type == "counter" else str(metric._name)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

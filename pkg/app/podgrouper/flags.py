@@ -1,0 +1,163 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The flags of KAI-Scheduler v0.13.0's pod grouper, and the Configuration that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller_runtime.log import options as log_options
+
+from pkg.apis.config.v1alpha1 import Configuration, set_defaults
+from pkg.app import goflags
+from pkg.app.flags import zap_flags, zap_options
+from pkg.app.goflags import Flag
+from pkg.constants import kai
+
+PROGRAM: Final = "podgrouper"
+LEASE: Final = "54dff599.kai.scheduler"
+"""The lease of KAI's own pod grouper: while one of them holds it, the other waits."""
+
+_QPS: Final = 5
+_BURST: Final = 10
+"""What client-go makes of a zero."""
+_OFF: Final = "0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """A parsed command line."""
+
+    configuration: Configuration
+    kubeconfig: str
+    version: bool
+    log: log_options.Options
+
+
+def parse(arguments: Sequence[str]) -> Flags:
+    """Return the record of a command line.
+
+    Raises:
+        goflags.FlagError: with one line naming the flag.
+        goflags.HelpRequested: help is requested.
+    """
+    values = goflags.parse(FLAGS, arguments)
+    return Flags(
+        configuration=_configuration(values),
+        kubeconfig=values["kubeconfig"],
+        version=values["version"],
+        log=zap_options(values),
+    )
+
+
+def usage() -> str:
+    """Return the help text."""
+    return goflags.usage(PROGRAM, FLAGS)
+
+
+def _configuration(values: dict[str, Any]) -> Configuration:
+    """Return the Configuration of the pod grouper alone, with defaults as upstream's program has them."""
+    priorities = {
+        "name": values["default-priorities-configmap-name"],
+        "namespace": values["default-priorities-configmap-namespace"],
+    }
+    grouper = {
+        "enable": True,
+        "nodePoolLabelKey": values["nodepool-label-key"],
+        "queueLabelKey": values["queue-label-key"],
+        "schedulerName": values["scheduler-name"],
+        "maxConcurrentReconciles": max(1, values["max-concurrent-reconciles"]),
+        "searchLegacyPodGroups": values["search-legacy-pg"],
+        "knativeGangSchedule": values["knative-gang-schedule"],
+        "podLabelSelector": values["pod-label-selector"],
+        "namespaceLabelSelector": values["namespace-label-selector"],
+        **({"defaultPrioritiesConfigMap": priorities} if all(priorities.values()) else {}),
+    }
+    cfg = Configuration.from_dict(
+        {
+            "metrics": {"bindAddress": values["metrics-bind-address"] or ":8080", "secureServing": False},
+            "health": {"healthProbeBindAddress": values["health-probe-bind-address"] or _OFF},
+            "leaderElection": {"leaderElect": values["leader-elect"], "resourceName": LEASE},
+            "certManagement": {"enable": False},
+            "clientConnection": {"qps": values["qps"] or _QPS, "burst": max(0, values["burst"]) or _BURST},
+            "podGrouper": grouper,
+        }
+    )
+    set_defaults(cfg)
+    # A key that is set to nothing stays so: upstream sets no label of that name then.
+    cfg.pod_grouper.node_pool_label_key = values["nodepool-label-key"]
+    cfg.pod_grouper.queue_label_key = values["queue-label-key"]
+    return cfg
+
+
+def _integer(text: str) -> int:
+    """Return the integer that Go reads with any base: ``0x10``, ``010`` and ``1_000`` are some."""
+    sign, digits = (text[0], text[1:]) if text[:1] in ("+", "-") else ("", text)
+    octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdecimal()
+    try:
+        value = int(sign + digits, 8 if octal else 0)
+    except ValueError:
+        raise ValueError("parse error") from None
+    if abs(value) >= 2**31:
+        raise ValueError("value out of range")
+    return value
+
+
+def _labels(text: str) -> dict[str, str]:
+    """Return the labels of ``a=b,c=d``; what has no equals sign is ignored, as upstream does."""
+    pairs = (pair.partition("=") for pair in text.split(","))
+    return {key.strip(): value.strip() for key, equals, value in pairs if equals}
+
+
+def _switch(name: str, usage: str, *, default: bool) -> Flag:
+    return Flag(name, goflags.boolean, usage, default=default, boolean=True)
+
+
+FLAGS: Final = (
+    Flag("metrics-bind-address", str, "Address of the metrics, by HTTP; 0 for none.", default=":8080"),
+    Flag("health-probe-bind-address", str, "Address of the probes; 0 for none.", default=":8081"),
+    _switch("leader-elect", "Elect a leader, so that one of several replicas groups pods.", default=False),
+    Flag(
+        "nodepool-label-key",
+        str,
+        "Label that names a node pool, on pods and owners.",
+        default=kai.NODE_POOL_LABEL_KEY,
+    ),
+    Flag("qps", _integer, "Requests a second to the API server.", default=50),
+    Flag("burst", _integer, "Requests to the API server in a burst.", default=300),
+    Flag(
+        "max-concurrent-reconciles",
+        _integer,
+        "Pods reconciled at the same time.",
+        default=kai.MAX_CONCURRENT_RECONCILES,
+    ),
+    _switch("search-legacy-pg", "Use a pod group that an older release named differently.", default=True),
+    _switch("knative-gang-schedule", "Group the pods of a Knative revision together.", default=True),
+    Flag(
+        "scheduler-name",
+        str,
+        "Scheduler whose pods are grouped; others are left alone.",
+        default=kai.SCHEDULER_NAME,
+    ),
+    Flag(
+        "queue-label-key", str, "Label that names a queue, on pods and owners.", default=kai.QUEUE_LABEL_KEY
+    ),
+    Flag(
+        "default-priorities-configmap-name",
+        str,
+        "ConfigMap of the default priority class and preemptibility of each kind.",
+    ),
+    Flag("default-priorities-configmap-namespace", str, "Its namespace."),
+    Flag("pod-label-selector", _labels, "Only pods with these labels, as key=value,key=value.", default={}),
+    Flag(
+        "namespace-label-selector",
+        _labels,
+        "Only pods in namespaces with these labels, as key=value,key=value.",
+        default={},
+    ),
+    Flag("kubeconfig", str, "Kubeconfig file. Only needed outside a cluster."),
+    _switch("version", "Print the version and end.", default=False),
+    *zap_flags(development=True, time_encoding=log_options.TimeEncoding.ISO8601),
+)

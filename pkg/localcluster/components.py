@@ -1,0 +1,217 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command lines of what runs beside etcd and kube-apiserver."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from controller_runtime.envtest import Component
+from controller_runtime.envtest.binaries import Binary
+from controller_runtime.envtest.controlplane import ControlPlane
+from controller_runtime.envtest.files import private_directory, write_private
+from controller_runtime.envtest.ports import HOST, free_ports
+from controller_runtime.envtest.probe import Probe
+
+import pkg
+
+MANAGER: Final = "trainer-controller-manager"
+JOBSET_CONTROLLER: Final = "jobset-controller"
+STAGES: Final = Path(__file__).parent / "stages.yaml"
+
+# The controllers that workloads, services, namespaces, claims and simulated nodes need; the rest would only take memory.
+_CONTROLLERS: Final = (
+    "job-controller",
+    "cronjob-controller",
+    "deployment-controller",
+    "replicaset-controller",
+    "statefulset-controller",
+    "serviceaccount-controller",
+    "namespace-controller",
+    "garbage-collector-controller",
+    "node-lifecycle-controller",
+    "pod-garbage-collector-controller",
+    "taint-eviction-controller",
+    "resourcequota-controller",
+    "ttl-after-finished-controller",
+    "persistentvolume-binder-controller",
+    "endpointslice-controller",
+    "root-ca-certificate-publisher-controller",
+)
+
+_GANGS: Final = {
+    "schedulerName": "default-scheduler",
+    "plugins": {
+        "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
+        "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
+    },
+    "pluginConfig": [{"name": "Coscheduling", "args": {"permitWaitingTimeSeconds": 10}}],
+}
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where each component listens on loopback."""
+
+    controller_manager: int
+    scheduler: int
+    kwok: int
+    jobset_webhook: int
+    jobset_health: int
+    manager_webhook: int
+    manager_health: int
+    manager_metrics: int
+
+    @classmethod
+    def choose(cls) -> Ports:
+        """Return free ports."""
+        return cls(*free_ports(8))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Makes the components of one cluster; ``directory`` takes their configuration and kubeconfigs."""
+
+    directory: Path
+    plane: ControlPlane
+    binaries: Mapping[str, Binary]
+    ports: Ports
+
+    @property
+    def webhook_certificates(self) -> Path:
+        """The folder with ``tls.crt`` and ``tls.key`` for webhook servers."""
+        return self.directory / "webhook"
+
+    def kubeconfig(self, component: str) -> Path:
+        """Return where a component's kubeconfig is."""
+        return self.directory / f"{component}.kubeconfig"
+
+    def write_certificates(self) -> None:
+        """Write what the control plane does not: client kubeconfigs and the webhooks' serving certificate."""
+        for component, user, groups in (
+            ("admin", "admin", ["system:masters"]),
+            ("kube-controller-manager", "system:kube-controller-manager", []),
+            ("kube-scheduler", "system:kube-scheduler", []),
+            ("kwok", "kwok", []),
+        ):
+            config = self.plane.kubeconfig_for(user, groups)
+            write_private(self.kubeconfig(component), yaml.safe_dump(config, sort_keys=False))
+        serving = self.plane.authority.server("webhooks", [HOST, "localhost"])
+        serving.write(private_directory(self.webhook_certificates))
+
+    def controller_manager(self) -> Component:
+        """Return kube-controller-manager."""
+        flags = {
+            **self._kubernetes("kube-controller-manager", self.ports.controller_manager),
+            "service-account-private-key-file": self.plane.pki / "sa.key",
+            "root-ca-file": self.plane.authority_file,
+            "use-service-account-credentials": "true",
+            # Its 20 requests a second are for a server shared by thousands; a hundred TrainJobs wait a minute for them.
+            "kube-api-qps": 200,
+            "kube-api-burst": 400,
+            "controllers": ",".join(_CONTROLLERS),
+        }
+        return self._go("kube-controller-manager", flags, self._tls(self.ports.controller_manager, "healthz"))
+
+    def scheduler(self) -> Component:
+        """Return kube-scheduler."""
+        flags = self._kubernetes("kube-scheduler", self.ports.scheduler)
+        return self._go("kube-scheduler", flags, self._tls(self.ports.scheduler, "readyz"))
+
+    def coscheduler(self) -> Component:
+        """Return the scheduler of scheduler-plugins, which binds the pods of a PodGroup together or not at all."""
+        name = "coscheduling-scheduler"
+        config = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(self.kubeconfig("kube-scheduler"))},
+            "profiles": [_GANGS],
+        }
+        flags = self._kubernetes("kube-scheduler", self.ports.scheduler)
+        del flags["kubeconfig"], flags["leader-elect"]
+        flags["config"] = self._write(name, config)
+        return self._go(name, flags, self._tls(self.ports.scheduler, "readyz"))
+
+    def kwok(self) -> Component:
+        """Return kwok, which plays the nodes."""
+        flags = {
+            "kubeconfig": self.kubeconfig("kwok"),
+            "config": STAGES,
+            "manage-all-nodes": "true",
+            "node-lease-duration-seconds": 40,
+            "server-address": f"{HOST}:{self.ports.kwok}",
+            "cidr": "10.244.0.0/16",
+        }
+        return self._go("kwok", flags, Probe(f"http://{HOST}:{self.ports.kwok}/healthz"))
+
+    def jobset(self) -> Component:
+        """Return the JobSet controller."""
+        health = f"{HOST}:{self.ports.jobset_health}"
+        config = {
+            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+            "kind": "Configuration",
+            "internalCertManagement": {"enable": False},
+            "leaderElection": {"leaderElect": False},
+            "webhook": self._webhook(self.ports.jobset_webhook),
+            "metrics": {"bindAddress": "0"},
+            "health": {"healthProbeBindAddress": health},
+        }
+        name = JOBSET_CONTROLLER
+        flags = {"config": self._write(name, config), "kubeconfig": self.kubeconfig(name)}
+        return self._go(name, flags, Probe(f"http://{health}/readyz"))
+
+    def manager(self) -> Component:
+        """Return our own manager, run by this very interpreter from this very installation."""
+        health = f"{HOST}:{self.ports.manager_health}"
+        config = {
+            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+            "kind": "Configuration",
+            "certManagement": {"enable": False},
+            "leaderElection": {"leaderElect": False},
+            "webhook": self._webhook(self.ports.manager_webhook),
+            "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
+            "health": {"healthProbeBindAddress": health},
+        }
+        argv = [
+            sys.executable,
+            *("-P", "-m", "pkg.app"),
+            f"--config={self._write(MANAGER, config)}",
+            f"--kubeconfig={self.kubeconfig(MANAGER)}",
+        ]
+        home = str(Path(pkg.__file__).parent.parent)
+        path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
+        return Component(MANAGER, argv, Probe(f"http://{health}/readyz"), {"PYTHONPATH": path})
+
+    def _kubernetes(self, name: str, port: int) -> dict[str, Any]:
+        """Return the flags that Kubernetes' own components share."""
+        kubeconfig = self.kubeconfig(name)
+        return {
+            "kubeconfig": kubeconfig,
+            "authentication-kubeconfig": kubeconfig,
+            "authorization-kubeconfig": kubeconfig,
+            "bind-address": HOST,
+            "secure-port": port,
+            "tls-cert-file": self.plane.pki / "server.crt",
+            "tls-private-key-file": self.plane.pki / "server.key",
+            "leader-elect": "false",
+        }
+
+    def _webhook(self, port: int) -> dict[str, Any]:
+        return {"host": HOST, "port": port, "certDir": str(self.webhook_certificates)}
+
+    def _tls(self, port: int, path: str) -> Probe:
+        return Probe(f"https://{HOST}:{port}/{path}", self.plane.authority_file)
+
+    def _write(self, name: str, config: dict[str, Any]) -> Path:
+        return write_private(self.directory / f"{name}.yaml", yaml.safe_dump(config, sort_keys=False))
+
+    def _go(self, name: str, flags: Mapping[str, object], ready: Probe) -> Component:
+        argv = [str(self.binaries[name].path), *(f"--{flag}={value}" for flag, value in flags.items())]
+        return Component(name, argv, ready)

@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is put into the cluster: namespaces, rights, CRDs, webhooks, nodes, runtimes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any, Final
+
+from controller_runtime.envtest import point_at
+from controller_runtime.envtest.binaries import Binary
+
+from pkg.constants import trainer as constants
+from pkg.localcluster.access import role_binding, service_account
+from pkg.offline import shipped
+
+Manifest = dict[str, Any]
+
+JOBSET_NAMESPACE: Final = "jobset-system"
+JOBSET_ACCOUNT: Final = "jobset-controller-manager"
+TRAINER_NAMESPACE: Final = "kubeflow-system"
+TRAINER_ACCOUNT: Final = "kubeflow-trainer-controller-manager"
+VOLUMES: Final = 16
+_POD_HOOKS: Final = frozenset({"mpod.kb.io", "vpod.kb.io"})
+
+
+def namespaces() -> list[Manifest]:
+    """Return the namespaces of the components."""
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in (JOBSET_NAMESPACE, TRAINER_NAMESPACE)
+    ]
+
+
+def rights(jobset: Binary, kwok: Binary) -> list[Manifest]:
+    """Return each component's identity and the shipped ClusterRole it works under, and nothing above that."""
+    (jobset_role,) = _of_kind(jobset.manifests(), "ClusterRole")
+    jobset_role["metadata"]["name"] = JOBSET_ACCOUNT
+    (kwok_role,) = _of_kind(kwok.manifests(), "ClusterRole")
+    user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "kwok"}
+    account = {"kind": "ServiceAccount", "name": JOBSET_ACCOUNT, "namespace": JOBSET_NAMESPACE}
+    ours = [copy.deepcopy(manifest) for manifest in shipped.manifests("rbac")]
+    for manifest in ours:
+        if manifest["kind"] in {"ServiceAccount", "Role", "RoleBinding"}:
+            manifest["metadata"].setdefault("namespace", TRAINER_NAMESPACE)
+    return [
+        kwok_role,
+        role_binding(kwok_role["metadata"]["name"], user),
+        service_account(JOBSET_NAMESPACE, JOBSET_ACCOUNT),
+        jobset_role,
+        role_binding(JOBSET_ACCOUNT, account),
+        *ours,
+    ]
+
+
+def gang_rights() -> list[Manifest]:
+    """Return what the scheduler may do with PodGroups beside what every scheduler may."""
+    name = "coscheduling-scheduler"
+    rules = [
+        {
+            "apiGroups": ["scheduling.x-k8s.io"],
+            "resources": ["podgroups", "podgroups/status"],
+            "verbs": ["get", "list", "watch", "update", "patch"],
+        },
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "patch"]},
+    ]
+    api = "rbac.authorization.k8s.io"
+    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+    return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": "system:kube-scheduler"})]
+
+
+def crds_of(tool: Binary) -> list[Manifest]:
+    """Return the CRDs that a tool ships."""
+    return _of_kind(tool.manifests(), "CustomResourceDefinition")
+
+
+def crds(jobset: Binary) -> list[Manifest]:
+    """Return JobSet's CRD and Trainer's."""
+    return [*crds_of(jobset), *shipped.crds()]
+
+
+def jobset_webhooks(jobset: Binary, url: str, authority: bytes) -> list[Manifest]:
+    """Return JobSet's webhook configurations, called at ``url``; the pod hooks see JobSets' pods only."""
+    ours = {"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}
+    found = []
+    for manifest in _of_kind(
+        jobset.manifests(), "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"
+    ):
+        name = f"jobset-{manifest['metadata']['name']}"
+        pointed = point_at(manifest, url, authority, name=name)
+        for hook in pointed["webhooks"]:
+            if hook["name"] in _POD_HOOKS:
+                hook["objectSelector"] = {"matchExpressions": [ours]}
+        found.append(pointed)
+    return found
+
+
+def trainer_webhooks(url: str, authority: bytes) -> list[Manifest]:
+    """Return our webhook configuration, called at ``url``."""
+    hooks = _of_kind(shipped.manifests("webhook"), "ValidatingWebhookConfiguration")
+    return [point_at(manifest, url, authority) for manifest in hooks]
+
+
+def runtimes() -> list[Manifest]:
+    """Return every shipped runtime, and the ConfigMap in which the Kubeflow SDK reads Trainer's version."""
+    public = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "kubeflow-trainer-public", "namespace": TRAINER_NAMESPACE},
+        "data": {"kubeflow_trainer_version": constants.API_RELEASE},
+    }
+    return [public, *shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
+
+
+def volumes() -> list[Manifest]:
+    """Return volumes for claims that name no storage class; simulated pods never mount them."""
+    spec = {
+        "capacity": {"storage": "1Ti"},
+        "accessModes": ["ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "hostPath": {"path": "/nonexistent"},
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"volume-{number}"},
+            "spec": spec,
+        }
+        for number in range(VOLUMES)
+    ]
+
+
+def _of_kind(manifests: Iterable[Manifest], *kinds: str) -> list[Manifest]:
+    return [manifest for manifest in manifests if manifest["kind"] in kinds]

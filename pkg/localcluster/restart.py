@@ -1,0 +1,75 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the components of a cluster again that have ended, on the files that they left: its objects stay."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Final
+
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Supervisor
+from controller_runtime.rest import Transport, load_config
+
+from pkg.localcluster import contents
+from pkg.localcluster.access import write_kubeconfig
+from pkg.localcluster.components import JOBSET_CONTROLLER, MANAGER
+from pkg.localcluster.state import State
+
+STORE: Final = ("etcd", "kube-apiserver")
+"""What everything else talks to, in the order of the start."""
+ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
+    JOBSET_CONTROLLER: (contents.JOBSET_NAMESPACE, contents.JOBSET_ACCOUNT),
+    MANAGER: (contents.TRAINER_NAMESPACE, contents.TRAINER_ACCOUNT),
+}
+"""Namespace and name of the service account of each component that has one."""
+
+
+async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeout: float) -> list[str]:
+    """Start what has ended and return the names, once every component is ready.
+
+    On any error, and on cancellation, what was started here ends again; nothing else changes.
+
+    Raises:
+        ComponentError: a component ends again or does not become ready; names its log.
+    """
+    running = {name for name, process in supervisor.processes.items() if process.poll() is None}
+    ended = [component for component in kept.components if component.name not in running]
+    started: list[str] = []
+
+    def start(names: Collection[str]) -> None:
+        for component in ended:
+            if component.name in names:
+                supervisor.start(component)
+                started.append(component.name)
+
+    try:
+        start(STORE)
+        await _ready(kept, supervisor, STORE, timeout)
+        others = {component.name for component in ended} - set(STORE)
+        if others & ACCOUNTS.keys():
+            await write_tokens(directory, kept.server, others & ACCOUNTS.keys())
+        start(others)
+        await _ready(kept, supervisor, kept.names, timeout)
+    except BaseException:
+        supervisor.kill(started)
+        raise
+    return [component.name for component in ended]
+
+
+async def write_tokens(directory: Path, server: str, components: Collection[str]) -> None:
+    """Write a kubeconfig with a new token for each of ``components``."""
+    authority = (directory / "pki" / "ca.crt").read_bytes()
+    async with Transport(await load_config(str(directory / "admin.kubeconfig"))) as transport:
+        client = LiveClient(transport)
+        for component in sorted(components):
+            namespace, name = ACCOUNTS[component]
+            path = directory / f"{component}.kubeconfig"
+            await write_kubeconfig(client, path, server, authority, namespace=namespace, name=name)
+
+
+async def _ready(kept: State, supervisor: Supervisor, names: Collection[str], timeout: float) -> None:
+    for component in kept.components:
+        if component.name in names:
+            await supervisor.wait_ready(component, timeout=timeout)

@@ -1,0 +1,139 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What an API server with our CRDs and webhooks makes of a new object, without one: its verdict, or the object as it is stored.
+
+Every command that reads TrainJobs or runtimes asks here, so that all of them judge an object in the same way.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.webhook import ValidatorHandler
+from controller_runtime.webhook.admission import BadRequestError, errored
+
+from pkg import webhooks
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.offline import schema, shipped
+from pkg.offline.cel import Evaluator
+from pkg.offline.documents import DEFAULT_NAMESPACE
+from pkg.offline.schema import Problem
+from pkg.runtime import Runtime
+
+Data = dict[str, Any]
+
+KINDS: Final[dict[GVK, type[Object]]] = {
+    kind.gvk: kind for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An object after the server's schema; without ``undecodable`` and ``problems`` it is valid."""
+
+    data: Data
+    """As the server stores it: without unknown fields, with defaults; the status, which it would drop, is kept."""
+    unknown: list[schema.Path]
+    """The fields that the schema does not know: an error in strict mode, which is kubectl's, else dropped."""
+    undecodable: str | None
+    problems: list[Problem]
+
+
+class Schemas:
+    """Checks objects by the CRDs' schemas and CEL rules. Objects without a namespace are in ``namespace``."""
+
+    def __init__(self, schemas: Mapping[GVK, schema.Schema], namespace: str = DEFAULT_NAMESPACE) -> None:
+        self._schemas = schemas
+        self._namespace = namespace
+        self._evaluate = Evaluator()
+
+    def check(self, data: Data) -> Checked:
+        """Return the verdict on a create of ``data``, whose kind must be one of ours."""
+        gvk = GVK.parse(data["apiVersion"], data["kind"])
+        of_kind = self._schemas[gvk]
+        unknown, undecodable = schema.unknown(of_kind, data), schema.undecodable(data)
+        if undecodable:
+            return Checked(data, unknown, undecodable, [])
+        stored = self.stored(data, unknown)
+        created = without_status(stored)
+        problems = [*schema.metadata(created), *schema.problems(of_kind, created)]
+        if any(problem.grave for problem in problems):
+            problems.append(Problem(None, f"Invalid value: null: {schema.UNCHECKED}"))
+        else:
+            problems += schema.rules(of_kind, created, self._evaluate)
+        return Checked(stored, unknown, None, list(dict.fromkeys(problems)))
+
+    def stored(self, data: Data, unknown: list[schema.Path] | None = None) -> Data:
+        """Return a copy of ``data`` without the ``unknown`` fields, with defaults, a namespace and a name."""
+        gvk = GVK.parse(data["apiVersion"], data["kind"])
+        stored = copy.deepcopy(data)
+        for path in unknown or ():
+            _remove(stored, path)
+        schema.default(self._schemas[gvk], stored)
+        meta = stored["metadata"] = stored.get("metadata") or {}
+        if KINDS[gvk] is not ClusterTrainingRuntime and not meta.get("namespace"):
+            meta["namespace"] = self._namespace
+        if not meta.get("name") and meta.get("generateName"):
+            meta["name"] = f"{meta['generateName']}xxxxx"
+        return stored
+
+
+class Webhooks:
+    """The webhooks' verdicts, from the validators behind them; ``runtimes`` serve the TrainJobs."""
+
+    def __init__(self, runtimes: Mapping[str, Runtime]) -> None:
+        self._handlers = {
+            kind.gvk: ValidatorHandler(kind, validator)
+            for kind, validator in webhooks.validators(runtimes).items()
+        }
+
+    async def review(self, data: Data) -> tuple[AdmissionResponse, str]:
+        """Return the answer to a create of ``data``, and the server's text about a denial."""
+        gvk = GVK.parse(data["apiVersion"], data["kind"])
+        try:
+            request = AdmissionRequest(uid="offline", operation="CREATE", object=without_status(data))
+            response = await self._handlers[gvk].handle(request)
+        except BadRequestError as error:
+            response = errored(400, str(error))
+        said = response.status.message if response.status is not None else ""
+        name = f"validator.{gvk.kind.lower()}.{gvk.group}"
+        return response, f'admission webhook "{name}" denied the request: {said}'
+
+
+def without_status(data: Data) -> Data:
+    """Return an object without its status, which a create does not set."""
+    return {name: value for name, value in data.items() if name != "status"}
+
+
+@cache
+def schemas() -> dict[GVK, schema.Schema]:
+    """Return the shipped CRDs' schemas by the kinds they serve."""
+    found: dict[GVK, schema.Schema] = {}
+    for crd in shipped.crds():
+        spec = crd["spec"]
+        for version in spec["versions"]:
+            gvk = GVK(spec["group"], version["name"], spec["names"]["kind"])
+            found[gvk] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def not_served(gvk: GVK) -> str | None:
+    """Return what a server says to a kind of ours in a group or version that is not; None for any other kind."""
+    ours = gvk.group == TrainJob.gvk.group or gvk.kind in {known.kind for known in KINDS}
+    if not ours or gvk in KINDS:
+        return None
+    return f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"'
+
+
+def _remove(data: Any, path: schema.Path) -> None:
+    *parents, last = path
+    for step in parents:
+        data = data[step]
+    del data[last]

@@ -1,0 +1,77 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which fields of TrainJob and runtime a part of the result is due to.
+
+Found by trial: the pipeline runs again with one field left out, and what comes out differently is due to that field. Nothing
+here knows what a plugin does.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from pkg.apis.trainer.v1alpha1 import TrainingRuntimeSpec, TrainJob
+from pkg.offline.trace.diff import Change, Path, difference, touches
+
+Document = dict[str, Any]
+Run = Callable[[TrainingRuntimeSpec, TrainJob], Awaitable[Any]]
+"""Runs the pipeline and returns the result, as changes are counted in it."""
+
+
+class Causes:
+    """Fields, each with the paths of the result that it bears on."""
+
+    def __init__(self) -> None:
+        self._found: list[tuple[str, list[Path]]] = []
+
+    def of(self, change: Change) -> list[str]:
+        """Return the fields that a change is due to, the most specific ones."""
+        names = [name for name, paths in self._found if any(touches(path, change.path) for path in paths)]
+        return [
+            name
+            for name in names
+            if not any(other.startswith(f"{name}.") for other in names if other != name)
+        ]
+
+    async def find(self, spec: TrainingRuntimeSpec, train_job: TrainJob, run: Run) -> None:
+        """Try every field of the TrainJob's spec and of the runtime's policies."""
+        whole = await run(spec, train_job)
+        for name, changed_spec, changed_job in _variants(spec, train_job):
+            with suppress(Exception):  # a plugin may need the field: then there is nothing to compare
+                other = await run(changed_spec, changed_job)
+                if paths := [change.path for change in difference(other, whole)]:
+                    self._found.append((name, paths))
+
+
+def _variants(
+    spec: TrainingRuntimeSpec, train_job: TrainJob
+) -> Iterator[tuple[str, TrainingRuntimeSpec, TrainJob]]:
+    job = train_job.to_dict()
+    for path in _fields(job["spec"], {"runtimeRef", "podTemplateOverrides", "managedBy"}, 3):
+        yield f"spec.{'.'.join(path)}", spec, TrainJob.from_dict(_without(job, ("spec", *path)))
+    runtime = spec.to_dict()
+    for path in _fields(runtime, {"template"}, 3):
+        yield f"runtime's {'.'.join(path)}", TrainingRuntimeSpec.from_dict(_without(runtime, path)), train_job
+
+
+def _fields(data: Document, left_out: set[str], depth: int) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of the fields of a map, those of maps in it too."""
+    for name, held in data.items():
+        if name in left_out:
+            continue
+        yield (name,)
+        if depth > 1 and isinstance(held, dict) and name not in ("labels", "annotations", "resourcesPerNode"):
+            for below in _fields(held, set(), depth - 1):
+                yield (name, *below)
+
+
+def _without(data: Document, path: tuple[str, ...]) -> Document:
+    copied = copy.deepcopy(data)
+    holder = copied
+    for step in path[:-1]:
+        holder = holder[step]
+    del holder[path[-1]]
+    return copied

@@ -1,0 +1,284 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What group a pod gets, and what each value of it is due to.
+
+The causes are found by trying: a field of an object that was read is changed, or an object is taken away, and the pod is
+grouped again. What comes out otherwise is due to that. So this holds for any grouper, also for those of others.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final
+
+import pydantic
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Object
+
+from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.config.document import render_path
+from pkg.constants import kai
+from pkg.offline.snapshot import Key, Snapshot
+from pkg.podgrouper import ENTRY_POINT_GROUP, DirectOwners, PodGrouper, Settings, new_plugins_hub
+from pkg.podgrouper.plugins import GroupingError, Reads
+from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+
+Data = dict[str, Any]
+Objects = dict[Key, Data]
+Path = tuple[str | int, ...]
+Values = dict[str, Any]
+
+REFUSALS: Final = (GroupingError, StatusError)
+MOST_TRIES: Final = 2_000
+"""So many changes are tried for one pod; the causes of a value beyond are not looked for."""
+
+_JUNK: Final = "x"
+"""Stands where a map or a list is expected."""
+_NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
+_SHORT: Final = {"labels": "label", "annotations": "annotation"}
+
+
+@dataclass(slots=True)
+class Explanation:
+    """One pod's group."""
+
+    pod: Key
+    left_alone: str = ""
+    """Why the pod grouper does nothing about the pod, or nothing."""
+    owners: list[Key] = field(default_factory=list)
+    """Nearest first, the top owner last; of a pod without owners the pod itself."""
+    grouper: str = ""
+    values: Values = field(default_factory=dict)
+    sources: dict[str, list[str]] = field(default_factory=dict)
+    """By value: what it is due to; the grouper alone where there is nothing."""
+    missing: list[Key] = field(default_factory=list)
+    """Asked for, and not among the objects."""
+    refusal: str = ""
+    """Why the pod has no group, or nothing."""
+
+
+async def explain(objects: Objects, pod: Key, settings: Settings) -> Explanation:
+    """Group a pod of ``objects`` as the manager would."""
+    explanation = Explanation(pod)
+    explanation.left_alone = _left_alone(objects[pod], settings)
+    if explanation.left_alone:
+        return explanation
+    first = _Try(objects, pod, settings)
+    try:
+        explanation.values = await first.run()
+    except REFUSALS as error:
+        explanation.refusal = str(error)
+        return explanation
+    finally:
+        explanation.owners, explanation.grouper = first.owners, first.grouper
+        explanation.missing = [key for key in first.snapshot.missing if key.kind != PodGroup.gvk]
+    await _Search(explanation, first, settings).run()
+    return explanation
+
+
+def _left_alone(pod: Data, settings: Settings) -> str:
+    decoded = Pod.from_dict(pod)
+    scheduler = decoded.spec.scheduler_name or "default-scheduler"
+    if scheduler != settings.controller.scheduler_name:
+        return f"its scheduler is {scheduler}"
+    group = decoded.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
+    if group is not None and not decoded.metadata.owner_references:
+        return f"it has no owner, and a group that somebody gave it: {group}"
+    return ""
+
+
+class _Try:
+    """Groups the pod once."""
+
+    def __init__(self, objects: Objects, pod: Key, settings: Settings) -> None:
+        self.objects = objects
+        self.snapshot = Snapshot(objects)
+        self.owners: list[Key] = []
+        self.grouper = ""
+        self.reads = Reads.OBJECT
+        self._pod = pod
+        self._settings = settings
+
+    async def run(self) -> Values:
+        hub = new_plugins_hub(self.snapshot, self._settings.hub, found=_installed())
+        grouper = PodGrouper(DirectOwners(self.snapshot, self.snapshot), hub)
+        pod = Pod.from_dict(self.objects[self._pod])
+        pod.metadata.namespace = self._pod.namespace
+        top, owners = await grouper.get_pod_owners(pod)
+        self.owners = [_key(each) for each in (owners or (top,))]
+        chosen = hub.grouper_for(type(top).gvk)
+        self.grouper, self.reads = chosen.name, chosen.reads
+        metadata = await grouper.get_pg_metadata(pod, top, owners)
+        pool = self._settings.controller.node_pool_label_key
+        if pool and pool in pod.labels:
+            metadata.labels = {pool: pod.labels[pool], **(metadata.labels or {})}
+        return _values(metadata, pod)
+
+
+@cache
+def _installed() -> tuple[EntryPoint, ...]:
+    """Return the groupers of others; looking for them takes longer than grouping."""
+    return tuple(entry_points(group=ENTRY_POINT_GROUP))
+
+
+class _Search:
+    """Tries changes of all that was read, and notes which values come out otherwise."""
+
+    def __init__(self, explanation: Explanation, first: _Try, settings: Settings) -> None:
+        self._explanation = explanation
+        self._first = first
+        self._settings = settings
+        self._tries = 0
+
+    async def run(self) -> None:
+        pod, first = self._explanation.pod, self._first
+        chain = [*self._explanation.owners, pod]
+        top = chain[-2]
+        for key in dict.fromkeys(chain):
+            if (renamed := _renamed(first.objects, key)) is not None:
+                await self._try(renamed, f"{key}: uid")
+        beside = sorted((first.snapshot.whole - {*chain}) | (first.snapshot.listed - {pod}))
+        for key in dict.fromkeys((*chain, *beside)):
+            parts = [("metadata", name) for name in _SHORT]
+            if key == pod:
+                parts.append(("spec", "priorityClassName"))
+            for path in parts:
+                await self._look_into(key, path)
+            if key != pod and (key in first.snapshot.whole) and (key != top or first.reads != Reads.METADATA):
+                for name in first.objects[key]:
+                    if name not in _NOT_TRIED:
+                        await self._look_into(key, (name,))
+            if key in beside:
+                without = {k: data for k, data in first.objects.items() if k != key}
+                await self._try(without, f"{key}: that it exists")
+
+    async def _look_into(self, key: Key, path: Path) -> None:
+        """Try other values at ``path`` and below; below, only where it matters that there is something at all."""
+        value = _at(self._first.objects[key], path)
+        if isinstance(value, dict | list):
+            in_metadata = path[0] == "metadata"  # whose types the API server sees to
+            if value and (in_metadata or await self._try(self._changed(key, path, _JUNK))):
+                for step in value if isinstance(value, dict) else range(len(value)):
+                    await self._look_into(key, (*path, step))
+            return
+        short = _SHORT.get(str(path[1])) if path[0] == "metadata" else None
+        what = f"{key}: {f'{short} {path[-1]}' if short else render_path(path)}"
+        for other in _others(value):
+            await self._try(self._changed(key, path, other), what)
+
+    def _changed(self, key: Key, path: Path, value: Any) -> Objects:
+        return {**self._first.objects, key: _with(self._first.objects[key], path, value)}
+
+    async def _try(self, objects: Objects, what: str = "") -> bool:
+        """Group again; note what comes out otherwise, and say whether anything does."""
+        self._tries += 1
+        if self._tries > MOST_TRIES:
+            return False
+        try:
+            values = await _Try(objects, self._explanation.pod, self._settings).run()
+        except (*REFUSALS, pydantic.ValidationError):
+            return True  # without it there is no group at all, which tells nothing about one value
+        before, sources = self._explanation.values, self._explanation.sources
+        changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]
+        for name in changed:
+            if what and name in before and what not in sources.setdefault(name, []):
+                sources[name].append(what)
+        return bool(changed)
+
+
+def _renamed(objects: Objects, key: Key) -> Objects | None:
+    """Return the objects with another uid of one of them, in references to it, too; None where it has none."""
+    uid = (objects[key].get("metadata") or {}).get("uid")
+    if not uid:
+        return None
+    changed = dict(objects)
+    for each, data in objects.items():
+        metadata = dict(data.get("metadata") or {})
+        if each == key:
+            metadata["uid"] = f"{uid}x"
+        metadata["ownerReferences"] = [
+            {**reference, "uid": f"{uid}x"} if reference.get("uid") == uid else reference
+            for reference in metadata.get("ownerReferences") or ()
+        ]
+        changed[each] = {**data, "metadata": metadata}
+    return changed
+
+
+def _others(value: Any) -> list[Any]:
+    """Return what to try in place of a plain value; the last is nothing at all."""
+    match value:
+        case bool():
+            return [not value, None]
+        case int():
+            return [value + 1, None]
+        case str():
+            return [f"{value}x", None]
+    return []
+
+
+def _at(data: Any, path: Path) -> Any:
+    for step in path:
+        if isinstance(data, dict):
+            data = data.get(str(step))
+        else:
+            data = data[step] if isinstance(data, list) and isinstance(step, int) else None
+    return data
+
+
+def _with(data: Data, path: Path, value: Any) -> Data:
+    """Return ``data`` with another value at ``path``, or with nothing there for None; only the way is copied."""
+    changed: Any = copy.copy(data)
+    holder = changed
+    for step in path[:-1]:
+        holder[step] = copy.copy(holder[step])
+        holder = holder[step]
+    if value is not None:
+        holder[path[-1]] = value
+    elif isinstance(holder, dict):
+        del holder[path[-1]]
+    return changed  # type: ignore[no-any-return]  # a copy of data
+
+
+def _key(obj: Object) -> Key:
+    return Key(obj.gvk, obj.namespace, obj.name)
+
+
+def _values(metadata: Metadata, pod: Pod) -> Values:
+    """Return what the group has, by name, as it is written in a PodGroup."""
+    own = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
+    values = {
+        "name": metadata.name,
+        "owner": f"{metadata.owner.kind} {metadata.owner.name}",
+        "queue": metadata.queue,
+        "priorityClassName": metadata.priority_class_name,
+        "preemptibility": metadata.preemptibility,
+        "minMember": metadata.min_available,
+        **_topology(metadata),
+        "subGroups": [_sub_group(each) for each in metadata.sub_groups],
+        "subGroup": own.name if own is not None else "",
+        **{f"labels[{name}]": value for name, value in sorted((metadata.labels or {}).items())},
+        **{f"annotations[{name}]": value for name, value in sorted((metadata.annotations or {}).items())},
+    }
+    return {name: value for name, value in values.items() if value not in ("", [])}
+
+
+def _sub_group(group: SubGroupMetadata) -> Data:
+    written: Data = {"name": group.name, "minMember": group.min_available}
+    if group.parent is not None:
+        written["parent"] = group.parent
+    if group.topology_constraints is not None:
+        constraint = _topology(group.topology_constraints)
+        written["topologyConstraint"] = {name: value for name, value in constraint.items() if value}
+    return written
+
+
+def _topology(holder: Metadata | TopologyConstraintMetadata) -> dict[str, str]:
+    return {
+        "topology": holder.topology,
+        "requiredTopologyLevel": holder.required_topology_level,
+        "preferredTopologyLevel": holder.preferred_topology_level,
+    }

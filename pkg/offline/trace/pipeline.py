@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Looks on while the manager's pipeline turns a TrainJob into objects, and keeps who changed what.
+
+All stages are shown on the same thing, the objects to be: what a plugin sets in the pipeline's ``Info`` appears at the place
+in the JobSet that it stands for. So each change has one author, and together they lead from the template to the result.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import Object
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import trainer as constants
+from pkg.offline.trace.diff import Change, difference
+from pkg.runtime import Info, PodSet
+from pkg.runtime.framework import Observer, Plugin, PodNetworkPlugin
+
+TEMPLATE: Final = "Template"
+OVERRIDES: Final = "Overrides"
+LABELS: Final = "Labels and counts"
+
+_JOB_SET: Final = JobSet.gvk.kind
+State = dict[str, Any]
+"""Objects by kind, those of a kind after the first by kind and name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one author left in one stage."""
+
+    stage: str
+    author: str
+    changes: list[Change]
+    aside: str | None = None
+    """Why the author did nothing, where it says so."""
+    notes: tuple[str, ...] = ()
+
+
+class Recorder(Observer):
+    """Records one pass of one TrainJob."""
+
+    def __init__(self, train_job: TrainJob, shown: Callable[[Object], dict[str, Any]]) -> None:
+        self._train_job = train_job
+        self._shown = shown
+        self.steps: list[Step] = []
+        self.template_state: State = {}
+        """What the changes begin with."""
+        self.state: State = {}
+
+    def template(self, spec: dict[str, Any], override: int | None) -> None:
+        """Note the template, or what an override made of it."""
+        state = {**self.state, _JOB_SET: {"spec": copy.deepcopy(spec)}}
+        if override is None:
+            self.template_state = self.state = state
+            self.steps.append(Step(TEMPLATE, "", [], notes=_pods(spec)))
+            return
+        targets = (self._train_job.spec.pod_template_overrides or [])[override].target_jobs or ()
+        names = ", ".join(target.name for target in targets)
+        self._advance(OVERRIDES, f"podTemplateOverrides[{override}] for {names}", state)
+
+    def begin(self, info: Info) -> None:
+        """Note labels, annotations and counts that runtime and TrainJob ask for before any plugin."""
+        self._advance(LABELS, "runtime and TrainJob", self._seen(info))
+
+    def ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object]) -> None:
+        """Note what a plugin did."""
+        state = self._seen(info)
+        add_objects(state, objects, self._shown)
+        aside = plugin.stands_aside(info, self._train_job)
+        notes = _endpoints(info.template_spec.pod_sets) if issubclass(stage, PodNetworkPlugin) else ()
+        self._advance(stage.__name__.removesuffix("Plugin"), plugin.name, state, aside, notes)
+
+    def _advance(
+        self, stage: str, author: str, state: State, aside: str | None = None, notes: tuple[str, ...] = ()
+    ) -> None:
+        changes = list(difference(self.state, state))
+        self.steps.append(Step(stage, author, changes, aside, notes))
+        self.state = state
+
+    def _seen(self, info: Info) -> State:
+        """Return the objects as they would be if what the pipeline holds now were written into them."""
+        built = self.state.get(_JOB_SET, {})
+        if "kind" in built:
+            return dict(self.state)
+        template = info.template_spec.obj_apply
+        job_set: dict[str, Any] = {"spec": template.to_dict() if isinstance(template, Struct) else {}}
+        metadata = {"labels": dict(info.labels), "annotations": dict(info.annotations)}
+        if present := {name: held for name, held in metadata.items() if held}:
+            job_set["metadata"] = present
+        jobs = job_set["spec"].get("replicatedJobs") or []
+        for job, pod_set in zip(jobs, info.template_spec.pod_sets, strict=False):
+            _write_pod_set(job["template"]["spec"], pod_set)
+            _write_info(job, info)
+        return {**self.state, _JOB_SET: job_set}
+
+
+def add_objects(state: State, objects: Sequence[Object], shown: Callable[[Object], dict[str, Any]]) -> State:
+    """Add objects to a state and return it."""
+    for obj in objects:
+        name = obj.gvk.kind
+        taken = state.get(name, {})
+        if "kind" in taken and taken["metadata"].get("name") != obj.name:
+            name = f"{name} {obj.name}"
+        state[name] = shown(obj)
+    return state
+
+
+def _write_pod_set(spec: dict[str, Any], pod_set: PodSet) -> None:
+    """Write what plugins may change in a pod set to where the JobSet plugin will."""
+    if pod_set.count != spec.get("parallelism", 1):
+        spec["parallelism"] = pod_set.count
+    pod = spec["template"]["spec"]
+    _write(pod, "volumes", pod_set.volumes)
+    for container, changed in zip(pod.get("containers", ()), pod_set.containers, strict=False):
+        _write(container, "env", changed.env)
+        _write(container, "ports", changed.ports)
+        _write(container, "volumeMounts", changed.volume_mounts)
+
+
+def _write(holder: dict[str, Any], name: str, items: Sequence[Struct] | None) -> None:
+    if items is not None:
+        holder[name] = [item.to_dict() for item in items]
+
+
+def _write_info(job: dict[str, Any], info: Info) -> None:
+    template = job["template"]["spec"]["template"]
+    for name, added in (
+        ("labels", info.scheduler.pod_labels),
+        ("annotations", info.scheduler.pod_annotations),
+    ):
+        if added:
+            metadata = template.setdefault("metadata", {})
+            metadata[name] = {**metadata.get(name, {}), **added}
+    labels = job["template"].get("metadata", {}).get("labels", {})
+    if (
+        info.trainer_command is None
+        or labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) != constants.ANCESTOR_TRAINER
+    ):
+        return
+    for container in template["spec"].get("containers", ()):
+        if container.get("name") == constants.NODE and info.trainer_command:
+            container["command"] = list(info.trainer_command)
+
+
+def _pods(spec: dict[str, Any]) -> tuple[str, ...]:
+    jobs = spec.get("replicatedJobs") or ()
+    return (f"jobs: {', '.join(str(job.get('name')) for job in jobs) or 'none'}",)
+
+
+def _endpoints(pod_sets: Sequence[PodSet]) -> tuple[str, ...]:
+    notes = []
+    for pod_set in pod_sets:
+        first = next(itertools.islice(pod_set.endpoints, 1), None)
+        if first is not None:
+            more = f" and {pod_set.count - 1} more" if pod_set.count > 1 else ""
+            notes.append(f"{pod_set.name} is {first}{more}")
+    return tuple(notes)

@@ -1,0 +1,29 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the program loads before it does anything: start-up time and memory that every replica pays."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+_PROBE = """
+import json, sys
+from pkg.app import main
+main(["--version"])
+from controller_runtime.rest import kubeconfig_import
+kubeconfig_import.modules()
+print(json.dumps(sorted(sys.modules)))
+"""
+_MOST = 620
+_SPARED = ("aiohttp", "kubernetes_asyncio.client", "cryptography", "rich", "prometheus_client.twisted")
+
+
+@pytest.mark.real_time
+def test_the_program_loads_no_generated_models_and_no_more_than_it_needs() -> None:
+    answer = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True)
+    loaded = json.loads(answer.stdout.splitlines()[-1])
+    assert "pkg.controller.trainjob_controller" in loaded
+    assert [name for name in loaded if name.startswith(_SPARED)] == []
+    assert len(loaded) <= _MOST

@@ -1,0 +1,38 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Garbage is looked for once the start is over, whatever became of it."""
+
+import gc
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from pkg.app import lean
+
+
+@pytest.fixture(autouse=True)
+def no_collections() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.unfreeze()
+    gc.enable()
+
+
+async def test_collections_begin_a_second_after_the_caches_are_full() -> None:
+    full = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lean.Collector(full.wait).start)
+        await anyio.sleep(10)
+        full.set()
+        await anyio.sleep(0.5)
+        assert not gc.isenabled()
+        await anyio.sleep(1)
+        assert gc.isenabled()
+
+
+async def test_collections_begin_in_any_case() -> None:
+    began = anyio.current_time()
+    await lean.Collector(anyio.sleep_forever).start()
+    assert gc.isenabled()
+    assert anyio.current_time() - began == pytest.approx(30)

@@ -1,0 +1,126 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import anyio
+import controller_runtime as ctrl
+import pytest
+from controller_runtime import rest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.healthz import NotHealthyError
+
+from pkg import config
+from pkg.app import flags, main, process, program
+from pkg.app.certificates import ManagedWebhooks
+
+
+class Certificates:
+    def __init__(self) -> None:
+        self.there = anyio.Event()
+
+    async def start(self) -> None:
+        await anyio.sleep_forever()
+
+    async def served(self) -> None:
+        await self.there.wait()
+
+    def check(self) -> None:
+        if not self.there.is_set():
+            raise NotHealthyError("certificates are not ready")
+
+
+def test_version_and_help_are_answers_not_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert main(["--help"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("trainer-controller-manager ")
+    assert "--controllers" in said.out
+    assert said.err == ""
+
+
+def test_a_bad_flag_is_one_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--nope"]) == 2
+    assert capsys.readouterr().err == "trainer-controller-manager: flag provided but not defined: -nope\n"
+
+
+def test_an_error_within_groups_is_expected_only_if_all_in_them_are() -> None:
+    refused, bug = ForbiddenError("no"), TypeError("bug")
+    nested = ExceptionGroup("a", [ExceptionGroup("b", [refused])])
+    assert process.expected(nested) is refused
+    assert process.expected(ExceptionGroup("a", [refused, bug])) is None
+    assert process.expected(bug) is None
+
+
+@pytest.mark.parametrize(
+    ("enable", "arguments", "runs"),
+    [
+        (False, [], False),
+        (True, [], True),
+        (False, ["--controllers=podgrouper"], True),
+        (False, ["--controllers=*,podgrouper"], True),
+        (True, ["--controllers=*,-podgrouper"], False),
+        (True, ["--controllers=trainjob"], False),
+        (True, ["--controllers="], False),
+    ],
+)
+def test_the_pod_grouper_runs_where_it_is_named_and_not_excluded(
+    enable: bool, arguments: list[str], runs: bool
+) -> None:
+    cfg = config.load("")
+    cfg.pod_grouper.enable = enable
+    parsed = flags.parse(arguments)
+
+    assert program.groups_pods(parsed, cfg) is runs
+    assert (Pod in program.options(parsed, cfg).cache.by_object) is runs
+
+
+async def test_alone_it_has_no_webhooks_and_watches_nothing_of_trainer() -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    parsed = flags.parse(["--controllers=podgrouper"])
+    mgr = ctrl.Manager(
+        rest.Config("http://127.0.0.1:1"),
+        program.options(parsed, cfg),
+        transport=rest.FakeTransport(lambda _request: rest.FakeResponse(404)),
+    )
+
+    await program.setup(mgr, parsed, cfg)
+
+    assert mgr.controller_names == {"pod"}
+    assert mgr._webhook_server is None
+
+
+@pytest.mark.parametrize("managed", [True, False])
+async def test_without_webhooks_the_controllers_run_and_nothing_is_served_or_certified(managed: bool) -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    cfg.cert_management.enable = managed
+    parsed = flags.parse(["--webhooks=false"])
+    mgr = ctrl.Manager(
+        rest.Config("http://127.0.0.1:1"),
+        program.options(parsed, cfg),
+        transport=rest.FakeTransport(lambda _request: rest.FakeResponse(404)),
+    )
+
+    await program.setup(mgr, parsed, cfg)
+
+    assert len(mgr.controller_names) == 3
+    assert mgr._webhook_server is None
+    assert "readyz" not in mgr._readyz
+
+
+async def test_webhooks_wait_for_their_certificate_and_controllers_do_not() -> None:
+    certificates = Certificates()
+    registered: list[str] = []
+    managed = ManagedWebhooks(certificates, lambda: registered.append("now"), lambda: None)
+    assert not managed.need_leader_election()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(managed.start)
+        await anyio.sleep(60)
+        with pytest.raises(NotHealthyError, match="certificates are not ready"):
+            managed.check()
+        assert registered == []
+        certificates.there.set()
+        await anyio.sleep(0.1)
+        assert registered == ["now"]
+        managed.check()
+        tasks.cancel_scope.cancel()
