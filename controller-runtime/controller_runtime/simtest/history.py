@@ -36,6 +36,8 @@ class History:
         self.floor = 0
         """Changes up to this version have been compacted."""
         self.replicas: list[Replica] = []
+        self.listeners: list[Callable[[Event], None]] = []
+        """Called with every change, at once."""
         self._latest: dict[tuple[int, NamespacedName], Document] = {}
 
     def follow(self, table: Table) -> None:
@@ -56,6 +58,8 @@ class History:
         self.events.append(event)
         for replica in self.replicas:
             replica.expect(event)
+        for listener in self.listeners:
+            listener(event)
 
     def compact(self, keep: int = 0) -> None:
         """Forget all but the last ``keep`` changes."""

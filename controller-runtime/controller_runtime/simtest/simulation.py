@@ -26,6 +26,7 @@ from controller_runtime.manager import Manager, Options
 from controller_runtime.rest import Config, RESTMapper
 
 from .faults import FAULTS, Fault
+from .history import Event as Change
 from .history import History, Replica
 from .loop import CURRENT, Process, SimLoop
 from .network import Network, Wire, enter
@@ -81,7 +82,6 @@ class _Registered:
     options: Options = OPTIONS
     actions: dict[str, tuple[Act, float]] = field(default_factory=dict)
     actors: list[tuple[str, Check]] = field(default_factory=list)
-    invariants: list[Callable[[Simulation], None]] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
 
 
@@ -128,9 +128,16 @@ class Simulation:
         """Run something beside the managers for the whole life: a controller, kubelets."""
         self._registered.actors.append((name or run.__name__, run))
 
-    def always(self, invariant: Callable[[Simulation], None]) -> None:
-        """Check something after every change; it raises AssertionError."""
-        self._registered.invariants.append(invariant)
+    def on_change(self, check: Callable[[Change], None]) -> None:
+        """Check something at every change of an object; ``check`` raises AssertionError."""
+
+        def look(event: Change) -> None:
+            try:
+                check(event)
+            except AssertionError as error:
+                self.failures.append(error)
+
+        self.server.history.listeners.append(look)
 
     def finally_(self, check: Check) -> None:
         """Check something at the end, when faults have stopped and the cluster had time to settle."""
@@ -186,7 +193,6 @@ class Simulation:
     async def live(self, steps: Sequence[Step]) -> None:
         """Run the managers and the world, do the steps, then let all settle and check."""
         await self.client().create(Namespace.from_dict({"metadata": {"name": "default", "finalizers": ["kubernetes"]}}))
-        self.server.memory_changed = self._changed  # type: ignore[attr-defined]
         for name, actor in self._registered.actors:
             self._spawn(self._guard(name, actor))
         for number in range(self._registered.replicas if self._registered.setup else 0):
@@ -214,10 +220,6 @@ class Simulation:
 
     async def _fault(self, fault: Fault, rng: random.Random) -> None:
         await fault.cause(self, rng)
-
-    def _changed(self) -> None:
-        for invariant in self._registered.invariants:
-            invariant(self)
 
     def _spawn(self, work: Any) -> None:
         self._tasks.append(self.loop.create_task(work, context=self.network.home.copy()))
