@@ -40,7 +40,11 @@ from .patch import MERGE as MERGE
 from .patch import STRATEGIC as STRATEGIC
 from .patch import merge_from as merge_from
 from .patch import raw_patch as raw_patch
+from .patch import strategic_merge_from as strategic_merge_from
 from .readthrough import ReadThrough as ReadThrough
+from .settings import dry_run as dry_run
+from .settings import with_field_owner as with_field_owner
+from .settings import with_field_validation as with_field_validation
 from .stored import Stored as Stored
 from .stored import apply_lazily as apply_lazily
 from .stored import patch_lazily as patch_lazily

@@ -43,12 +43,16 @@ def test_the_exported_names_are_these() -> None:
         "StatusClient",
         "SubResourceClient",
         "Writer",
+        "dry_run",
         "ignore_not_found",
         "merge_from",
         "namespaced",
         "peek",
         "raw_patch",
         "read_only",
+        "strategic_merge_from",
+        "with_field_owner",
+        "with_field_validation",
     }
 
 
