@@ -13,7 +13,7 @@ import anyio
 
 from controller_runtime import healthz, httpserver, log
 
-from . import admission, bounds, review
+from . import admission, bounds, conversion, conversionreview, review
 from .certwatcher import PERIOD, CertWatcher
 
 DEFAULT_PORT: Final = 9443
@@ -57,6 +57,15 @@ class Server:
             inspection=bounds.BodyInspection(),
         )
         self._serving = False
+        self._conversions: conversion.Conversions | None = None
+
+    @property
+    def conversions(self) -> conversion.Conversions:
+        """The versions that :data:`.conversion.PATH` converts between; served from the first access on."""
+        if self._conversions is None:
+            self._conversions = conversion.Conversions()
+            self.register_http(conversion.PATH, conversionreview.ConversionWebhook(self._conversions))
+        return self._conversions
 
     @property
     def port(self) -> int:
