@@ -42,6 +42,7 @@ class Server:
         cert_dir: str | Path = "",
         *,
         cert_period: float = PERIOD,
+        tls_options: httpserver.TLSOptions | None = None,
     ) -> None:
         cert_dir = Path(cert_dir) if cert_dir else default_cert_dir()
         self._watcher: CertWatcher | None = CertWatcher(
@@ -53,6 +54,7 @@ class Server:
             httpserver.Address(host, port),
             self._routes,
             tls=self,
+            tls_options=tls_options,
             max_body=bounds.MAX_BODY,
             inspection=bounds.BodyInspection(),
         )
