@@ -20,7 +20,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from pkg.cli import demo
-from pkg.cli.commandline import parser
+from pkg.cli.parser import parse
 from pkg.cli.terminal import Console
 
 FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "demo.svg"
@@ -104,7 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     recording.console.print(Text.assemble(("$ ", "green"), (COMMAND, "bold")))
     told, sys.stdout = sys.stdout, _Printing(recording.console)
     try:
-        parsed = parser().parse_args(["demo"])
+        parsed = parse(["demo"])
         code = anyio.run(demo.demo_command, parsed, recording.console, recording.console)
     finally:
         sys.stdout = told

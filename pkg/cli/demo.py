@@ -21,10 +21,11 @@ from rich.text import Text
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.cli import arguments
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console, columns
-from pkg.localcluster import DEMO_NAME, Cluster, NodeShape, Options, state_directory
+from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.names import DEMO_NAME, state_directory
+from pkg.localcluster.nodes import NodeShape
 
 NAMESPACE: Final = "default"
 NAME: Final = "hello-torch"
@@ -122,21 +123,6 @@ def train_job(nodes: int) -> TrainJob:
         },
     }
     return TrainJob.from_dict({"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec})
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the demo's flags to ``parser``."""
-    parser.add_argument(
-        "--nodes", type=arguments.whole(1, 100), default=3, metavar="N", help="nodes to train on (3)"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=arguments.seconds,
-        default=60,
-        metavar="SECONDS",
-        help="for the TrainJob to complete (60)",
-    )
-    parser.set_defaults(run=demo_command, cleans_up=True)
 
 
 async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:

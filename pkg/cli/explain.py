@@ -56,12 +56,6 @@ class Explanation:
     refusal: str | None = None
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``explain`` to ``parser``."""
-    options.add_files_and_cluster(parser, outputs=("text", "json", "yaml"))
-    parser.set_defaults(run=explain_command)
-
-
 async def explain_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the explanations; 1 if one ends in a refusal."""
     given = await options.load(arguments)

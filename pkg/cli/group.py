@@ -32,13 +32,6 @@ _UNTOLD: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
 """Says once more what the owners say."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``group`` to ``parser``."""
-    options.add_files(parser, outputs=("text", "json", "yaml"))
-    parser.add_argument("--config", metavar="FILE", help="the manager's Configuration, for its settings")
-    parser.set_defaults(run=group_command)
-
-
 async def group_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the groups; 1 if a pod would get none though it should."""
     try:

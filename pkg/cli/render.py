@@ -25,12 +25,6 @@ _HEAD: Final = ("JOB", "PODS", "CONTAINER", "IMAGE", "REQUESTS", "COMMAND")
 Rendered = list[tuple[Subject, list[Object]]]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``render`` to ``parser``."""
-    options.add_files_and_cluster(parser, outputs=("yaml", "json", "table"))
-    parser.set_defaults(run=render_command)
-
-
 async def render_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print what the TrainJobs would become; 1 if one of them would become nothing for an error."""
     given = await options.load(arguments)

@@ -10,17 +10,10 @@ from __future__ import annotations
 
 import argparse
 
-from pkg.cli import options
 from pkg.cli.terminal import Console
 from pkg.offline import documents
 from pkg.offline.stored import KINDS, not_served, schemas
 from pkg.offline.verdict import Validator
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``validate`` to ``parser``."""
-    options.add_files(parser, outputs=("text", "json"))
-    parser.set_defaults(run=validate_command)
 
 
 async def validate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from replayer.world import objects
 
 from pkg.apis.scheme import default_scheme
-from pkg.cli import commandline, explain, render, trainerctl
+from pkg.cli import explain, parser, render, trainerctl
 from pkg.cli.terminal import Console
 from pkg.offline import documents, inputs
 from pkg.offline.documents import Document
@@ -182,9 +182,9 @@ async def test_every_sample_is_rendered_as_the_manager_would(
     served = runtime_for(given.runtimes, subject.train_job.spec.runtime_ref)
     expected = [render.document(obj) for obj in await served.new_objects(subject.train_job)]
 
-    parsed = commandline.parser().parse_args(["render", "-f", *files])
+    parsed = parser.parse(["render", "-f", *files])
     console = Console()
-    assert await parsed.run(parsed, console, console) == 0
+    assert await render.render_command(parsed, console, console) == 0
 
     assert list(yaml.safe_load_all(capsys.readouterr().out)) == expected
 
