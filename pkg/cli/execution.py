@@ -19,7 +19,7 @@ from controller_runtime.rest import RestError
 from pkg.cli import streams
 from pkg.cli.signals import Signals
 from pkg.cli.terminal import Console
-from pkg.offline import documents
+from pkg.offline import inputfiles
 
 _EXPECTED: Final = (EnvtestError, EventuallyError, ManagerError, RestError, StatusError, OSError, ValueError)
 
@@ -41,7 +41,7 @@ def run(parsed: argparse.Namespace, signals: Signals | None) -> int:
             raise
         streams.say_error(streams.describe(expected))
         streams.discard()
-        return documents.BAD_INPUT if isinstance(expected, documents.InputError) else 1
+        return inputfiles.BAD_INPUT if isinstance(expected, inputfiles.InputError) else 1
 
 
 def function(name: str) -> Any:

@@ -14,12 +14,12 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainingRuntimeSpec, TrainJob
 from pkg.cli import options, render
 from pkg.cli.terminal import Console
-from pkg.offline import inputs
-from pkg.offline.inputs import Offline, Subject
+from pkg.offline import trainjobs
 from pkg.offline.trace.causes import Causes
 from pkg.offline.trace.diff import ABSENT, Change, Item, Path
 from pkg.offline.trace.diff import render as render_path
-from pkg.offline.trace.pipeline import Recorder, State, Step, add_objects
+from pkg.offline.trace.pipeline import PipelineObserver, State, Step, add_objects
+from pkg.offline.trainjobs import Offline, Subject
 from pkg.runtime import core
 
 _STAGES: Final = {
@@ -51,7 +51,7 @@ class Explanation:
     """One TrainJob's way through the pipeline."""
 
     subject: Subject
-    recorder: Recorder
+    pipeline: PipelineObserver
     causes: Causes = field(default_factory=Causes)
     refusal: str | None = None
 
@@ -63,7 +63,7 @@ async def explain_command(arguments: argparse.Namespace, out: Console, err: Cons
     explained = [await explain(given, subject) for subject in given.subjects]
     for each in explained:
         if each.refusal is None:
-            each.refusal = await inputs.denial(given, each.subject.train_job)
+            each.refusal = await trainjobs.denial(given, each.subject.train_job)
     if arguments.output == "text":
         for each in explained:
             print_text(each, out)
@@ -77,15 +77,15 @@ async def explain_command(arguments: argparse.Namespace, out: Console, err: Cons
 
 
 async def explain(given: Offline, subject: Subject) -> Explanation:
-    """Run the pipeline with a recorder, then look for what the changes are due to."""
-    explanation = Explanation(subject, Recorder(subject.train_job, render.document))
+    """Run the pipeline with an observer, then look for what the changes are due to."""
+    explanation = Explanation(subject, PipelineObserver(subject.train_job, render.document))
     served = given.runtimes[core.TRAINING_RUNTIME_GROUP_KIND]
     if not isinstance(served, core.TrainingRuntime):
         raise TypeError(f"{core.TRAINING_RUNTIME_GROUP_KIND} is served by a {type(served).__name__}")
-    served.observe(explanation.recorder)
+    served.observe(explanation.pipeline)
     try:
-        await inputs.objects(given, subject.train_job)
-    except inputs.RefusedError as error:
+        await trainjobs.objects(given, subject.train_job)
+    except trainjobs.RefusedError as error:
         explanation.refusal = str(error)
         return explanation
     finally:
@@ -115,7 +115,7 @@ def as_data(explanation: Explanation) -> dict[str, Any]:
             **({"notes": list(step.notes)} if step.notes else {}),
             "changes": [_change_data(change, explanation.causes.of(change)) for change in step.changes],
         }
-        for step in explanation.recorder.steps
+        for step in explanation.pipeline.steps
     ]
     return {
         "trainJob": str(explanation.subject.train_job.key),
@@ -140,7 +140,7 @@ def print_text(explanation: Explanation, out: Console) -> None:
     out.say((subject.document.name, "bold"), " on ", (subject.runtime, "bold"))
     stage = None
     told: set[str] = set()
-    for step in explanation.recorder.steps:
+    for step in explanation.pipeline.steps:
         changes = [change for change in step.changes if not _is_obvious(change)]
         news = step.aside is not None and step.author not in told
         if not (changes or step.notes or news):
@@ -153,7 +153,7 @@ def print_text(explanation: Explanation, out: Console) -> None:
             told.add(step.author)
         _print_step(explanation, step, changes, out)
     if explanation.refusal is None:
-        made = [_summary(name, data) for name, data in explanation.recorder.state.items()]
+        made = [_summary(name, data) for name, data in explanation.pipeline.state.items()]
         out.say("\n", ("Result", "bold cyan"), f"  {', '.join(made) or 'nothing'}\n")
     else:
         out.say("\n", ("Refused", "bold red"), f"  {explanation.refusal}\n")

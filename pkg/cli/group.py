@@ -19,7 +19,7 @@ from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.cli import options
 from pkg.cli.terminal import Console
 from pkg.constants import kai
-from pkg.offline import documents
+from pkg.offline import inputfiles
 from pkg.offline.snapshot import Key, key_of
 from pkg.offline.text import one_line
 from pkg.offline.trace.grouping import Explanation, Objects, explain
@@ -37,11 +37,11 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
     try:
         settings = podgrouper.settings(config.load(arguments.config))
     except config.ConfigurationError as error:
-        raise documents.InputError(str(error)) from error
-    objects = given(await documents.load(arguments.files), arguments.namespace)
+        raise inputfiles.InputError(str(error)) from error
+    objects = given(await inputfiles.load(arguments.files), arguments.namespace)
     pods = [key for key in objects if key.kind == Pod.gvk]
     if not pods:
-        raise documents.InputError("the input contains no Pod; give pods together with their owners")
+        raise inputfiles.InputError("the input contains no Pod; give pods together with their owners")
     try:
         explained = [await explain(objects, pod, settings) for pod in pods]
     except podgrouper.GrouperLoadError as error:
@@ -59,14 +59,14 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
     return 1 if any(each.refusal for each in explained) else 0
 
 
-def given(found: list[documents.Document], namespace: str) -> Objects:
+def given(found: list[inputfiles.InputObject], namespace: str) -> Objects:
     """Return the objects by key, as they are written down.
 
     Raises:
         InputError: one is a duplicate, has no name, or its metadata, or a pod, is malformed.
     """
     objects: Objects = {}
-    first: dict[Key, documents.Document] = {}
+    first: dict[Key, inputfiles.InputObject] = {}
     for document in found:
         document.decode(_MODELS.get(document.gvk) or unstructured(document.gvk))
         key = key_of(document.data, namespace)

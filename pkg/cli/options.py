@@ -10,8 +10,8 @@ from controller_runtime.client import LiveClient
 from controller_runtime.rest import Transport, load_config
 
 from pkg.cli.terminal import Console
-from pkg.offline import documents, inputs
-from pkg.offline.inputs import Offline
+from pkg.offline import inputfiles, trainjobs
+from pkg.offline.trainjobs import Offline
 
 
 async def load(arguments: argparse.Namespace) -> Offline:
@@ -20,12 +20,12 @@ async def load(arguments: argparse.Namespace) -> Offline:
     Raises:
         InputError: a file makes no sense, or there is no TrainJob in them.
     """
-    found = await documents.load(arguments.files)
+    found = await inputfiles.load(arguments.files)
     if arguments.kubeconfig is None and arguments.context is None:
-        return await inputs.prepare(found, namespace=arguments.namespace)
+        return await trainjobs.prepare(found, namespace=arguments.namespace)
     config = await load_config(arguments.kubeconfig, context=arguments.context)
     async with Transport(config) as transport:
-        return await inputs.prepare(found, namespace=arguments.namespace, cluster=LiveClient(transport))
+        return await trainjobs.prepare(found, namespace=arguments.namespace, cluster=LiveClient(transport))
 
 
 def say_warnings(given: Offline, err: Console) -> None:
