@@ -45,6 +45,10 @@ class Console(rich.console.Console):
                 text.truncate(self.width, overflow="ellipsis")
             self.print(text, soft_wrap=True)
 
+    def write(self, output: str, data: Any) -> None:
+        """Write ``data`` as ``json`` or as ``yaml``."""
+        (self.write_json if output == "json" else self.write_yaml)(data)
+
     def write_json(self, data: Any) -> None:
         """Write ``data`` as JSON."""
         self.file.write(yamljson.dump_json(data, ascii_only=not self._has_unicode))

@@ -9,6 +9,8 @@ grouped again. What comes out otherwise is due to that. So this holds for any gr
 from __future__ import annotations
 
 import copy
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -36,6 +38,8 @@ REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
 """So many changes are tried for one pod; the causes of a value beyond are not looked for."""
 
+_REPEATED: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
+"""Repeats the top owner, and is not printed for people."""
 _JUNK: Final = "x"
 """Stands where a map or a list is expected."""
 _NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
@@ -43,8 +47,8 @@ _SHORT: Final = {"labels": "label", "annotations": "annotation"}
 
 
 @dataclass(slots=True)
-class Explanation:
-    """One pod's group."""
+class GroupTrace:
+    """One pod's group, and the causes of its values."""
 
     pod: Key
     left_alone: str = ""
@@ -60,24 +64,62 @@ class Explanation:
     refusal: str = ""
     """Why the pod has no group, or nothing."""
 
+    def to_dict(self) -> Data:
+        """Return the trace as JSON."""
+        data: Data = {"pod": f"{self.pod.namespace}/{self.pod.name}"}
+        if self.left_alone:
+            return {**data, "leftAlone": self.left_alone}
+        if self.owners:
+            data["owners"] = [
+                {"apiVersion": key.kind.api_version, "kind": key.kind.kind, "name": key.name}
+                for key in self.owners
+            ]
+            data["grouper"] = self.grouper
+        if self.missing:
+            data["missing"] = [str(key) for key in self.missing]
+        if self.refusal:
+            return {**data, "refused": self.refusal}
+        return {**data, "group": self.values, "dueTo": self.sources}
 
-async def explain(objects: Objects, pod: Key, settings: Settings) -> Explanation:
-    """Group a pod of ``objects`` as the manager would."""
-    explanation = Explanation(pod)
-    explanation.left_alone = _left_alone(objects[pod], settings)
-    if explanation.left_alone:
-        return explanation
+    def rows(self) -> Iterator[tuple[str, str, str]]:
+        """Yield what is printed for people: names, values, and the causes of the values."""
+        if self.left_alone:
+            yield "left alone", self.left_alone, ""
+        if self.owners:
+            yield "owners", " → ".join(map(str, self.owners)), ""
+            yield "grouper", self.grouper, ""
+        for name, value in self.values.items():
+            if name == _REPEATED:
+                continue
+            due = ", ".join(self.sources.get(name, ())) or ("" if name == "owner" else "by default")
+            if isinstance(value, list):
+                yield name, "", due
+                yield from (("", _flow(each), "") for each in value)
+            else:
+                yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), due
+        if self.missing:
+            yield "not given", ", ".join(map(str, self.missing)), ""
+        if self.refusal:
+            yield "refused", self.refusal, ""
+
+
+async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
+    """Group a pod of ``objects`` as the manager would, and search for the causes of the result."""
+    found = GroupTrace(pod)
+    found.left_alone = _left_alone(objects[pod], settings)
+    if found.left_alone:
+        return found
     first = _Try(objects, pod, settings)
     try:
-        explanation.values = await first.run()
+        found.values = await first.run()
     except REFUSALS as error:
-        explanation.refusal = str(error)
-        return explanation
+        found.refusal = str(error)
+        return found
     finally:
-        explanation.owners, explanation.grouper = first.owners, first.grouper
-        explanation.missing = [key for key in first.snapshot.missing if key.kind != PodGroup.gvk]
-    await _Search(explanation, first, settings).run()
-    return explanation
+        found.owners, found.grouper = first.owners, first.grouper
+        found.missing = [key for key in first.snapshot.missing if key.kind != PodGroup.gvk]
+    await _Search(found, first, settings).run()
+    return found
 
 
 def _left_alone(pod: Data, settings: Settings) -> str:
@@ -87,8 +129,13 @@ def _left_alone(pod: Data, settings: Settings) -> str:
         return f"its scheduler is {scheduler}"
     group = decoded.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
     if group is not None and not decoded.metadata.owner_references:
-        return f"it has no owner, and a group that somebody gave it: {group}"
+        return f"it has no owner and is already assigned to the group {group}"
     return ""
+
+
+def _flow(sub_group: Data) -> str:
+    rest = (f"{name} {_flow(held) if isinstance(held, dict) else held}" for name, held in sub_group.items())
+    return ", ".join(rest).removeprefix("name ")
 
 
 class _Try:
@@ -128,15 +175,15 @@ def _installed() -> tuple[EntryPoint, ...]:
 class _Search:
     """Tries changes of all that was read, and notes which values come out otherwise."""
 
-    def __init__(self, explanation: Explanation, first: _Try, settings: Settings) -> None:
-        self._explanation = explanation
+    def __init__(self, trace: GroupTrace, first: _Try, settings: Settings) -> None:
+        self._trace = trace
         self._first = first
         self._settings = settings
         self._tries = 0
 
     async def run(self) -> None:
-        pod, first = self._explanation.pod, self._first
-        chain = [*self._explanation.owners, pod]
+        pod, first = self._trace.pod, self._first
+        chain = [*self._trace.owners, pod]
         top = chain[-2]
         for key in dict.fromkeys(chain):
             if (renamed := _renamed(first.objects, key)) is not None:
@@ -179,10 +226,10 @@ class _Search:
         if self._tries > MOST_TRIES:
             return False
         try:
-            values = await _Try(objects, self._explanation.pod, self._settings).run()
+            values = await _Try(objects, self._trace.pod, self._settings).run()
         except (*REFUSALS, pydantic.ValidationError):
             return True  # without it there is no group at all, which tells nothing about one value
-        before, sources = self._explanation.values, self._explanation.sources
+        before, sources = self._trace.values, self._trace.sources
         changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]
         for name in changed:
             if what and name in before and what not in sources.setdefault(name, []):

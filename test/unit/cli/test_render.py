@@ -21,7 +21,9 @@ from pkg.cli import explain, parser, render, trainerctl
 from pkg.cli.terminal import Console
 from pkg.offline import inputfiles, trainjobs
 from pkg.offline.inputfiles import InputObject
+from pkg.offline.rendering import manifest
 from pkg.offline.trace.diff import replay
+from pkg.offline.trace.trainjob import TrainJobTrace, trace
 from pkg.runtime import core, runtime_for
 
 SAMPLES = Path(__file__).parents[3] / "config" / "samples"
@@ -71,7 +73,7 @@ def result(state: dict[str, Any]) -> list[Any]:
 
 
 async def assert_account_is_true(given: trainjobs.Offline, subject: trainjobs.Subject) -> None:
-    explanation = await explain.explain(given, subject)
+    explanation = await trace(given, subject)
     pipeline = explanation.pipeline
     changes = [change for step in pipeline.steps for change in step.changes]
     wanted = await trainjobs.objects(given, subject.train_job)
@@ -79,18 +81,18 @@ async def assert_account_is_true(given: trainjobs.Offline, subject: trainjobs.Su
     assert explanation.refusal is None
     assert_it_can_be_printed(explanation)
     assert replay(pipeline.template_state, changes) == pipeline.state
-    assert result(pipeline.state) == result({str(n): render.document(obj) for n, obj in enumerate(wanted)})
+    assert result(pipeline.state) == result({str(n): manifest(obj) for n, obj in enumerate(wanted)})
     for step in pipeline.steps:
         assert not (step.aside and step.changes), f"{step.author} says it stood aside, and changed something"
 
 
-def assert_it_can_be_printed(explanation: explain.Explanation) -> None:
+def assert_it_can_be_printed(explanation: TrainJobTrace) -> None:
     console = Console(file=io.StringIO(), width=80)
     explain.print_text(explanation, console)
     text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
     authors = [step.author for step in explanation.pipeline.steps if step.aside is not None]
     assert all(text.count(f"  {author}  stood aside: ") == 1 for author in authors)
-    data = explain.as_data(explanation)
+    data = explanation.to_dict()
     assert json.loads(json.dumps(data)) == data
 
 
@@ -180,7 +182,7 @@ async def test_every_sample_is_rendered_as_the_manager_would(
     given = await trainjobs.prepare(inputfiles.read(files))
     (subject,) = given.subjects
     served = runtime_for(given.runtimes, subject.train_job.spec.runtime_ref)
-    expected = [render.document(obj) for obj in await served.new_objects(subject.train_job)]
+    expected = [manifest(obj) for obj in await served.new_objects(subject.train_job)]
 
     parsed = parser.parse(["render", "-f", *files])
     console = Console()
