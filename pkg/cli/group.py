@@ -14,7 +14,8 @@ from pkg.cli.terminal import Console
 from pkg.offline import inputfiles
 from pkg.offline.snapshot import Key, by_key
 from pkg.offline.text import one_line
-from pkg.offline.trace.grouping import GroupTrace, trace
+from pkg.offline.trace.grouping import trace
+from pkg.offline.trace.grouptrace import GroupTrace
 
 
 async def group_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:

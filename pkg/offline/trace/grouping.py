@@ -1,17 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What group a pod gets, and what each value of it is due to.
+"""The group of a pod, and the causes of its values.
 
-The causes are found by trying: a field of an object that was read is changed, or an object is taken away, and the pod is
-grouped again. What comes out otherwise is due to that. So this holds for any grouper, also for those of others.
+The causes are found by trial: a field of an object that was read is changed, or an object is removed, and the pod is
+grouped again. The values that differ are due to that change. This holds for every grouper, installed ones included.
 """
 
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
@@ -25,82 +22,22 @@ from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.config.document import render_path
 from pkg.constants import kai
 from pkg.offline.snapshot import Key, Snapshot
+from pkg.offline.trace.grouptrace import Data, GroupTrace, Values
 from pkg.podgrouper import ENTRY_POINT_GROUP, DirectOwners, PodGrouper, Settings, new_plugins_hub
 from pkg.podgrouper.plugins import GroupingError, Reads
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 
-Data = dict[str, Any]
 Objects = dict[Key, Data]
 Path = tuple[str | int, ...]
-Values = dict[str, Any]
 
 REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
 """So many changes are tried for one pod; the causes of a value beyond are not looked for."""
 
-_REPEATED: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
-"""Repeats the top owner, and is not printed for people."""
 _JUNK: Final = "x"
 """Stands where a map or a list is expected."""
 _NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
 _SHORT: Final = {"labels": "label", "annotations": "annotation"}
-
-
-@dataclass(slots=True)
-class GroupTrace:
-    """One pod's group, and the causes of its values."""
-
-    pod: Key
-    left_alone: str = ""
-    """Why the pod grouper does nothing about the pod, or nothing."""
-    owners: list[Key] = field(default_factory=list)
-    """Nearest first, the top owner last; of a pod without owners the pod itself."""
-    grouper: str = ""
-    values: Values = field(default_factory=dict)
-    sources: dict[str, list[str]] = field(default_factory=dict)
-    """By value: what it is due to; the grouper alone where there is nothing."""
-    missing: list[Key] = field(default_factory=list)
-    """Asked for, and not among the objects."""
-    refusal: str = ""
-    """Why the pod has no group, or nothing."""
-
-    def to_dict(self) -> Data:
-        """Return the trace as JSON."""
-        data: Data = {"pod": f"{self.pod.namespace}/{self.pod.name}"}
-        if self.left_alone:
-            return {**data, "leftAlone": self.left_alone}
-        if self.owners:
-            data["owners"] = [
-                {"apiVersion": key.kind.api_version, "kind": key.kind.kind, "name": key.name}
-                for key in self.owners
-            ]
-            data["grouper"] = self.grouper
-        if self.missing:
-            data["missing"] = [str(key) for key in self.missing]
-        if self.refusal:
-            return {**data, "refused": self.refusal}
-        return {**data, "group": self.values, "dueTo": self.sources}
-
-    def rows(self) -> Iterator[tuple[str, str, str]]:
-        """Yield what is printed for people: names, values, and the causes of the values."""
-        if self.left_alone:
-            yield "left alone", self.left_alone, ""
-        if self.owners:
-            yield "owners", " → ".join(map(str, self.owners)), ""
-            yield "grouper", self.grouper, ""
-        for name, value in self.values.items():
-            if name == _REPEATED:
-                continue
-            due = ", ".join(self.sources.get(name, ())) or ("" if name == "owner" else "by default")
-            if isinstance(value, list):
-                yield name, "", due
-                yield from (("", _flow(each), "") for each in value)
-            else:
-                yield name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), due
-        if self.missing:
-            yield "not given", ", ".join(map(str, self.missing)), ""
-        if self.refusal:
-            yield "refused", self.refusal, ""
 
 
 async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
@@ -131,11 +68,6 @@ def _left_alone(pod: Data, settings: Settings) -> str:
     if group is not None and not decoded.metadata.owner_references:
         return f"it has no owner and is already assigned to the group {group}"
     return ""
-
-
-def _flow(sub_group: Data) -> str:
-    rest = (f"{name} {_flow(held) if isinstance(held, dict) else held}" for name, held in sub_group.items())
-    return ", ".join(rest).removeprefix("name ")
 
 
 class _Try:
