@@ -28,7 +28,7 @@ from controller_runtime.manager import ManagerError, UnreachableError
 
 from pkg import config
 
-from . import ending, goflags, lean
+from . import ending, goflags, lean, trim
 
 DISTRIBUTION: Final = "trainer-controller-manager"
 BAD_USAGE: Final = 2
@@ -136,6 +136,7 @@ async def serve(
     mgr = ctrl.Manager(connection, options)
     await setup(mgr)
     mgr.add(lean.Collector(mgr.cache.ready))
+    mgr.add(trim.Trimmer())
     gc.disable()
     try:
         async with ctrl.setup_signal_handler() as stop:
