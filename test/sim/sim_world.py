@@ -14,6 +14,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery import errors
 from controller_runtime.client import MERGE, ignore_not_found, merge_from, raw_patch
 from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.history import Event
 from controller_runtime.simtest.server import Review
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -78,18 +79,31 @@ class Cluster:
     def __init__(self, pods_fail: float = 0.1) -> None:
         self._pods_fail = pods_fail
         self._run_for: dict[str, float] = {}
+        """By a pod's uid, when it ends."""
+        self._changed = True
 
     async def run(self, sim: Simulation) -> None:
         """Look at everything again and again, as slowly as the world does."""
         rng = random.Random(f"{sim.seed}/cluster")
+        sim.server.history.listeners.append(self._note)
         while True:
             await anyio.sleep(rng.uniform(0.2, 1.6))
+            if not (self._changed or self._is_due(sim)):
+                continue
+            self._changed = False
             for step in rng.sample([self._job_sets, self._jobs, self._kubelets, self._garbage], 4):
                 try:
                     await step(sim, rng)
                 except errors.StatusError as error:
+                    self._changed = True
                     if not isinstance(error, errors.ConflictError | errors.NotFoundError | errors.AlreadyExistsError):
                         raise
+
+    def _note(self, event: Event) -> None:
+        self._changed = self._changed or event.table.facts.gvk.kind not in ("Lease", "Event")
+
+    def _is_due(self, sim: Simulation) -> bool:
+        return any(due <= sim.loop.time() for due in self._run_for.values())
 
     async def _garbage(self, sim: Simulation, _: random.Random) -> None:
         sim.server.collect_garbage()
@@ -200,13 +214,15 @@ class Cluster:
         for pod in sim.server.objects(Pod):
             obj = Pod.from_dict(pod)
             if is_deleted(pod):
+                self._run_for.pop(pod["metadata"]["uid"], None)
                 with ignore_not_found():
                     await client.delete(obj, grace_period_seconds=0)
                 continue
             phase = pod.get("status", {}).get("phase")
-            if phase in ("Succeeded", "Failed"):
-                continue
             uid = pod["metadata"]["uid"]
+            if phase in ("Succeeded", "Failed"):
+                self._run_for.pop(uid, None)
+                continue
             due = self._run_for.setdefault(uid, sim.loop.time() + rng.uniform(1, 40))
             wanted = "Running"
             if sim.loop.time() >= due:

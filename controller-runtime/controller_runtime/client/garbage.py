@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
 
 from . import deletion
@@ -23,12 +24,13 @@ def collect(memory: Memory, tables: Iterable[Table]) -> None:
     before = None
     while before != memory.version:
         before = memory.version
+        uids = {document["metadata"].get("uid") for _, _, document in _objects(tables)}
         for table, key, _ in list(_objects(tables)):
             if (row := table.rows.get(key)) is not None:
-                _attend(memory, tables, (table, key, row.document))
+                _attend(memory, tables, (table, key, row.document), uids)
 
 
-def _attend(memory: Memory, tables: list[Table], found: Found) -> None:
+def _attend(memory: Memory, tables: list[Table], found: Found, uids: set[JSON]) -> None:
     table, key, document = found
     metadata: Any = document["metadata"]
     finalizers = metadata.get("finalizers") or []
@@ -51,7 +53,6 @@ def _attend(memory: Memory, tables: list[Table], found: Found) -> None:
                 memory, found, "finalizers", [each for each in finalizers if each != deletion.FOREGROUND]
             )
     elif (owners := _owners(document)) and not metadata.get("deletionTimestamp"):
-        uids = {each[2]["metadata"].get("uid") for each in _objects(tables)}
         if not any(each.get("uid") in uids for each in owners):
             memory.delete(table, key, deletion.Options("Background"))
 
