@@ -38,6 +38,10 @@ Check = Callable[["Simulation"], Awaitable[None]]
 Act = Callable[["Simulation", random.Random], Awaitable[None]]
 
 _CRASH_LOOP: Final = 1.0
+_STORMS: Final = 4
+_STORM: Final = 6.0
+"""How long a storm lasts, in seconds, on average."""
+_IN_STORMS: Final = 0.75
 OPTIONS: Final = Options(
     leader_election=True,
     leader_election_id="simulated",
@@ -183,11 +187,13 @@ class Simulation:
     def plan(self) -> list[Step]:
         """Draw what is done in this life, and when."""
         rng = random.Random(f"{self.seed}/plan")
-        length, steps = self.minutes * 60.0, []
+        length: float = self.minutes * 60.0
+        steps: list[Step] = []
+        storms = [rng.random() * length * 0.7 for _ in range(_STORMS)]
         for name, (_, times) in self._registered.actions.items():
-            steps += _spread(rng, name, times, length * 0.8)
+            steps += _spread(rng, name, times, length * 0.8, storms)
         for fault in FAULTS:
-            steps += _spread(rng, f"fault: {fault.name}", self.faults / len(FAULTS), length * 0.7)
+            steps += _spread(rng, f"fault: {fault.name}", self.faults / len(FAULTS), length * 0.8, storms)
         return sorted(steps, key=lambda step: step.at)
 
     async def live(self, steps: Sequence[Step]) -> None:
@@ -282,10 +288,15 @@ def _replicas(history: History, rng: random.Random) -> list[Replica]:
     return [Replica(history, rng, version=999) for _ in range(2)]
 
 
-def _spread(rng: random.Random, name: str, times: float, length: float) -> Iterable[Step]:
-    """Draw about ``times`` steps over ``length`` seconds."""
-    count = int(times) + (rng.random() < times % 1)
-    return [Step(round(rng.random() * length, 3), name, rng.getrandbits(32)) for _ in range(count)]
+def _spread(
+    rng: random.Random, name: str, times: float, length: float, storms: Sequence[float]
+) -> Iterable[Step]:
+    """Draw about ``times`` steps over ``length`` seconds, most of them in storms: what goes wrong does so together."""
+    for _ in range(int(times) + (rng.random() < times % 1)):
+        at = rng.random() * length
+        if rng.random() < _IN_STORMS:
+            at = min(length, rng.choice(storms) + rng.expovariate(1 / _STORM))
+        yield Step(round(at, 3), name, rng.getrandbits(32))
 
 
 @dataclass(frozen=True)
