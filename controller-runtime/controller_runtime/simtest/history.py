@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -91,13 +92,15 @@ class Replica:
         self.changed = anyio.Event()
         self._history = history
         self._due = 0.0
+        self._coming: deque[Event] = deque()
         history.replicas.append(self)
 
     def expect(self, event: Event) -> None:
         """Apply a change after the lag, and never before an earlier one."""
         loop = asyncio.get_running_loop()
         self._due = max(loop.time() + self.lag(), self._due)
-        loop.call_at(self._due, self._apply, event)
+        self._coming.append(event)
+        loop.call_at(self._due, self._apply)
 
     def documents(self, table: Table) -> list[Document]:
         """Return the objects of a kind as this replica knows them, by namespace and name."""
@@ -107,7 +110,8 @@ class Replica:
         """Take over what a table holds already."""
         self.rows[id(table)] = {key: row.document for key, row in table.rows.items()}
 
-    def _apply(self, event: Event) -> None:
+    def _apply(self) -> None:
+        event = self._coming.popleft()  # timers of one moment come in any order, changes do not
         rows = self.rows.setdefault(id(event.table), {})
         if event.type == "DELETED":
             rows.pop(event.key, None)

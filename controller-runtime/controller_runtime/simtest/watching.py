@@ -113,7 +113,9 @@ class Watches:
                     await self._changed(watch)
                 if anyio.current_time() >= bookmark:
                     bookmark = anyio.current_time() + _BOOKMARK_PERIOD
-                    watch.version = max(watch.version, watch.replica.applied)
+                    for line in self._pending(watch):
+                        await self._travel(watch)
+                        yield line
                     await self._travel(watch)
                     yield bookmark_line(watch)
         finally:
