@@ -25,13 +25,13 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.httpserver import Handler, ServerError
 
 from . import servers
-from .errors import ManagerError, UnreachableError
+from .connecting import reach
+from .errors import ManagerError
 from .lifecycle import Lifecycle
 from .options import Options
 from .runnable_group import LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
 
 T = TypeVar("T", bound=Object)
-_RETRY: Final = 1.0
 _INFORMERS: Final = "informers"
 
 _log = log.logger_from("controller-runtime.manager")
@@ -241,23 +241,11 @@ class Manager:
 
     async def _connect(self) -> None:
         """Return once the API server answers anything at all."""
-        if self.options.connect_timeout <= 0:
-            return
-        deadline = anyio.current_time() + self.options.connect_timeout
-        while True:
-            try:
-                left = max(_RETRY, deadline - anyio.current_time())
-                response = await self._main.send(rest.Request("GET", "/version", timeout=left))
-                await response.close()
-            except rest.TransportError as error:
-                if anyio.current_time() + _RETRY >= deadline:
-                    raise UnreachableError(
-                        f"API server {self.config.address} cannot be reached: {error}"
-                    ) from error
-                _log.info("API server cannot be reached yet", host=self.config.address, error=error)
-            else:
-                return
-            await anyio.sleep(_RETRY)
+        if self.options.connect_timeout > 0:
+            await reach(self._main, timeout=self.options.connect_timeout, report=self._report_unreachable)
+
+    def _report_unreachable(self, error: rest.TransportError) -> None:
+        _log.info("API server cannot be reached yet", host=self.config.address, error=error)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:

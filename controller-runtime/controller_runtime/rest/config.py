@@ -154,7 +154,7 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     try:
         loader.load_and_set(settings)
     except (library.config_exception.ConfigException, OSError) as error:
-        raise ConfigError(f"in-cluster configuration: {login.one_line(error)}") from error
+        raise ConfigError(f"in-cluster configuration: {login.redacted(error)}") from error
     namespace = folder / "namespace"
     return Config(
         host=settings.host,

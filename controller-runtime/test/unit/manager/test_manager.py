@@ -228,7 +228,7 @@ async def test_an_unreachable_server_is_tried_for_ten_seconds_and_named(diary: l
     mgr = new_manager(away)
     mgr.add(Worker("controller", diary))
     with pytest.raises(
-        UnreachableError, match=r"^API server https://api cannot be reached: .*connection refused$"
+        UnreachableError, match=r"^the API server cannot be reached: https://api: connection refused$"
     ):
         await mgr.start()
     assert 9 <= anyio.current_time() - 1000 <= 10
