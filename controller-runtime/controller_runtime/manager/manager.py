@@ -111,6 +111,8 @@ class Manager:
             self.metrics_server = made.metrics
         if made.health is not None:
             self.health_server = made.health
+        if made.pprof is not None:
+            self.pprof_server = made.pprof
         for each in made.runnables:
             self._lifecycle.servers.add(each)
         self._open = False

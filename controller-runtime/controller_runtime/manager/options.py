@@ -78,6 +78,9 @@ class Options:
     readiness_endpoint_name: str = "readyz"
     liveness_endpoint_name: str = "healthz"
 
+    pprof_bind_address: str = ""
+    """Where profiles are served without authorization, so on loopback: see :mod:`controller_runtime.pprof`. Empty is off."""
+
     webhook_host: str = ""
     webhook_port: int = 9443
     webhook_cert_dir: str = ""
