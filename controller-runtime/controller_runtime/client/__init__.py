@@ -22,9 +22,13 @@ from .interfaces import Reader as Reader
 from .interfaces import StatusClient as StatusClient
 from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Writer as Writer
+from .lazy import LazyReader as LazyReader
+from .lazy import apply_lazily as apply_lazily
+from .lazy import get_lazily as get_lazily
+from .lazy import patch_lazily as patch_lazily
+from .lazy import peek as peek
 from .narrow import ignore_not_found as ignore_not_found
 from .narrow import namespaced as namespaced
-from .narrow import peek as peek
 from .narrow import read_only as read_only
 from .patch import APPLY as APPLY
 from .patch import JSON as JSON
@@ -33,9 +37,6 @@ from .patch import STRATEGIC as STRATEGIC
 from .patch import merge_from as merge_from
 from .patch import raw_patch as raw_patch
 from .readthrough import ReadThrough as ReadThrough
-from .stored import Stored as Stored
-from .stored import apply_lazily as apply_lazily
-from .stored import patch_lazily as patch_lazily
 
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor

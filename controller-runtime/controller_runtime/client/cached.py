@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object, Unstructured
 
-from . import interfaces, narrow
-from .stored import Stored, apply_lazily, patch_lazily
+from . import interfaces, lazy
 
 T = TypeVar("T", bound=Object)
 
@@ -24,12 +24,8 @@ class CacheReader(interfaces.Reader, Protocol):
         """Stand around a write of ``obj`` until it is remembered."""
         ...
 
-    def remember_write(self, obj: Object) -> None:
+    def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Take over ``obj``, which the server returned for a write."""
-        ...
-
-    def remember_stored(self, stored: Stored[Any]) -> None:
-        """Take over what the server returned for a write, undecoded where it is."""
         ...
 
     def uid_of(self, obj: Object) -> str:
@@ -90,9 +86,9 @@ class CachedClient:
         """Return the object at (namespace, name); NotFoundError when there is none."""
         return await self._reader(kind).get(kind, key)
 
-    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object, perhaps shared with others: see :func:`controller_runtime.client.peek`."""
-        return await narrow.peek(self._reader(kind), kind, key)
+    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
+        return await lazy.get_lazily(self._reader(kind), kind, key)
 
     async def list(
         self,
@@ -147,11 +143,11 @@ class CachedClient:
             stored = await self._live.apply(obj, field_owner=field_owner, force=force, dry_run=dry_run)
             return self._remembered(stored, dry_run=dry_run)
 
-    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> Stored[T]:
+    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> LazyObject[T]:
         """Apply, and leave the answer undecoded."""
         with self._cache.writing(obj):
-            stored = await apply_lazily(self._live, obj, field_owner=field_owner, force=force)
-            self._cache.remember_stored(stored)
+            stored = await lazy.apply_lazily(self._live, obj, field_owner=field_owner, force=force)
+            self._cache.remember_write(stored)
             return stored
 
     async def delete(
@@ -243,12 +239,12 @@ class CachedSubResource:
             stored = await self._live.patch(obj, patch, field_owner=field_owner, force=force, dry_run=dry_run)
             return self._remembered(stored, dry_run=dry_run)
 
-    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> LazyObject[T]:
         """Patch the subresource, and leave the answer undecoded."""
         with self._cache.writing(obj):
-            stored = await patch_lazily(self._live, obj, patch)
+            stored = await lazy.patch_lazily(self._live, obj, patch)
             if self._returns_object:
-                self._cache.remember_stored(stored)
+                self._cache.remember_write(stored)
             return stored
 
     async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:

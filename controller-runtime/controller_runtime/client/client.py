@@ -12,11 +12,13 @@ import msgspec
 
 from controller_runtime import log, rest
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject
+from controller_runtime.apis.machinery.lazy import parts as parts_of
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
 from controller_runtime.rest import request as requests
 
 from . import interfaces
-from .stored import Stored, bounded
+from .lazy import Answer, bounded
 
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("client")
@@ -37,7 +39,6 @@ class _List(msgspec.Struct):
 
 _WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 _list_decoder = msgspec.json.Decoder(_List)
-_decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_answer: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -74,7 +75,7 @@ class LiveClient:
         namespace, name = key
         resource = await self.mapper.resource_for(kind)
         request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
-        return Stored(kind, await self._send(request), name=name).object
+        return Answer(kind, await self._send(request), name=name).object
 
     async def list(
         self,
@@ -109,7 +110,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return Stored(kind, await self._send(request), name=obj.name).object
+        return Answer(kind, await self._send(request), name=obj.name).object
 
     async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
         """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
@@ -128,7 +129,7 @@ class LiveClient:
         made = await self._patch(obj, patch, "", field_owner=field_owner, force=force, dry_run=dry_run)
         return made.object
 
-    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> LazyObject[T]:
         """Patch, and leave the answer undecoded."""
         return await self._patch(obj, patch, "")
 
@@ -136,7 +137,7 @@ class LiveClient:
         """Server-side apply exactly the fields that are set."""
         return (await self._apply(obj, "", field_owner=field_owner, force=force, dry_run=dry_run)).object
 
-    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> Stored[T]:
+    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> LazyObject[T]:
         """Apply, and leave the answer undecoded."""
         return await self._apply(obj, "", field_owner=field_owner, force=force)
 
@@ -193,7 +194,7 @@ class LiveClient:
             options=delete_options(propagation, None, None, dry_run=False),
         )
         if body := await self._send(request):
-            rest.decoded(_decode_parts, body)
+            rest.decoded(parts_of, body)
 
     async def _update(self, obj: T, subresource: str, *, field_owner: str, dry_run: bool) -> T:
         kind = type(obj)
@@ -206,7 +207,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name).object
+        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name).object
 
     async def _patch(
         self,
@@ -217,7 +218,7 @@ class LiveClient:
         field_owner: str = "",
         force: bool = False,
         dry_run: bool = False,
-    ) -> Stored[T]:
+    ) -> LazyObject[T]:
         kind = type(obj)
         request = requests.patch(
             await self.mapper.resource_for(kind),
@@ -230,11 +231,11 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
+        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _apply(
         self, obj: T, subresource: str, *, field_owner: str, force: bool, dry_run: bool = False
-    ) -> Stored[T]:
+    ) -> LazyObject[T]:
         kind = type(obj)
         request = requests.apply(
             await self.mapper.resource_for(kind),
@@ -246,7 +247,7 @@ class LiveClient:
             dry_run=dry_run,
             metadata_only=is_metadata(kind),
         )
-        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
+        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _send(self, request: rest.Request) -> bytes:
         if self._field_validation is not None and request.method in _WRITES:
@@ -268,7 +269,7 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return Stored(into, await self._client._send(request), name=obj.name).object
+        return Answer(into, await self._client._send(request), name=obj.name).object
 
     async def create(self, obj: Object, body: T) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
@@ -299,7 +300,7 @@ class SubResource:
         )
         return made.object
 
-    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> LazyObject[T]:
         """Patch the subresource, and leave the answer undecoded."""
         return await self._client._patch(obj, patch, self._name)
 
@@ -318,7 +319,7 @@ def is_metadata(kind: type[Object]) -> bool:
 
 def decode(kind: type[T], body: bytes) -> T:
     """Return the object in ``body`` as a ``kind``; a metadata-only one is given its kind's own names."""
-    return Stored(kind, body).object
+    return Answer(kind, body).object
 
 
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
