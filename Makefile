@@ -120,11 +120,12 @@ manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles and docs/reference
 
 .PHONY: recording
 recording: $(VENV)/.runtime ## Run the demo and draw it into docs/demo.svg
-	$(BIN)/python -m hack.recording
+	$(BIN)/python -m hack.demo_svg
 
 .PHONY: docs
-docs: $(VENV)/.dev ## Build the documentation's site into build/site; a warning is an error
+docs: $(VENV)/.dev ## Build the manager's site into build/site and the library's into build/site/controller-runtime; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	cd $(LIBRARY) && NO_MKDOCS_2_WARNING=1 $(abspath $(BIN))/mkdocs build --quiet --strict
 
 .PHONY: wheel
 wheel: $(VENV)/.dev ## Build both wheels into dist/: the library's and the manager's

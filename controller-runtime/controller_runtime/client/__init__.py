@@ -12,12 +12,9 @@ from .cached import CacheReader as CacheReader
 from .client import LiveClient as LiveClient
 from .interfaces import Client as Client
 from .interfaces import FieldIndexer as FieldIndexer
-from .interfaces import FieldValidation as FieldValidation
 from .interfaces import IndexerFunc as IndexerFunc
-from .interfaces import LabelSelectorLike as LabelSelectorLike
 from .interfaces import ObjectList as ObjectList
 from .interfaces import Patch as Patch
-from .interfaces import Propagation as Propagation
 from .interfaces import Reader as Reader
 from .interfaces import StatusClient as StatusClient
 from .interfaces import SubResourceClient as SubResourceClient
@@ -30,13 +27,28 @@ from .lazy import peek as peek
 from .narrow import ignore_not_found as ignore_not_found
 from .narrow import namespaced as namespaced
 from .narrow import read_only as read_only
+from .options import ApplyOptions as ApplyOptions
+from .options import CreateOptions as CreateOptions
+from .options import DeleteAllOfOptions as DeleteAllOfOptions
+from .options import DeleteOptions as DeleteOptions
+from .options import FieldValidation as FieldValidation
+from .options import LabelSelectorLike as LabelSelectorLike
+from .options import ListOptions as ListOptions
+from .options import PatchOptions as PatchOptions
+from .options import Propagation as Propagation
+from .options import UpdateOptions as UpdateOptions
+from .options import check_options as check_options
 from .patch import APPLY as APPLY
 from .patch import JSON as JSON
 from .patch import MERGE as MERGE
 from .patch import STRATEGIC as STRATEGIC
 from .patch import merge_from as merge_from
 from .patch import raw_patch as raw_patch
+from .patch import strategic_merge_from as strategic_merge_from
 from .readthrough import ReadThrough as ReadThrough
+from .settings import dry_run as dry_run
+from .settings import with_field_owner as with_field_owner
+from .settings import with_field_validation as with_field_validation
 
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor

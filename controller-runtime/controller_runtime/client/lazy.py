@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, Unpack, runtime_checkable
 
 import msgspec
 
@@ -15,6 +15,7 @@ from controller_runtime.apis.machinery.lazy import LazyObject, metadata_text, pa
 from controller_runtime.apis.machinery.object import Object, ObjectMeta, PartialObjectMetadata
 
 from . import interfaces
+from .options import ApplyOptions, PatchOptions
 
 T = TypeVar("T", bound=Object)
 
@@ -32,7 +33,7 @@ class LazyReader(Protocol):
 class LazyApplier(Protocol):
     """A Writer that can leave the answer to an apply undecoded."""
 
-    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> LazyObject[T]:
+    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
         """Apply as ``apply`` does, and leave the answer undecoded."""
         ...
 
@@ -41,7 +42,9 @@ class LazyApplier(Protocol):
 class LazyPatcher(Protocol):
     """A writer, of objects or a subresource, that can leave the answer to a patch undecoded."""
 
-    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> LazyObject[T]:
+    async def patch_lazily(
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
+    ) -> LazyObject[T]:
         """Patch as ``patch`` does, and leave the answer undecoded."""
         ...
 
@@ -136,19 +139,20 @@ async def peek(reader: interfaces.Reader, kind: type[T], key: NamespacedName | t
     return (await get_lazily(reader, kind, key)).object
 
 
-async def apply_lazily(
-    writer: interfaces.Writer, obj: T, *, field_owner: str, force: bool = False
-) -> LazyObject[T]:
+async def apply_lazily(writer: interfaces.Writer, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
     """Apply as ``writer.apply`` does, and leave the answer undecoded where the writer can."""
     if isinstance(writer, LazyApplier):
-        return await writer.apply_lazily(obj, field_owner=field_owner, force=force)
-    return LazyObject.of(await writer.apply(obj, field_owner=field_owner, force=force))
+        return await writer.apply_lazily(obj, **options)
+    return LazyObject.of(await writer.apply(obj, **options))
 
 
 async def patch_lazily(
-    writer: interfaces.Writer | interfaces.SubResourceClient, obj: T, patch: interfaces.Patch
+    writer: interfaces.Writer | interfaces.SubResourceClient,
+    obj: T,
+    patch: interfaces.Patch,
+    **options: Unpack[PatchOptions],
 ) -> LazyObject[T]:
     """Patch as ``writer.patch`` does, and leave the answer undecoded where the writer can."""
     if isinstance(writer, LazyPatcher):
-        return await writer.patch_lazily(obj, patch)
-    return LazyObject.of(await writer.patch(obj, patch))
+        return await writer.patch_lazily(obj, patch, **options)
+    return LazyObject.of(await writer.patch(obj, patch, **options))

@@ -26,6 +26,8 @@ from .http1 import ORDINARY, Bounds
 DEFAULT_TIMEOUT: Final = 30.0
 COLLECTION: Final = Bounds(1 << 30, 600.0)
 """For lists: all pods of a large cluster, through a slow network."""
+DELETION: Final = Bounds(1 << 20, 600.0, unread=1 << 30)
+"""For the deletion of a collection, which is answered with all that was in it: nothing in it is needed."""
 JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -199,6 +201,7 @@ def create(
     *,
     field_owner: str = "",
     dry_run: bool = False,
+    field_validation: str | None = None,
     metadata_only: bool = False,
 ) -> Request:
     """Create an object.
@@ -208,7 +211,7 @@ def create(
     """
     if resource.namespaced and not namespace:
         raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
-    query = _query(fieldManager=field_owner, dryRun="All" if dry_run else "")
+    query = _written(field_owner, dry_run=dry_run, field_validation=field_validation)
     headers = _accept(metadata_only) | {"Content-Type": JSON}
     return Request("POST", collection_path(resource, namespace), query, headers, body)
 
@@ -221,10 +224,11 @@ def update(
     *,
     field_owner: str = "",
     dry_run: bool = False,
+    field_validation: str | None = None,
     metadata_only: bool = False,
 ) -> Request:
     """Replace an object."""
-    query = _query(fieldManager=field_owner, dryRun="All" if dry_run else "")
+    query = _written(field_owner, dry_run=dry_run, field_validation=field_validation)
     headers = _accept(metadata_only) | {"Content-Type": JSON}
     return Request("PUT", object_path(resource, namespace, name), query, headers, body)
 
@@ -239,10 +243,11 @@ def patch(
     field_owner: str = "",
     force: bool = False,
     dry_run: bool = False,
+    field_validation: str | None = None,
     metadata_only: bool = False,
 ) -> Request:
     """Change an object by a patch of ``content_type``."""
-    query = _query(fieldManager=field_owner, force="true" if force else "", dryRun="All" if dry_run else "")
+    query = _written(field_owner, force=force, dry_run=dry_run, field_validation=field_validation)
     headers = _accept(metadata_only) | {"Content-Type": content_type}
     return Request("PATCH", object_path(resource, namespace, name), query, headers, body)
 
@@ -256,6 +261,7 @@ def apply(
     field_owner: str,
     force: bool = False,
     dry_run: bool = False,
+    field_validation: str | None = None,
     metadata_only: bool = False,
 ) -> Request:
     """Server-side apply an object: the patch that creates it where it is missing."""
@@ -268,6 +274,7 @@ def apply(
         field_owner=field_owner,
         force=force,
         dry_run=dry_run,
+        field_validation=field_validation,
         metadata_only=metadata_only,
     )
 
@@ -294,8 +301,21 @@ def delete_collection(
     if resource.namespaced and not namespace:
         raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
     query = _query(labelSelector=selector_string(labels), fieldSelector=field_selector_string(fields))
-    headers = _accept(metadata_only=False) | ({"Content-Type": JSON} if options else {})
-    return Request("DELETE", collection_path(resource, namespace), query, headers, options)
+    headers = {"Accept": _AS_METADATA_LIST} | ({"Content-Type": JSON} if options else {})
+    return Request("DELETE", collection_path(resource, namespace), query, headers, options, bounds=DELETION)
+
+
+def post(
+    request: Request,
+    body: bytes,
+    *,
+    field_owner: str = "",
+    dry_run: bool = False,
+    field_validation: str | None = None,
+) -> Request:
+    """Return the request that posts ``body`` to the path of ``request``, e.g. of a subresource."""
+    query = _written(field_owner, dry_run=dry_run, field_validation=field_validation)
+    return Request("POST", request.path, query, {**request.headers, "Content-Type": JSON}, body)
 
 
 def subresource(request: Request, name: str) -> Request:
@@ -305,6 +325,17 @@ def subresource(request: Request, name: str) -> Request:
 
 def _accept(metadata_only: bool) -> dict[str, str]:
     return {"Accept": _AS_METADATA if metadata_only else JSON}
+
+
+def _written(
+    field_owner: str, *, force: bool = False, dry_run: bool = False, field_validation: str | None = None
+) -> Query:
+    return _query(
+        fieldManager=field_owner,
+        force="true" if force else "",
+        dryRun="All" if dry_run else "",
+        fieldValidation=field_validation or "",
+    )
 
 
 def _query(**parameters: str) -> Query:

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .base import JSON
+from .gojson import go_text
+from .gvk import GVK
 
 Document = dict[str, JSON]
 
@@ -94,6 +96,7 @@ _WORKLOAD: Final = _kind(spec=Member(_JOB_SPEC), status=_CONDITIONS)
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "ConfigMap": _kind(),
+    "ControllerRevision": _kind(),
     "CronJob": _kind(spec=Member(Schema({"jobTemplate": Member(_JOB_TEMPLATE)}))),
     "DaemonSet": _WORKLOAD,
     "Deployment": _WORKLOAD,
@@ -117,6 +120,14 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "StatefulSet": _WORKLOAD,
 }
 """By kind. A custom resource has none: the API server answers 415 to a strategic merge patch of one."""
+_GROUPS: Final = frozenset(
+    {"", "apps", "batch", "coordination.k8s.io", "events.k8s.io", "node.k8s.io", "scheduling.k8s.io"}
+)
+
+
+def schema_of(gvk: GVK) -> Schema | None:
+    """Return how a kind merges, or None if that is not known here: of custom resources and some built-in kinds."""
+    return SCHEMAS.get(gvk.kind) if gvk.group in _GROUPS else None
 
 
 def strategic_merge_patch(original: Document, patch: Document, schema: Schema) -> Document:
@@ -342,16 +353,3 @@ def _cleaned(value: JSON) -> Any:
     if isinstance(value, list):
         return [_cleaned(item) for item in value if not (isinstance(item, dict) and _DIRECTIVE in item)]
     return value
-
-
-def go_text(value: JSON) -> str:
-    """Return JSON as Go's ``%v`` prints it: ``map[a:1 b:[x y]]``."""
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{name}:{go_text(value[name])}' for name in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(go_text, value))}]"
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)
