@@ -25,7 +25,6 @@ from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 
 from .budget import Budget, OverBudgetError
-from .changed import PodIdentity
 from .owners import short
 from .plugins import InvalidOwnerError
 from .podgroup import Handler, Metadata
@@ -149,10 +148,10 @@ class PodReconciler:
         self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, str(error)[:_MESSAGE_LIMIT])
 
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
-        """Tell whether the cache shows a pod as it was before our own mark on it, or with that and nothing else."""
+        """Return True if the cache shows a pod as it was before our own mark on it, or with that and nothing else."""
         if (mark := self._marks.get(key)) is None:
             return False
-        version = (await self._client.get(PodIdentity, key)).metadata.resource_version or ""
+        version = (await client.get_lazily(self._client, Pod, key)).resource_version
         if older(version, mark.version):
             return True  # the mark will come, and wake us
         self._marks.pop(key, None)

@@ -381,9 +381,9 @@ class Informer(Generic[T]):
         """How many objects could not be read."""
         return self.engine.skipped
 
-    def keys(self) -> Iterator[NamespacedName]:
-        """Yield the keys of all there is, as far as the watch has told; nothing is decoded for that."""
-        return self.engine.store.keys_told()
+    def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
+        """Yield the keys that the watch has reported, in one namespace or all; nothing is decoded for that."""
+        return self.engine.store.keys_told(namespace)
 
     def add_event_handler(self, handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
         """Tell ``handler`` of every object there is, then of changes, in order."""
