@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar, Unpack
 
 import anyio
 import msgspec
-from controller_runtime import cache, client
+from controller_runtime import cache, client, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
@@ -46,12 +46,8 @@ UNWATCHED_TTL: Final = 10.0
 """Seconds for which an owner is believed whose kind is not watched."""
 
 
-class Informers(Protocol):
-    """What is needed of a cache."""
-
-    async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
-        """Return the informer of ``kind``, which starts now if the cache runs."""
-        ...
+class Watches(source.Informers, Protocol):
+    """The cache whose watches keep owners."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object as last seen; NotFoundError when there is none."""
@@ -102,7 +98,7 @@ class OwnerCache:
         self,
         live: client.Reader,
         cached: client.Reader,
-        informers: Informers,
+        informers: Watches,
         *,
         served: Callable[[GVK], Awaitable[object]] | None = None,
         clock: Callable[[], float] = anyio.current_time,

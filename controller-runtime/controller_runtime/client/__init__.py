@@ -16,6 +16,7 @@ from .interfaces import IndexerFunc as IndexerFunc
 from .interfaces import ObjectList as ObjectList
 from .interfaces import Patch as Patch
 from .interfaces import Reader as Reader
+from .interfaces import ReaderWriter as ReaderWriter
 from .interfaces import StatusClient as StatusClient
 from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Writer as Writer

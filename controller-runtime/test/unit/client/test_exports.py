@@ -41,6 +41,7 @@ def test_the_exported_names_are_these() -> None:
         "get_lazily",
         "patch_lazily",
         "Reader",
+        "ReaderWriter",
         "StatusClient",
         "SubResourceClient",
         "Writer",
