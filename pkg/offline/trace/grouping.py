@@ -87,11 +87,10 @@ class _Try:
         grouper = PodGrouper(DirectOwners(self.snapshot, self.snapshot), hub)
         pod = Pod.from_dict(self.objects[self._pod])
         pod.metadata.namespace = self._pod.namespace
-        top, owners = await grouper.get_pod_owners(pod)
-        self.owners = [_key(each) for each in (owners or (top,))]
-        chosen = hub.grouper_for(type(top).gvk)
-        self.grouper, self.reads = chosen.name, chosen.reads
-        metadata = await grouper.get_pg_metadata(pod, top, owners)
+        found = await grouper.get_pod_owners(pod)
+        self.owners = [_key(each) for each in (found.owners or (found.top_owner,))]
+        self.grouper, self.reads = found.grouper.name, found.grouper.reads
+        metadata = await found.metadata(pod)
         pool = self._settings.controller.node_pool_label_key
         if pool and pool in pod.labels:
             metadata.labels = {pool: pod.labels[pool], **(metadata.labels or {})}
