@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server says to an object by its CRD's schema, in its own words; no server is asked.
+"""Validation of an object by its CRD's schema, with the API server's messages and without a server.
 
-In the server's order: fields that the schema does not know (strict decoding), defaults, the object's metadata, the
-schema itself, and the CEL rules unless something worse was found. Rules about a change do not concern a new object.
+In the server's order: unknown fields (strict decoding), defaults, the object's metadata, the schema itself, and the CEL
+rules unless a grave problem was found. Transition rules do not apply to a new object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controller_runtime.apis.machinery.gojson import go_json
 Schema = Mapping[str, Any]
 Path = tuple[str | int, ...]
 Evaluate = Callable[[str, Any], bool | str]
-"""Evaluates a rule on ``self``: whether it holds, or why it could not be told."""
+"""Evaluates a rule on ``self``: True if it holds, or the reason why it could not be evaluated."""
 
 UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; "
@@ -40,7 +40,7 @@ _GO: Final = {"integer": "number", "boolean": "bool"}
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something wrong at a place. A ``grave`` one keeps the server from trying the CEL rules."""
+    """An invalid value and its path. After a ``grave`` one the server does not evaluate the CEL rules."""
 
     path: Path | None
     text: str
@@ -62,7 +62,7 @@ def render(path: Path) -> str:
 
 
 def unknown(schema: Schema, data: Mapping[str, Any]) -> list[Path]:
-    """Return the fields of an object that strict decoding refuses, in the server's order."""
+    """Return the unknown fields of an object, in the server's order."""
     found = list(_unknown({**schema, "properties": {**schema["properties"], **_TYPE_META}}, data, ()))
     metadata = data.get("metadata")
     if isinstance(metadata, dict):
@@ -94,7 +94,7 @@ def _unknown(schema: Schema, value: Any, path: Path) -> Iterator[Path]:
 
 
 def undecodable(data: Mapping[str, Any]) -> str | None:
-    """Return what a Go decoder says to metadata of other types than it knows."""
+    """Return the Go decoder's error for metadata of a wrong type."""
     metadata = data.get("metadata")
     if not isinstance(metadata, dict):
         return None
@@ -110,13 +110,15 @@ def undecodable(data: Mapping[str, Any]) -> str | None:
             held, wanted = value, "string"
         for each in held:
             if wanted != "string" or not (each is None or isinstance(each, str)):
-                told = _GO.get(kind_of(each), kind_of(each))
-                return f"json: cannot unmarshal {told} into Go struct field ObjectMeta.{key} of type {wanted}"
+                found = _GO.get(kind_of(each), kind_of(each))
+                return (
+                    f"json: cannot unmarshal {found} into Go struct field ObjectMeta.{key} of type {wanted}"
+                )
     return None
 
 
 def default(schema: Schema, value: Any) -> None:
-    """Fill in the schema's defaults, and take away what is null where nothing may be."""
+    """Set the schema's defaults, and remove null values of fields that are not nullable."""
     if isinstance(value, list):
         for item in value:
             default(schema.get("items") or {}, item)
@@ -138,7 +140,7 @@ def default(schema: Schema, value: Any) -> None:
 
 
 def metadata(data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with an object's name, labels, annotations and finalizers."""
+    """Yield the problems of an object's name, labels, annotations and finalizers."""
     meta = data.get("metadata") or {}
     name, prefix = meta.get("name"), meta.get("generateName")
     if prefix and (errors := names.is_dns1123_subdomain(prefix.removesuffix("-") + "x")):
@@ -170,7 +172,7 @@ def _named(path: Path, value: str, errors: Iterable[str]) -> Iterator[Problem]:
 
 
 def kind_of(value: Any) -> str:
-    """Return what JSON calls the type of a value."""
+    """Return the JSON type of a value."""
     match value:
         case None:
             return "null"
@@ -188,7 +190,7 @@ def kind_of(value: Any) -> str:
 
 
 def problems(schema: Schema, value: Any, path: Path = ()) -> Iterator[Problem]:
-    """Yield what the schema does not allow."""
+    """Yield the values that the schema does not allow."""
     kind, where = kind_of(value), render(path)
     either = bool(schema.get("x-kubernetes-int-or-string"))
     wanted = ["integer", "string"] if either else [schema["type"]] if schema.get("type") else []
@@ -300,12 +302,12 @@ def rules(schema: Schema, value: Any, evaluate: Evaluate, path: Path = ()) -> It
         if re.search(r"\boldSelf\b", rule["rule"]):
             continue
         verdict = evaluate(rule["rule"], value)
-        told = rule.get("message") or f"failed rule: {rule['rule']}"
+        message = rule.get("message") or f"failed rule: {rule['rule']}"
         if isinstance(verdict, str):
-            yield Problem(path or None, f'Invalid value: "": {verdict} for rule: {told}')
+            yield Problem(path or None, f'Invalid value: "": {verdict} for rule: {message}')
         elif not verdict:
             shown = f" {go_json(value)}:" if not isinstance(value, dict | list) else ""
-            yield Problem(path or None, f"Invalid value:{shown} {told}")
+            yield Problem(path or None, f"Invalid value:{shown} {message}")
     if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
         for index, item in enumerate(value):
             yield from rules(items, item, evaluate, (*path, index))

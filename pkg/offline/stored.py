@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server with our CRDs and webhooks makes of a new object, without one: its verdict, or the object as it is stored.
+"""Admission of a new object as an API server with Trainer's CRDs and webhooks does it: the problems, or the stored object.
 
-Every command that reads TrainJobs or runtimes asks here, so that all of them judge an object in the same way.
+All commands that read TrainJobs or runtimes use it, so that all of them agree about an object.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Checked:
     """An object after the server's schema; without ``undecodable`` and ``problems`` it is valid."""
 
     data: Data
-    """As the server stores it: without unknown fields, with defaults; the status, which it would drop, is kept."""
+    """As the server stores it: without unknown fields and with defaults. The status, which the server drops, is kept."""
     unknown: list[schema.Path]
-    """The fields that the schema does not know: an error in strict mode, which is kubectl's, else dropped."""
+    """Unknown fields: an error with strict field validation, which kubectl uses, else dropped."""
     undecodable: str | None
     problems: list[Problem]
 
@@ -55,7 +55,7 @@ class Schemas:
         self._evaluate = Evaluator()
 
     def check(self, data: Data) -> Checked:
-        """Return the verdict on a create of ``data``, whose kind must be one of ours."""
+        """Check a create of ``data``, which must be of a Trainer kind."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         of_kind = self._schemas[gvk]
         unknown, undecodable = schema.unknown(of_kind, data), schema.undecodable(data)
@@ -86,7 +86,7 @@ class Schemas:
 
 
 class Webhooks:
-    """The webhooks' verdicts, from the validators behind them; ``runtimes`` serve the TrainJobs."""
+    """The webhooks' answers, from their validators; ``runtimes`` serve the TrainJobs."""
 
     def __init__(self, runtimes: Mapping[str, Runtime]) -> None:
         self._handlers = {
@@ -102,9 +102,9 @@ class Webhooks:
             response = await self._handlers[gvk].handle(request)
         except BadRequestError as error:
             response = errored(400, str(error))
-        said = response.status.message if response.status is not None else ""
+        message = response.status.message if response.status is not None else ""
         name = f"validator.{gvk.kind.lower()}.{gvk.group}"
-        return response, f'admission webhook "{name}" denied the request: {said}'
+        return response, f'admission webhook "{name}" denied the request: {message}'
 
 
 def without_status(data: Data) -> Data:
@@ -125,7 +125,7 @@ def schemas() -> dict[GVK, schema.Schema]:
 
 
 def not_served(gvk: GVK) -> str | None:
-    """Return what a server says to a kind of ours in a group or version that is not; None for any other kind."""
+    """Return the server's error for a Trainer kind in an unknown group or version; None for all other kinds."""
     ours = gvk.group == TrainJob.gvk.group or gvk.kind in {known.kind for known in KINDS}
     if not ours or gvk in KINDS:
         return None
