@@ -5,15 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
+from controller_runtime import client
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery import labels as selectors
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata, unstructured
 from controller_runtime.apis.scheduling.v1 import PriorityClass
-from controller_runtime.client import LabelSelectorLike, ObjectList
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.scheme import default_scheme
@@ -94,27 +94,19 @@ class Snapshot:
         self.whole.add(wanted)
         return kind.from_dict(data)
 
-    async def list(
-        self,
-        kind: type[T],
-        *,
-        namespace: str = "",
-        labels: LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        limit: int | None = None,
-        continue_token: str = "",
-    ) -> ObjectList[T]:
-        """Return the objects of a kind by namespace and labels."""
-        if fields or limit or continue_token:
+    async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
+        """Return the objects of a kind by namespace and labels; other options are not implemented."""
+        client.check_options(client.ListOptions, options)
+        if options.get("fields") or options.get("limit") or options.get("continue_token"):
             raise NotImplementedError("a snapshot lists by namespace and labels")
-        selector = selectors.selector(labels)
+        namespace, selector = options.get("namespace", ""), selectors.selector(options.get("labels"))
         picked = [
             key
             for key in self._of(kind.gvk, namespace)
             if selector.matches((self._objects[key].get("metadata") or {}).get("labels"))
         ]
         self.listed.update(picked)
-        return ObjectList([kind.from_dict(self._objects[key]) for key in picked])
+        return client.ObjectList([kind.from_dict(self._objects[key]) for key in picked])
 
     def _of(self, kind: GVK, namespace: str) -> Iterable[Key]:
         return sorted(key for key in self._objects if key.kind == kind and namespace in ("", key.namespace))
