@@ -21,10 +21,10 @@ from controller_runtime.webhook.admission import BadRequestError, errored
 
 from pkg import webhooks
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.offline import schema, shipped
+from pkg.offline import objectmeta, schema, shipped
 from pkg.offline.cel import Evaluator
 from pkg.offline.inputfiles import DEFAULT_NAMESPACE
-from pkg.offline.schema import Problem
+from pkg.offline.problem import Path, Problem
 from pkg.runtime import Runtime
 
 Data = dict[str, Any]
@@ -40,7 +40,7 @@ class Checked:
 
     data: Data
     """As the server stores it: without unknown fields and with defaults. The status, which the server drops, is kept."""
-    unknown: list[schema.Path]
+    unknown: list[Path]
     """Unknown fields: an error with strict field validation, which kubectl uses, else dropped."""
     undecodable: str | None
     problems: list[Problem]
@@ -58,19 +58,19 @@ class Schemas:
         """Check a create of ``data``, which must be of a Trainer kind."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         of_kind = self._schemas[gvk]
-        unknown, undecodable = schema.unknown(of_kind, data), schema.undecodable(data)
+        unknown, undecodable = schema.unknown(of_kind, data), objectmeta.undecodable(data)
         if undecodable:
             return Checked(data, unknown, undecodable, [])
         stored = self.stored(data, unknown)
         created = without_status(stored)
-        problems = [*schema.metadata(created), *schema.problems(of_kind, created)]
+        problems = [*objectmeta.problems(created), *schema.problems(of_kind, created)]
         if any(problem.grave for problem in problems):
             problems.append(Problem(None, f"Invalid value: null: {schema.UNCHECKED}"))
         else:
             problems += schema.rules(of_kind, created, self._evaluate)
         return Checked(stored, unknown, None, list(dict.fromkeys(problems)))
 
-    def stored(self, data: Data, unknown: list[schema.Path] | None = None) -> Data:
+    def stored(self, data: Data, unknown: list[Path] | None = None) -> Data:
         """Return a copy of ``data`` without the ``unknown`` fields, with defaults, a namespace and a name."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         stored = copy.deepcopy(data)
@@ -132,7 +132,7 @@ def not_served(gvk: GVK) -> str | None:
     return f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"'
 
 
-def _remove(data: Any, path: schema.Path) -> None:
+def _remove(data: Any, path: Path) -> None:
     *parents, last = path
     for step in parents:
         data = data[step]

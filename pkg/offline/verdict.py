@@ -14,7 +14,7 @@ from controller_runtime.client import FakeClient
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.offline import schema, shipped
 from pkg.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
-from pkg.offline.schema import Problem
+from pkg.offline.problem import Problem, render
 from pkg.offline.stored import KINDS, Schemas, Webhooks, not_served, without_status
 from pkg.runtime import core
 
@@ -59,9 +59,7 @@ class Verdict:
             "code": self.code or 200,
             "reason": self.reason,
             "message": self.message,
-            "causes": [
-                {"field": schema.render(each.path or ()), "message": each.text} for each in self.problems
-            ],
+            "causes": [{"field": render(each.path or ()), "message": each.text} for each in self.problems],
             "warnings": self.warnings,
         }
 
@@ -98,7 +96,7 @@ class Validator:
             return Verdict(document, 404, "NotFound", unserved)
         checked = self._schemas.check(document.data)
         if checked.unknown or checked.undecodable:
-            listed = ", ".join(f'unknown field "{schema.render(path)}"' for path in checked.unknown)
+            listed = ", ".join(f'unknown field "{render(path)}"' for path in checked.unknown)
             why = checked.undecodable or f"strict decoding error: {listed}"
             text = f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {why}'
             fields = [Problem(path, "unknown field") for path in checked.unknown]
