@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import yaml
+from controller_runtime.apis.machinery.errors import one_line
 
 from pkg.config.document import PathSteps
 
@@ -294,7 +295,7 @@ def _parse_yaml(text: str) -> Iterator[tuple[int, Any]]:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise SyntaxProblemError(error.problem or error.context or "not YAML", line) from error
     except yaml.YAMLError as error:
-        raise SyntaxProblemError(" ".join(str(error).split())) from error
+        raise SyntaxProblemError(one_line(error)) from error
     finally:
         loader.dispose()
 

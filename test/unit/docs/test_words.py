@@ -26,7 +26,12 @@ AREAS = {
     "library": ("controller-runtime/controller_runtime/**/*.py", "controller-runtime/examples/**/*.py"),
     "tests": ("test/**/*.py", "controller-runtime/test/**/*.py"),
 }  # fmt: skip
-LIMITS: dict[str, dict[str, int]] = {}
+LIMITS = {
+    "documents": {"tell": 2, "somebody": 2, "anew": 0, "is no": 4, "what": 63},
+    "manager": {"tell": 68, "somebody": 25, "anew": 2, "is no": 42, "what": 338},
+    "library": {"tell": 186, "somebody": 83, "anew": 9, "is no": 44, "what": 502},
+    "tests": {"tell": 315, "somebody": 70, "anew": 7, "is no": 40, "what": 406},
+}
 """The most occurrences of each word in each area. Lower a number when the count falls; never raise one."""
 OWN_NAMES = re.compile(r"\btest_\w+|id=\"[^\"]*\"")
 
