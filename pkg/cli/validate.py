@@ -10,17 +10,10 @@ from __future__ import annotations
 
 import argparse
 
-from pkg.cli import options
 from pkg.cli.terminal import Console
-from pkg.offline import documents
+from pkg.offline import inputfiles
 from pkg.offline.stored import KINDS, not_served, schemas
 from pkg.offline.verdict import Validator
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``validate`` to ``parser``."""
-    options.add_files(parser, outputs=("text", "json"))
-    parser.set_defaults(run=validate_command)
 
 
 async def validate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -29,13 +22,13 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
     Raises:
         InputError: a file cannot be read, or holds none of Trainer's objects.
     """
-    found = await documents.load(arguments.files)
+    found = await inputfiles.load(arguments.files)
     ours = [document for document in found if document.gvk in KINDS or not_served(document.gvk)]
     for document in found:
         if document not in ours:
             err.say(str(document.error((), "not validated: not a kind of Trainer")))
     if not ours:
-        raise documents.InputError(
+        raise inputfiles.InputError(
             "the input contains no TrainJob, TrainingRuntime or ClusterTrainingRuntime"
         )
     validator = Validator(schemas(), arguments.namespace)

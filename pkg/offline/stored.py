@@ -23,7 +23,7 @@ from pkg import webhooks
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.offline import schema, shipped
 from pkg.offline.cel import Evaluator
-from pkg.offline.documents import DEFAULT_NAMESPACE
+from pkg.offline.inputfiles import DEFAULT_NAMESPACE
 from pkg.offline.schema import Problem
 from pkg.runtime import Runtime
 

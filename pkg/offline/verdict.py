@@ -13,7 +13,7 @@ from controller_runtime.client import FakeClient
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.offline import schema, shipped
-from pkg.offline.documents import DEFAULT_NAMESPACE, Document
+from pkg.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from pkg.offline.schema import Problem
 from pkg.offline.stored import KINDS, Schemas, Webhooks, not_served, without_status
 from pkg.runtime import core
@@ -23,7 +23,7 @@ from pkg.runtime import core
 class Verdict:
     """What is said to one object; no ``code`` is a yes."""
 
-    document: Document
+    document: InputObject
     code: int = 0
     reason: str = ""
     message: str = ""
@@ -74,7 +74,7 @@ class Validator:
         self._client = FakeClient()
         self._webhooks: Webhooks | None = None
 
-    async def start(self, found: Iterable[Document]) -> None:
+    async def start(self, found: Iterable[InputObject]) -> None:
         """Make the runtimes among ``found``, and the shipped ones, known, and the webhooks' validators."""
         manifests = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
         taken = set()
@@ -91,7 +91,7 @@ class Validator:
                 self._client.add(obj)
         self._webhooks = Webhooks(await core.new(self._client, self._client))
 
-    async def judge(self, document: Document) -> Verdict:
+    async def judge(self, document: InputObject) -> Verdict:
         """Return what the server would answer to a create of ``document``, fields that it does not know refused."""
         gvk = document.gvk
         if (unserved := not_served(gvk)) is not None:
@@ -111,7 +111,7 @@ class Validator:
             return Verdict(document, 422, "Invalid", text, problems)
         return await self._review(document, checked.data)
 
-    async def _review(self, document: Document, data: dict[str, Any]) -> Verdict:
+    async def _review(self, document: InputObject, data: dict[str, Any]) -> Verdict:
         if self._webhooks is None:
             raise RuntimeError("the validator has not been started")
         response, text = await self._webhooks.review(data)

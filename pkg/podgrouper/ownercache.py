@@ -12,9 +12,9 @@ these, are charged to the namespace's budget.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, Unpack
 
 import anyio
 import msgspec
@@ -169,25 +169,9 @@ class OwnerCache:
         found.metadata = found.metadata.deep_copy()
         return found  # type: ignore[return-value]  # of that very kind
 
-    async def list(
-        self,
-        kind: type[T],
-        *,
-        namespace: str = "",
-        labels: client.LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        limit: int | None = None,
-        continue_token: str = "",
-    ) -> client.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
         """Return what the cache, or for unstructured kinds the server, lists."""
-        return await self._cached.list(
-            kind,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            limit=limit,
-            continue_token=continue_token,
-        )
+        return await self._cached.list(kind, **options)
 
     # Reading.
 

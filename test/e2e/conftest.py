@@ -14,7 +14,7 @@ from controller_runtime.apis.core.v1 import Namespace, ServiceAccount
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
 
-from pkg.localcluster import Cluster
+from pkg.localcluster.cluster import Cluster
 
 
 @pytest.fixture

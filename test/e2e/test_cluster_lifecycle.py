@@ -22,8 +22,9 @@ from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
 from controller_runtime.envtest import eventually
 
 import pkg
-from pkg.localcluster import Cluster
-from pkg.localcluster.state import State, state_directory
+from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.names import state_directory
+from pkg.localcluster.state import State
 
 pytestmark = pytest.mark.e2e
 

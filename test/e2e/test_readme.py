@@ -21,6 +21,7 @@ COPIED: Final = (
     "Makefile",
     "README.md",
     "cmd",
+    "controller-runtime",
     "config",
     "docs",
     "examples",
@@ -94,7 +95,7 @@ def shell(kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
             shutil.copy2(source, copy / name)
     state, venv = tmp_path / "state", copy / ".venv"
     (venv / "bin").mkdir(parents=True)
-    package = f"PYTHONPATH='{copy}' exec '{sys.executable}' -P"
+    package = f"PYTHONPATH='{copy}:{copy}/controller-runtime' exec '{sys.executable}' -P"
     for name, module in {
         "python": "",
         "trainerctl": f"'{copy}/cmd/trainerctl/main.py'",

@@ -15,7 +15,7 @@ from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest.binaries import cache_directory
 
-from pkg.localcluster import Cluster
+from pkg.localcluster.cluster import Cluster
 from pkg.offline import shipped
 
 pytestmark = pytest.mark.e2e

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 import anyio
 import anyio.lowlevel
@@ -186,16 +186,7 @@ class Cache:
             raise _not_found(kind, key)
         return entry
 
-    async def list(
-        self,
-        kind: type[T],
-        *,
-        namespace: str = "",
-        labels: client.LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        limit: int | None = None,
-        continue_token: str = "",
-    ) -> client.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
         """Return the objects that meet every condition, in the order they were first seen.
 
         ``fields`` name registered indices, or ``metadata.name`` and ``metadata.namespace``. With ``limit`` the
@@ -205,8 +196,11 @@ class Cache:
             IndexMissingError: a field has no index.
             CacheError: the kind cannot be read, see ``errors``.
         """
-        if continue_token:
+        client.check_options(client.ListOptions, options)
+        if options.get("continue_token"):
             raise ValueError("a cache has no pages to continue")
+        namespace, fields = options.get("namespace", ""), options.get("fields")
+        labels, limit = options.get("labels"), options.get("limit")
         engine = await self._readable(kind, (fields or {}).get("metadata.namespace", namespace))
         for field in fields or ():
             if field not in _KEY_FIELDS and not engine.store.has_index(field):

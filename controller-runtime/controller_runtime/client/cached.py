@@ -4,14 +4,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, Unpack
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, Unstructured
 
 from . import interfaces, narrow
+from .options import (
+    ApplyOptions,
+    CreateOptions,
+    DeleteAllOfOptions,
+    DeleteOptions,
+    ListOptions,
+    PatchOptions,
+    UpdateOptions,
+    WriteOptions,
+)
 from .stored import Stored, apply_lazily, patch_lazily
 
 T = TypeVar("T", bound=Object)
@@ -44,16 +54,8 @@ class CacheReader(interfaces.Reader, Protocol):
 class Backend(interfaces.Client, Protocol):
     """A Client that tells what a deletion left."""
 
-    async def remove(
-        self,
-        obj: Object,
-        *,
-        propagation: interfaces.Propagation | None = None,
-        grace_period_seconds: int | None = None,
-        preconditions: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-    ) -> Object | None:
-        """Delete as ``delete`` does; return the object while it still exists, None once it is gone."""
+    async def remove(self, obj: Object, **options: Unpack[DeleteOptions]) -> Object | None:
+        """Delete as ``delete`` does; return the object while it still exists, None once it is deleted."""
         ...
 
 
@@ -94,85 +96,48 @@ class CachedClient:
         """Return the object, perhaps shared with others: see :func:`controller_runtime.client.peek`."""
         return await narrow.peek(self._reader(kind), kind, key)
 
-    async def list(
-        self,
-        kind: type[T],
-        *,
-        namespace: str = "",
-        labels: interfaces.LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        limit: int | None = None,
-        continue_token: str = "",
-    ) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that the selectors pick."""
-        reader = self._live if continue_token else self._reader(kind)
-        return await reader.list(
-            kind,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            limit=limit,
-            continue_token=continue_token,
-        )
+        reader = self._live if options.get("continue_token") else self._reader(kind)
+        return await reader.list(kind, **options)
 
-    async def create(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError when its name is taken."""
         with self._cache.writing(obj):
-            stored = await self._live.create(obj, field_owner=field_owner, dry_run=dry_run)
-            return self._remembered(stored, dry_run=dry_run)
+            stored = await self._live.create(obj, **options)
+            return self._remembered(stored, options)
 
-    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
         with self._cache.writing(obj):
-            stored = await self._live.update(obj, field_owner=field_owner, dry_run=dry_run)
-            return self._remembered(stored, dry_run=dry_run)
+            stored = await self._live.update(obj, **options)
+            return self._remembered(stored, options)
 
-    async def patch(
-        self,
-        obj: T,
-        patch: interfaces.Patch,
-        *,
-        field_owner: str = "",
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
         with self._cache.writing(obj):
-            stored = await self._live.patch(obj, patch, field_owner=field_owner, force=force, dry_run=dry_run)
-            return self._remembered(stored, dry_run=dry_run)
+            stored = await self._live.patch(obj, patch, **options)
+            return self._remembered(stored, options)
 
-    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
         with self._cache.writing(obj):
-            stored = await self._live.apply(obj, field_owner=field_owner, force=force, dry_run=dry_run)
-            return self._remembered(stored, dry_run=dry_run)
+            stored = await self._live.apply(obj, **options)
+            return self._remembered(stored, options)
 
-    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> Stored[T]:
+    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> Stored[T]:
         """Apply, and leave the answer undecoded."""
         with self._cache.writing(obj):
-            stored = await apply_lazily(self._live, obj, field_owner=field_owner, force=force)
-            self._cache.remember_stored(stored)
+            stored = await apply_lazily(self._live, obj, **options)
+            if not options.get("dry_run"):
+                self._cache.remember_stored(stored)
             return stored
 
-    async def delete(
-        self,
-        obj: Object,
-        *,
-        propagation: interfaces.Propagation | None = None,
-        grace_period_seconds: int | None = None,
-        preconditions: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-    ) -> None:
+    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
         """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
-        uid = (preconditions or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
-        left = await self._live.remove(
-            obj,
-            propagation=propagation,
-            grace_period_seconds=grace_period_seconds,
-            preconditions=preconditions,
-            dry_run=dry_run,
-        )
-        if dry_run:
+        uid = (options.get("preconditions") or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
+        left = await self._live.remove(obj, **options)
+        if options.get("dry_run"):
             return
         if left is None:
             # By the uid known before: meanwhile another object may have taken the name.
@@ -180,27 +145,17 @@ class CachedClient:
         else:
             self._cache.remember_write(left)
 
-    async def delete_all_of(
-        self,
-        kind: type[Object],
-        *,
-        namespace: str = "",
-        labels: interfaces.LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        propagation: interfaces.Propagation | None = None,
-    ) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
         """Delete the collection that the selectors pick; the cache hears of it by its watch."""
-        await self._live.delete_all_of(
-            kind, namespace=namespace, labels=labels, fields=fields, propagation=propagation
-        )
+        await self._live.delete_all_of(kind, **options)
 
     def _reader(self, kind: type[Object]) -> interfaces.Reader:
         if kind.gvk in self._uncached or (issubclass(kind, Unstructured) and not self._unstructured):
             return self._live
         return self._cache
 
-    def _remembered(self, stored: T, *, dry_run: bool) -> T:
-        if not dry_run:
+    def _remembered(self, stored: T, options: WriteOptions) -> T:
+        if not options.get("dry_run"):
             self._cache.remember_write(stored)
         return stored
 
@@ -219,45 +174,39 @@ class CachedSubResource:
         """Return the subresource of ``obj``; the cache has none."""
         return await self._live.get(obj, into)
 
-    async def create(self, obj: Object, body: T) -> T:
-        """Post ``body`` to the subresource of ``obj``; the cache hears of what follows by its watch."""
-        return await self._live.create(obj, body)
+    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
+        """Post ``body`` to the subresource of ``obj``; the cache observes the result by its watch."""
+        return await self._live.create(obj, body, **options)
 
-    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the subresource."""
         with self._cache.writing(obj):
-            stored = await self._live.update(obj, field_owner=field_owner, dry_run=dry_run)
-            return self._remembered(stored, dry_run=dry_run)
+            stored = await self._live.update(obj, **options)
+            return self._remembered(stored, options)
 
-    async def patch(
-        self,
-        obj: T,
-        patch: interfaces.Patch,
-        *,
-        field_owner: str = "",
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
         """Patch the subresource."""
         with self._cache.writing(obj):
-            stored = await self._live.patch(obj, patch, field_owner=field_owner, force=force, dry_run=dry_run)
-            return self._remembered(stored, dry_run=dry_run)
+            stored = await self._live.patch(obj, patch, **options)
+            return self._remembered(stored, options)
 
-    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+    async def patch_lazily(
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
+    ) -> Stored[T]:
         """Patch the subresource, and leave the answer undecoded."""
         with self._cache.writing(obj):
-            stored = await patch_lazily(self._live, obj, patch)
-            if self._returns_object:
+            stored = await patch_lazily(self._live, obj, patch, **options)
+            if self._returns_object and not options.get("dry_run"):
                 self._cache.remember_stored(stored)
             return stored
 
-    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         with self._cache.writing(obj):
-            stored = await self._live.apply(obj, field_owner=field_owner, force=force, dry_run=dry_run)
-            return self._remembered(stored, dry_run=dry_run)
+            stored = await self._live.apply(obj, **options)
+            return self._remembered(stored, options)
 
-    def _remembered(self, stored: T, *, dry_run: bool) -> T:
-        if self._returns_object and not dry_run:
+    def _remembered(self, stored: T, options: WriteOptions) -> T:
+        if self._returns_object and not options.get("dry_run"):
             self._cache.remember_write(stored)
         return stored

@@ -4,18 +4,28 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 import msgspec
 
 from controller_runtime import log, rest
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
 from controller_runtime.rest import request as requests
 
 from . import interfaces
+from .options import (
+    ApplyOptions,
+    CreateOptions,
+    DeleteAllOfOptions,
+    DeleteOptions,
+    FieldValidation,
+    ListOptions,
+    PatchOptions,
+    UpdateOptions,
+    check_options,
+)
 from .stored import Stored, bounded
 
 T = TypeVar("T", bound=Object)
@@ -35,7 +45,6 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-_WRITES: Final = frozenset({"POST", "PUT", "PATCH"})
 _list_decoder = msgspec.json.Decoder(_List)
 _decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_answer: Final = msgspec.json.Decoder(dict[str, Any]).decode
@@ -54,11 +63,11 @@ class LiveClient:
         transport: rest.RoundTripper,
         mapper: rest.RESTMapper | None = None,
         *,
-        field_validation: interfaces.FieldValidation | None = None,
+        field_validation: FieldValidation | None = None,
     ) -> None:
         self.transport = transport
         self.mapper = mapper or rest.RESTMapper(transport)
-        self._field_validation = field_validation
+        self.field_validation = field_validation
 
     @property
     def status(self) -> SubResource:
@@ -76,148 +85,95 @@ class LiveClient:
         request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
         return Stored(kind, await self._send(request), name=name).object
 
-    async def list(
-        self,
-        kind: type[T],
-        *,
-        namespace: str = "",
-        labels: interfaces.LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        limit: int | None = None,
-        continue_token: str = "",
-    ) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that the selectors pick; with ``limit``, one page of them."""
-        request = requests.list_(
-            await self.mapper.resource_for(kind),
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            limit=limit,
-            continue_token=continue_token,
-            metadata_only=is_metadata(kind),
-        )
+        check_options(ListOptions, options)
+        resource = await self.mapper.resource_for(kind)
+        request = requests.list_(resource, metadata_only=is_metadata(kind), **options)
         return decode_list(kind, await self._send(request))
 
-    async def create(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError when its name is taken."""
+        check_options(CreateOptions, options)
         kind = type(obj)
+        resource = await self.mapper.resource_for(kind)
+        options.setdefault("field_validation", self.field_validation)
         request = requests.create(
-            await self.mapper.resource_for(kind),
-            obj.namespace,
-            obj.to_json(),
-            field_owner=field_owner,
-            dry_run=dry_run,
-            metadata_only=is_metadata(kind),
+            resource, obj.namespace, obj.to_json(), metadata_only=is_metadata(kind), **options
         )
         return Stored(kind, await self._send(request), name=obj.name).object
 
-    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
-        return await self._update(obj, "", field_owner=field_owner, dry_run=dry_run)
+        return await self._update(obj, "", options)
 
-    async def patch(
-        self,
-        obj: T,
-        patch: interfaces.Patch,
-        *,
-        field_owner: str = "",
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        made = await self._patch(obj, patch, "", field_owner=field_owner, force=force, dry_run=dry_run)
-        return made.object
+        return (await self._patch(obj, patch, "", options)).object
 
-    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+    async def patch_lazily(
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
+    ) -> Stored[T]:
         """Patch, and leave the answer undecoded."""
-        return await self._patch(obj, patch, "")
+        return await self._patch(obj, patch, "", options)
 
-    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
-        return (await self._apply(obj, "", field_owner=field_owner, force=force, dry_run=dry_run)).object
+        return (await self._apply(obj, "", options)).object
 
-    async def apply_lazily(self, obj: T, *, field_owner: str, force: bool = False) -> Stored[T]:
+    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> Stored[T]:
         """Apply, and leave the answer undecoded."""
-        return await self._apply(obj, "", field_owner=field_owner, force=force)
+        return await self._apply(obj, "", options)
 
-    async def delete(
-        self,
-        obj: Object,
-        *,
-        propagation: interfaces.Propagation | None = None,
-        grace_period_seconds: int | None = None,
-        preconditions: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-    ) -> None:
+    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
         """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
-        await self.remove(
-            obj,
-            propagation=propagation,
-            grace_period_seconds=grace_period_seconds,
-            preconditions=preconditions,
-            dry_run=dry_run,
-        )
+        await self.remove(obj, **options)
 
-    async def remove(
-        self,
-        obj: T,
-        *,
-        propagation: interfaces.Propagation | None = None,
-        grace_period_seconds: int | None = None,
-        preconditions: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-    ) -> T | None:
-        """Delete as :meth:`delete` does; return the object while it still exists, None once it is gone."""
-        options = delete_options(propagation, grace_period_seconds, preconditions, dry_run=dry_run)
+    async def remove(self, obj: T, **options: Unpack[DeleteOptions]) -> T | None:
+        """Delete as :meth:`delete` does; return the object while it still exists, None once it is deleted."""
+        check_options(DeleteOptions, options)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
-        body = await self._send(requests.delete(resource, obj.namespace, obj.name, options))
+        body = await self._send(requests.delete(resource, obj.namespace, obj.name, delete_options(**options)))
         left: Any = rest.decoded(_decode_answer, body) if body else {}
         return rest.decoded(kind.from_json, body) if _still_exists(left) else None
 
-    async def delete_all_of(
-        self,
-        kind: type[Object],
-        *,
-        namespace: str = "",
-        labels: interfaces.LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        propagation: interfaces.Propagation | None = None,
-    ) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
         """Delete the collection that the selectors pick."""
+        check_options(DeleteAllOfOptions, options)
         request = requests.delete_collection(
             await self.mapper.resource_for(kind),
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            options=delete_options(propagation, None, None, dry_run=False),
+            namespace=options.get("namespace", ""),
+            labels=options.get("labels"),
+            fields=options.get("fields"),
+            options=delete_options(
+                propagation=options.get("propagation"),
+                grace_period_seconds=options.get("grace_period_seconds"),
+                dry_run=options.get("dry_run", False),
+            ),
         )
         if body := await self._send(request):
             rest.decoded(_decode_parts, body)
 
-    async def _update(self, obj: T, subresource: str, *, field_owner: str, dry_run: bool) -> T:
+    async def _update(self, obj: T, subresource: str, options: UpdateOptions) -> T:
+        check_options(UpdateOptions, options)
+        options.setdefault("field_validation", self.field_validation)
         kind = type(obj)
         request = requests.update(
             await self.mapper.resource_for(kind),
             obj.namespace,
             obj.name,
             obj.to_json(),
-            field_owner=field_owner,
-            dry_run=dry_run,
             metadata_only=is_metadata(kind),
+            **options,
         )
         return Stored(kind, await self._send(_below(request, subresource)), name=obj.name).object
 
     async def _patch(
-        self,
-        obj: T,
-        patch: interfaces.Patch,
-        subresource: str,
-        *,
-        field_owner: str = "",
-        force: bool = False,
-        dry_run: bool = False,
+        self, obj: T, patch: interfaces.Patch, subresource: str, options: PatchOptions
     ) -> Stored[T]:
+        check_options(PatchOptions, options)
+        options.setdefault("field_validation", self.field_validation)
         kind = type(obj)
         request = requests.patch(
             await self.mapper.resource_for(kind),
@@ -225,33 +181,26 @@ class LiveClient:
             obj.name,
             patch.data(obj),
             content_type=patch.content_type,
-            field_owner=field_owner,
-            force=force,
-            dry_run=dry_run,
             metadata_only=is_metadata(kind),
+            **options,
         )
         return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
 
-    async def _apply(
-        self, obj: T, subresource: str, *, field_owner: str, force: bool, dry_run: bool = False
-    ) -> Stored[T]:
+    async def _apply(self, obj: T, subresource: str, options: ApplyOptions) -> Stored[T]:
+        check_options(ApplyOptions, options)
+        options.setdefault("field_validation", self.field_validation)
         kind = type(obj)
         request = requests.apply(
             await self.mapper.resource_for(kind),
             obj.namespace,
             obj.name,
             apply_configuration(obj),
-            field_owner=field_owner,
-            force=force,
-            dry_run=dry_run,
             metadata_only=is_metadata(kind),
+            **options,
         )
         return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _send(self, request: rest.Request) -> bytes:
-        if self._field_validation is not None and request.method in _WRITES:
-            query = (*request.query, ("fieldValidation", self._field_validation))
-            request = dataclasses.replace(request, query=query)
         response = await self.transport.send(request)
         await response.raise_for_status()
         return await response.read()
@@ -270,45 +219,33 @@ class SubResource:
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         return Stored(into, await self._client._send(request), name=obj.name).object
 
-    async def create(self, obj: Object, body: T) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
+        check_options(CreateOptions, options)
+        options.setdefault("field_validation", self._client.field_validation)
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        headers = {**target.headers, "Content-Type": requests.JSON}
-        request = rest.Request("POST", target.path, headers=headers, body=body.to_json())
-        answer = await self._client._send(request)
+        answer = await self._client._send(requests.post(target, body.to_json(), **options))
         # An eviction, a binding: there is nothing to show for it but a Status.
         return body if _is_success(rest.decoded(_decode_answer, answer)) else decode(type(body), answer)
 
-    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the subresource."""
-        return await self._client._update(obj, self._name, field_owner=field_owner, dry_run=dry_run)
+        return await self._client._update(obj, self._name, options)
 
-    async def patch(
-        self,
-        obj: T,
-        patch: interfaces.Patch,
-        *,
-        field_owner: str = "",
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
         """Patch the subresource."""
-        made = await self._client._patch(
-            obj, patch, self._name, field_owner=field_owner, force=force, dry_run=dry_run
-        )
-        return made.object
+        return (await self._client._patch(obj, patch, self._name, options)).object
 
-    async def patch_lazily(self, obj: T, patch: interfaces.Patch) -> Stored[T]:
+    async def patch_lazily(
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
+    ) -> Stored[T]:
         """Patch the subresource, and leave the answer undecoded."""
-        return await self._client._patch(obj, patch, self._name)
+        return await self._client._patch(obj, patch, self._name, options)
 
-    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        made = await self._client._apply(
-            obj, self._name, field_owner=field_owner, force=force, dry_run=dry_run
-        )
-        return made.object
+        return (await self._client._apply(obj, self._name, options)).object
 
 
 def is_metadata(kind: type[Object]) -> bool:
@@ -357,24 +294,18 @@ def apply_configuration(obj: Object) -> bytes:
     return msgspec.json.encode(data)
 
 
-def delete_options(
-    propagation: interfaces.Propagation | None,
-    grace_period_seconds: int | None,
-    preconditions: Mapping[str, str] | None,
-    *,
-    dry_run: bool,
-) -> bytes:
-    """Return a DeleteOptions of what is given."""
-    options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
-    if propagation is not None:
-        options["propagationPolicy"] = propagation
-    if grace_period_seconds is not None:
-        options["gracePeriodSeconds"] = grace_period_seconds
-    if preconditions:
-        options["preconditions"] = dict(preconditions)
-    if dry_run:
-        options["dryRun"] = ["All"]
-    return msgspec.json.encode(options)
+def delete_options(**options: Unpack[DeleteOptions]) -> bytes:
+    """Return the body of a deletion, a DeleteOptions of the API."""
+    body: dict[str, JSON] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    if (propagation := options.get("propagation")) is not None:
+        body["propagationPolicy"] = propagation
+    if (grace_period := options.get("grace_period_seconds")) is not None:
+        body["gracePeriodSeconds"] = grace_period
+    if preconditions := options.get("preconditions"):
+        body["preconditions"] = dict(preconditions)
+    if options.get("dry_run"):
+        body["dryRun"] = ["All"]
+    return msgspec.json.encode(body)
 
 
 def _still_exists(answer: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from controller_runtime.apis.machinery.time import format_time
 
+from .options import CollectionDeleteOptions
 from .tables import Document, Table
 
 ORPHAN: Final = "orphan"
@@ -27,6 +28,16 @@ class Options:
     grace_period_seconds: int | None = None
     preconditions: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
+
+    @classmethod
+    def of(cls, options: CollectionDeleteOptions, preconditions: Mapping[str, str] | None = None) -> Options:
+        """Return the options of a client's call."""
+        return cls(
+            options.get("propagation"),
+            options.get("grace_period_seconds"),
+            preconditions or {},
+            options.get("dry_run", False),
+        )
 
 
 def check_preconditions(table: Table, document: Document, preconditions: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ import copy
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 
@@ -24,6 +24,18 @@ from controller_runtime.apis.machinery.object import Object
 from . import deletion, garbage, interfaces, kinds, patching, selection
 from .client import decode, is_metadata
 from .memory import Memory
+from .options import (
+    ApplyOptions,
+    CreateOptions,
+    DeleteAllOfOptions,
+    DeleteOptions,
+    ListOptions,
+    PatchOptions,
+    Selection,
+    UpdateOptions,
+    WriteOptions,
+    check_options,
+)
 from .patch import APPLY
 from .tables import Change, Document, Follower, Table, key_of
 
@@ -57,6 +69,13 @@ class Event:
 
     type: str
     object: Object
+
+
+class _Write(TypedDict):
+    """Under which name something is written, and whether it is stored."""
+
+    manager: str
+    dry_run: bool
 
 
 class FakeClient:
@@ -130,24 +149,18 @@ class FakeClient:
         table = self._table(kind)
         return _object(kind, table.find(table.key(*key)).document)
 
-    async def list(
-        self,
-        kind: type[T],
-        *,
-        namespace: str = "",
-        labels: interfaces.LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        limit: int | None = None,
-        continue_token: str = "",
-    ) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that the selectors pick, by namespace and name.
 
         A field is looked up in an index of that name first, then as servers select.
         """
-        options = {"namespace": namespace, "labels": labels, "fields": fields, "limit": limit}
-        self._log("list", kind, NamespacedName(namespace, ""), options=options)
-        picked = self._pick(kind, namespace, labels, fields)
-        start = selection.start_of(continue_token)
+        check_options(ListOptions, options)
+        namespace, limit = options.get("namespace", ""), options.get("limit")
+        logged = {"namespace": namespace, "labels": None, "fields": None, "limit": limit, **options}
+        logged.pop("continue_token", None)
+        self._log("list", kind, NamespacedName(namespace, ""), options=logged)
+        picked = self._pick(kind, options)
+        start = selection.start_of(options.get("continue_token", ""))
         end = start + limit if limit else len(picked)
         page = interfaces.ObjectList([_object(kind, document) for document in picked[start:end]])
         page.resource_version = self.memory.version
@@ -155,77 +168,53 @@ class FakeClient:
             page.continue_token, page.remaining = str(end), len(picked) - end
         return page
 
-    async def create(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError when its name is taken."""
+        check_options(CreateOptions, options)
         document = _document(obj)
-        self._log("create", type(obj), obj.key, document, options=_given(field_owner, dry_run=dry_run))
+        self._log("create", type(obj), obj.key, document, options=_given(options))
         table = self._table(type(obj))
         table.check_namespace(obj.namespace)
-        stored = self.memory.create(table, document, field_owner or DEFAULT_OWNER, dry_run=dry_run)
+        stored = self.memory.create(table, document, **_write(options))
         return _object(type(obj), stored)
 
-    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
-        return self._update(obj, "", field_owner=field_owner, dry_run=dry_run)
+        return self._update(obj, "", options)
 
-    async def patch(
-        self,
-        obj: T,
-        patch: interfaces.Patch,
-        *,
-        field_owner: str = "",
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        return self._patch(obj, patch, "", field_owner=field_owner, force=force, dry_run=dry_run)
+        return self._patch(obj, patch, "", options)
 
-    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
-        return self._apply(obj, _document(obj), "", field_owner=field_owner, force=force, dry_run=dry_run)
+        check_options(ApplyOptions, options)
+        return self._apply(obj, _document(obj), "", options)
 
-    async def delete(
-        self,
-        obj: Object,
-        *,
-        propagation: interfaces.Propagation | None = None,
-        grace_period_seconds: int | None = None,
-        preconditions: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-    ) -> None:
+    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
         """Delete the object, or mark it while something keeps it; dependents stay until :meth:`collect_garbage`."""
-        await self.remove(
-            obj,
-            propagation=propagation,
-            grace_period_seconds=grace_period_seconds,
-            preconditions=preconditions,
-            dry_run=dry_run,
-        )
+        await self.remove(obj, **options)
 
-    async def remove(self, obj: T, **options: Any) -> T | None:
-        """Delete as :meth:`delete` does; return the object while it still exists, None once it is gone."""
-        self._log("delete", type(obj), obj.key, options={k: v for k, v in options.items() if v})
+    async def remove(self, obj: T, **options: Unpack[DeleteOptions]) -> T | None:
+        """Delete as :meth:`delete` does; return the object while it still exists, None once it is deleted."""
+        check_options(DeleteOptions, options)
+        self._log("delete", type(obj), obj.key, options=_given(options))
         table = self._table(type(obj))
-        given = {k: v for k, v in options.items() if v is not None}
-        left = self.memory.delete(table, table.key(*obj.key), deletion.Options(**given))
+        asked = deletion.Options.of(options, options.get("preconditions"))
+        left = self.memory.delete(table, table.key(*obj.key), asked)
         return None if left is None else _object(type(obj), left)
 
-    async def delete_all_of(
-        self,
-        kind: type[Object],
-        *,
-        namespace: str = "",
-        labels: interfaces.LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        propagation: interfaces.Propagation | None = None,
-    ) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
         """Delete what the selectors pick, each as :meth:`delete` does."""
-        options = {"labels": labels, "fields": fields, "propagation": propagation}
-        self._log("delete_all_of", kind, NamespacedName(namespace, ""), options=options)
+        check_options(DeleteAllOfOptions, options)
+        namespace = options.get("namespace", "")
+        logged = {"labels": None, "fields": None, "propagation": None, **options}
+        logged.pop("namespace", None)
+        self._log("delete_all_of", kind, NamespacedName(namespace, ""), options=logged)
         table = self._table(kind)
         table.check_namespace(namespace)
-        for document in self._pick(kind, namespace, labels, fields):
-            self.memory.delete(table, key_of(document), deletion.Options(propagation))
+        for document in self._pick(kind, options):
+            self.memory.delete(table, key_of(document), deletion.Options.of(options))
 
     def collect_garbage(self) -> None:
         """Do what the garbage collector of a cluster does, until nothing is left to do.
@@ -234,65 +223,42 @@ class FakeClient:
         """
         garbage.collect(self.memory, self._tables.values())
 
-    def _update(self, obj: T, subresource: str, *, field_owner: str, dry_run: bool) -> T:
+    def _update(self, obj: T, subresource: str, options: UpdateOptions) -> T:
+        check_options(UpdateOptions, options)
         document = _document(obj)
-        options = _given(field_owner, dry_run=dry_run)
-        self._log("update", type(obj), obj.key, document, subresource, options)
+        self._log("update", type(obj), obj.key, document, subresource, _given(options))
         stored = self.memory.update(
-            self._writable(obj, subresource),
-            document,
-            field_owner or DEFAULT_OWNER,
-            subresource=subresource,
-            dry_run=dry_run,
+            self._writable(obj, subresource), document, subresource=subresource, **_write(options)
         )
         return _object(type(obj), stored)
 
-    def _apply(
-        self, obj: T, config: Document, subresource: str, *, field_owner: str, force: bool, dry_run: bool
-    ) -> T:
-        options = _given(field_owner, force=force, dry_run=dry_run)
-        self._log("apply", type(obj), obj.key, config, subresource, options)
-        if not field_owner:
+    def _apply(self, obj: T, config: Document, subresource: str, options: PatchOptions | ApplyOptions) -> T:
+        self._log("apply", type(obj), obj.key, config, subresource, _given(options))
+        if not options.get("field_owner"):
             raise _no_field_owner()
         table = self._writable(obj, subresource)
         stored = self.memory.apply(
-            table, config, field_owner, subresource=subresource, force=force, dry_run=dry_run
+            table, config, subresource=subresource, force=options.get("force", False), **_write(options)
         )
         return _object(type(obj), stored)
 
-    def _patch(
-        self,
-        obj: T,
-        patch: interfaces.Patch,
-        subresource: str,
-        *,
-        field_owner: str,
-        force: bool,
-        dry_run: bool,
-    ) -> T:
+    def _patch(self, obj: T, patch: interfaces.Patch, subresource: str, options: PatchOptions) -> T:
+        check_options(PatchOptions, options)
         body = _decoded(patch.data(obj))
         if patch.content_type == APPLY:
-            return self._apply(obj, body, subresource, field_owner=field_owner, force=force, dry_run=dry_run)
-        options = _given(field_owner, force=force, dry_run=dry_run) | {"type": patch.content_type}
-        self._log("patch", type(obj), obj.key, body, subresource, options)
+            return self._apply(obj, body, subresource, options)
+        logged = _given(options) | {"type": patch.content_type}
+        self._log("patch", type(obj), obj.key, body, subresource, logged)
         table = self._writable(obj, subresource)
         row = table.find(table.key(*obj.key))
         after = patching.patched(table, row.document, body, patch.content_type)
-        stored = self.memory.patched(
-            table, row, after, field_owner or DEFAULT_OWNER, subresource=subresource, dry_run=dry_run
-        )
+        stored = self.memory.patched(table, row, after, subresource=subresource, **_write(options))
         return _object(type(obj), stored)
 
-    def _pick(
-        self,
-        kind: type[Object],
-        namespace: str,
-        selector: interfaces.LabelSelectorLike | None,
-        fields: Mapping[str, str] | None,
-    ) -> Sequence[Document]:
+    def _pick(self, kind: type[Object], options: Selection) -> Sequence[Document]:
         table = self._table(kind)
-        documents = selection.by_labels(table, namespace, selector)
-        for path, value in (fields or {}).items():
+        documents = selection.by_labels(table, options.get("namespace", ""), options.get("labels"))
+        for path, value in (options.get("fields") or {}).items():
             documents = [document for document in documents if self._has(table, kind, document, path, value)]
         return documents
 
@@ -347,48 +313,39 @@ class FakeSubResource:
         table = self._client._writable(obj, self._name)
         return _object(into, table.find(table.key(*obj.key)).document)
 
-    async def create(self, obj: Object, body: T) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj``."""
+        check_options(CreateOptions, options)
         document = body.to_dict()
-        self._client._log("create", type(obj), obj.key, document, self._name)
+        self._client._log("create", type(obj), obj.key, document, self._name, _given(options))
         table = self._client._table(type(obj))
         if (type(obj).gvk.kind, self._name) != ("Pod", "eviction"):
             raise table.no_subresource(obj.name)
-        options: dict[str, Any] = document.get("deleteOptions") or {}
+        asked: dict[str, Any] = document.get("deleteOptions") or {}
         self._client.memory.delete(
             table,
             obj.key,
             deletion.Options(
-                options.get("propagationPolicy"),
-                options.get("gracePeriodSeconds"),
-                options.get("preconditions") or {},
+                asked.get("propagationPolicy"),
+                asked.get("gracePeriodSeconds"),
+                asked.get("preconditions") or {},
+                dry_run=options.get("dry_run", False),
             ),
         )
         return body
 
-    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the subresource."""
-        return self._client._update(obj, self._name, field_owner=field_owner, dry_run=dry_run)
+        return self._client._update(obj, self._name, options)
 
-    async def patch(
-        self,
-        obj: T,
-        patch: interfaces.Patch,
-        *,
-        field_owner: str = "",
-        force: bool = False,
-        dry_run: bool = False,
-    ) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
         """Patch the subresource."""
-        return self._client._patch(
-            obj, patch, self._name, field_owner=field_owner, force=force, dry_run=dry_run
-        )
+        return self._client._patch(obj, patch, self._name, options)
 
-    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        return self._client._apply(
-            obj, _document(obj), self._name, field_owner=field_owner, force=force, dry_run=dry_run
-        )
+        check_options(ApplyOptions, options)
+        return self._client._apply(obj, _document(obj), self._name, options)
 
 
 class FakeWatch:
@@ -440,9 +397,14 @@ def _no_field_owner() -> errors.InvalidError:
     )
 
 
-def _given(field_owner: str, **flags: bool) -> dict[str, Any]:
-    given: dict[str, Any] = {"field_owner": field_owner} if field_owner else {}
-    return given | {name: True for name, value in flags.items() if value}
+def _given(options: Mapping[str, object]) -> dict[str, Any]:
+    """Return the options that ask for something."""
+    return {name: value for name, value in options.items() if value}
+
+
+def _write(options: WriteOptions) -> _Write:
+    owner = options.get("field_owner") or DEFAULT_OWNER
+    return {"manager": owner, "dry_run": options.get("dry_run", False)}
 
 
 def _namespace_of(change: Change) -> str:

@@ -8,19 +8,24 @@ Every call raises :class:`controller_runtime.apis.machinery.errors.StatusError` 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Generic, Literal, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar, Unpack
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 
+from .options import (
+    ApplyOptions,
+    CreateOptions,
+    DeleteAllOfOptions,
+    DeleteOptions,
+    ListOptions,
+    PatchOptions,
+    UpdateOptions,
+)
+
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
-
-Propagation = Literal["Background", "Foreground", "Orphan"]
-FieldValidation = Literal["Ignore", "Warn", "Strict"]
-LabelSelectorLike = str | Mapping[str, str | Iterable[str]]
-"""``"a=b,c in (d,e)"``, or a map: a value to equal, or several of which one must be met."""
 
 
 class ObjectList(list[T], Generic[T]):
@@ -55,16 +60,7 @@ class Reader(Protocol):
         """
         ...
 
-    async def list(
-        self,
-        kind: type[T],
-        *,
-        namespace: str = "",
-        labels: LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        limit: int | None = None,
-        continue_token: str = "",
-    ) -> ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> ObjectList[T]:
         """Return the objects of ``kind``, in all namespaces unless one is named.
 
         From a cache, ``fields`` names one registered index and its value; from the server, a field selector.
@@ -75,45 +71,27 @@ class Reader(Protocol):
 class Writer(Protocol):
     """Writes objects. What is returned is the object as stored; the argument is not changed."""
 
-    async def create(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError when its name is taken."""
         ...
 
-    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
         ...
 
-    async def patch(
-        self, obj: T, patch: Patch, *, field_owner: str = "", force: bool = False, dry_run: bool = False
-    ) -> T:
+    async def patch(self, obj: T, patch: Patch, **options: Unpack[PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
         ...
 
-    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply ``obj`` as an apply configuration: exactly the fields that are set."""
         ...
 
-    async def delete(
-        self,
-        obj: Object,
-        *,
-        propagation: Propagation | None = None,
-        grace_period_seconds: int | None = None,
-        preconditions: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-    ) -> None:
+    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
         """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
         ...
 
-    async def delete_all_of(
-        self,
-        kind: type[Object],
-        *,
-        namespace: str = "",
-        labels: LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        propagation: Propagation | None = None,
-    ) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
         """Delete the collection that the selectors pick."""
         ...
 
@@ -125,21 +103,19 @@ class SubResourceClient(Protocol):
         """Return the subresource of ``obj``, always from the server, as an object of ``into`` (e.g. a Scale)."""
         ...
 
-    async def create(self, obj: Object, body: T) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction); return the answer."""
         ...
 
-    async def update(self, obj: T, *, field_owner: str = "", dry_run: bool = False) -> T:
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the subresource."""
         ...
 
-    async def patch(
-        self, obj: T, patch: Patch, *, field_owner: str = "", force: bool = False, dry_run: bool = False
-    ) -> T:
+    async def patch(self, obj: T, patch: Patch, **options: Unpack[PatchOptions]) -> T:
         """Patch the subresource."""
         ...
 
-    async def apply(self, obj: T, *, field_owner: str, force: bool = False, dry_run: bool = False) -> T:
+    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         ...
 

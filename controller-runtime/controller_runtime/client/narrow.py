@@ -4,15 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 
 from . import interfaces
+from .options import (
+    ApplyOptions,
+    CreateOptions,
+    DeleteAllOfOptions,
+    DeleteOptions,
+    ListOptions,
+    PatchOptions,
+    UpdateOptions,
+)
 
 T = TypeVar("T", bound=Object)
 
@@ -57,25 +65,9 @@ class ReadOnly:
         """Return the object, perhaps shared with others: see :func:`peek`."""
         return await peek(self.__reader, kind, key)
 
-    async def list(
-        self,
-        kind: type[T],
-        *,
-        namespace: str = "",
-        labels: interfaces.LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        limit: int | None = None,
-        continue_token: str = "",
-    ) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that the selectors pick."""
-        return await self.__reader.list(
-            kind,
-            namespace=namespace,
-            labels=labels,
-            fields=fields,
-            limit=limit,
-            continue_token=continue_token,
-        )
+        return await self.__reader.list(kind, **options)
 
 
 class _Place:
@@ -123,34 +115,35 @@ class Namespaced:
         namespace, name = key
         return await self._client.get(kind, NamespacedName(self._place.of(kind, namespace, name), name))
 
-    async def list(self, kind: type[T], *, namespace: str = "", **options: Any) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Read the collection in the namespace."""
-        return await self._client.list(kind, namespace=self._place.of(kind, namespace, "list"), **options)
+        options["namespace"] = self._place.of(kind, options.get("namespace", ""), "list")
+        return await self._client.list(kind, **options)
 
-    async def create(self, obj: T, **options: Any) -> T:
+    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
         """Create an object."""
         return await self._client.create(self._place.object(obj), **options)
 
-    async def update(self, obj: T, **options: Any) -> T:
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace an object."""
         return await self._client.update(self._place.object(obj), **options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Any) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
         """Patch an object."""
         return await self._client.patch(self._place.object(obj), patch, **options)
 
-    async def apply(self, obj: T, **options: Any) -> T:
+    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply an object."""
         return await self._client.apply(self._place.object(obj), **options)
 
-    async def delete(self, obj: Object, **options: Any) -> None:
+    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
         """Delete an object."""
         await self._client.delete(self._place.object(obj), **options)
 
-    async def delete_all_of(self, kind: type[Object], *, namespace: str = "", **options: Any) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
         """Delete the collection in the namespace."""
-        namespace = self._place.of(kind, namespace, "collection")
-        await self._client.delete_all_of(kind, namespace=namespace, **options)
+        options["namespace"] = self._place.of(kind, options.get("namespace", ""), "collection")
+        await self._client.delete_all_of(kind, **options)
 
 
 class NamespacedSubResource:
@@ -164,18 +157,18 @@ class NamespacedSubResource:
         """Read the subresource."""
         return await self._writer.get(self._place.object(obj), into)
 
-    async def create(self, obj: Object, body: T) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
         """Post to the subresource."""
-        return await self._writer.create(self._place.object(obj), body)
+        return await self._writer.create(self._place.object(obj), body, **options)
 
-    async def update(self, obj: T, **options: Any) -> T:
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the subresource."""
         return await self._writer.update(self._place.object(obj), **options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Any) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
         """Patch the subresource."""
         return await self._writer.patch(self._place.object(obj), patch, **options)
 
-    async def apply(self, obj: T, **options: Any) -> T:
+    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         return await self._writer.apply(self._place.object(obj), **options)

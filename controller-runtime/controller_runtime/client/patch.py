@@ -1,16 +1,18 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Patches: what changed against an earlier copy, or bytes that somebody made."""
+"""Patches: what changed against an earlier copy, or given bytes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.patch import merge_patch_diff
+from controller_runtime.apis.machinery.strategicdiff import strategic_merge_diff
+from controller_runtime.apis.machinery.strategicpatch import Document, Schema, schema_of
 
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
@@ -45,13 +47,31 @@ class MergePatch:
 
     def data(self, obj: Object) -> bytes:
         """Return the changes from ``old`` to ``obj``; ``{}`` when there are none."""
-        patch = merge_patch_diff(self.old.to_dict(), obj.to_dict())
+        patch = self._changes(self.old.to_dict(), obj.to_dict())
         if self.optimistic_lock:
             version = self.old.metadata.resource_version
             if not version:
                 raise ValueError(f"{obj.key}: an optimistic lock needs a resourceVersion")
             patch.setdefault("metadata", {})["resourceVersion"] = version
         return msgspec.json.encode(patch)
+
+    def _changes(self, old: Document, new: Document) -> Document:
+        return merge_patch_diff(old, new)
+
+
+@dataclass(frozen=True, slots=True)
+class StrategicMergePatch(MergePatch):
+    """The strategic merge patch that turns ``old`` into the object that is sent."""
+
+    schema: Schema = field(default_factory=Schema)
+
+    @property
+    def content_type(self) -> str:
+        """A strategic merge patch."""
+        return STRATEGIC
+
+    def _changes(self, old: Document, new: Document) -> Document:
+        return strategic_merge_diff(old, new, self.schema)
 
 
 def merge_from(old: Object, *, optimistic_lock: bool = False) -> MergePatch:
@@ -60,6 +80,21 @@ def merge_from(old: Object, *, optimistic_lock: bool = False) -> MergePatch:
     With ``optimistic_lock`` the server refuses it (ConflictError) unless the object is still ``old``.
     """
     return MergePatch(old, optimistic_lock)
+
+
+def strategic_merge_from(old: Object, *, optimistic_lock: bool = False) -> StrategicMergePatch:
+    """Return a patch like :func:`merge_from`'s that sends only the items that changed of lists such as ``containers``.
+
+    Items that other writers added to such a list meanwhile stay. Only Kubernetes' own kinds have such patches; the API
+    server rejects them for custom resources.
+
+    Raises:
+        ValueError: it is not known how lists of the kind merge; use :func:`merge_from`.
+    """
+    schema = schema_of(type(old).gvk)
+    if schema is None:
+        raise ValueError(f"{type(old).gvk}: no strategic merge patch of this kind; use merge_from")
+    return StrategicMergePatch(old, optimistic_lock, schema)
 
 
 def raw_patch(content_type: str, body: bytes) -> RawPatch:

@@ -32,7 +32,7 @@ def patched(table: Table, document: Document, body: Any, content_type: str) -> D
         elif content_type == JSON_PATCH:
             result = patches.apply_json_patch(before, body)
         else:
-            schema = strategicpatch.SCHEMAS[table.facts.gvk.kind]
+            schema = strategicpatch.schema_of(table.facts.gvk) or strategicpatch.Schema()
             result = strategicpatch.strategic_merge_patch(before, body, schema)
     except (patches.PatchError, strategicpatch.StrategicMergeError) as error:
         raise errors.InvalidError(str(error), code=422, reason="Invalid") from error
@@ -42,7 +42,7 @@ def patched(table: Table, document: Document, body: Any, content_type: str) -> D
 
 def _check_type(table: Table, body: Any, content_type: str) -> None:
     custom = table.facts.custom
-    if content_type == STRATEGIC and not custom and table.facts.gvk.kind not in strategicpatch.SCHEMAS:
+    if content_type == STRATEGIC and not custom and strategicpatch.schema_of(table.facts.gvk) is None:
         raise NotImplementedError(f"{table.facts.gvk}: no strategic merge patch of this kind in memory")
     if content_type not in (MERGE, JSON_PATCH) and (content_type != STRATEGIC or custom):
         message = "415: Unsupported Media Type"

@@ -10,7 +10,6 @@ from typing import Final
 from controller_runtime.apis.machinery import errors, labels
 from controller_runtime.apis.machinery.base import JSON
 
-from . import interfaces
 from .tables import Document, Table
 
 _EVERYWHERE: Final = ("metadata.name", "metadata.namespace")
@@ -40,9 +39,7 @@ _SELECTABLE: Final[Mapping[str, frozenset[str]]] = {
 _FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
 
-def by_labels(
-    table: Table, namespace: str, selector: interfaces.LabelSelectorLike | None
-) -> Sequence[Document]:
+def by_labels(table: Table, namespace: str, selector: labels.LabelSelectorLike | None) -> Sequence[Document]:
     """Return the objects that the label selector picks, by namespace and name.
 
     Raises:

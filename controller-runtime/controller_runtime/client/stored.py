@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, Unpack
 
 import msgspec
 
@@ -13,6 +13,7 @@ from controller_runtime.apis.machinery import errors, shape
 from controller_runtime.apis.machinery.object import Object, ObjectMeta, PartialObjectMetadata
 
 from . import interfaces
+from .options import ApplyOptions, PatchOptions
 
 T = TypeVar("T", bound=Object)
 _decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -120,23 +121,24 @@ def _check_name(found: str | None, name: str) -> None:
         raise rest.AnswerError(f"the answer is the object {found!r}, not {name!r}")
 
 
-async def apply_lazily(
-    writer: interfaces.Writer, obj: T, *, field_owner: str, force: bool = False
-) -> Stored[T]:
+async def apply_lazily(writer: interfaces.Writer, obj: T, **options: Unpack[ApplyOptions]) -> Stored[T]:
     """Do as ``writer.apply`` does; a writer that can leaves the answer undecoded."""
     lazily: Any = getattr(writer, "apply_lazily", None)
     if lazily is None:
-        return Stored.of(await writer.apply(obj, field_owner=field_owner, force=force))
-    stored: Stored[T] = await lazily(obj, field_owner=field_owner, force=force)
+        return Stored.of(await writer.apply(obj, **options))
+    stored: Stored[T] = await lazily(obj, **options)
     return stored
 
 
 async def patch_lazily(
-    writer: interfaces.Writer | interfaces.SubResourceClient, obj: T, patch: interfaces.Patch
+    writer: interfaces.Writer | interfaces.SubResourceClient,
+    obj: T,
+    patch: interfaces.Patch,
+    **options: Unpack[PatchOptions],
 ) -> Stored[T]:
     """Do as ``writer.patch`` does; a writer that can leaves the answer undecoded."""
     lazily: Any = getattr(writer, "patch_lazily", None)
     if lazily is None:
-        return Stored.of(await writer.patch(obj, patch))
-    stored: Stored[T] = await lazily(obj, patch)
+        return Stored.of(await writer.patch(obj, patch, **options))
+    stored: Stored[T] = await lazily(obj, patch, **options)
     return stored

@@ -10,6 +10,10 @@ from typing import Protocol
 import msgspec
 
 
+class ServerError(Exception):
+    """A server cannot listen; the message names the address or the option."""
+
+
 class Headers(Mapping[str, str]):
     """The headers of a request, found by name in any case; of several with one name, the first."""
 

@@ -201,6 +201,7 @@ def create(
     *,
     field_owner: str = "",
     dry_run: bool = False,
+    field_validation: str | None = None,
     metadata_only: bool = False,
 ) -> Request:
     """Create an object.
@@ -210,7 +211,7 @@ def create(
     """
     if resource.namespaced and not namespace:
         raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
-    query = _query(fieldManager=field_owner, dryRun="All" if dry_run else "")
+    query = _written(field_owner, dry_run=dry_run, field_validation=field_validation)
     headers = _accept(metadata_only) | {"Content-Type": JSON}
     return Request("POST", collection_path(resource, namespace), query, headers, body)
 
@@ -223,10 +224,11 @@ def update(
     *,
     field_owner: str = "",
     dry_run: bool = False,
+    field_validation: str | None = None,
     metadata_only: bool = False,
 ) -> Request:
     """Replace an object."""
-    query = _query(fieldManager=field_owner, dryRun="All" if dry_run else "")
+    query = _written(field_owner, dry_run=dry_run, field_validation=field_validation)
     headers = _accept(metadata_only) | {"Content-Type": JSON}
     return Request("PUT", object_path(resource, namespace, name), query, headers, body)
 
@@ -241,10 +243,11 @@ def patch(
     field_owner: str = "",
     force: bool = False,
     dry_run: bool = False,
+    field_validation: str | None = None,
     metadata_only: bool = False,
 ) -> Request:
     """Change an object by a patch of ``content_type``."""
-    query = _query(fieldManager=field_owner, force="true" if force else "", dryRun="All" if dry_run else "")
+    query = _written(field_owner, force=force, dry_run=dry_run, field_validation=field_validation)
     headers = _accept(metadata_only) | {"Content-Type": content_type}
     return Request("PATCH", object_path(resource, namespace, name), query, headers, body)
 
@@ -258,6 +261,7 @@ def apply(
     field_owner: str,
     force: bool = False,
     dry_run: bool = False,
+    field_validation: str | None = None,
     metadata_only: bool = False,
 ) -> Request:
     """Server-side apply an object: the patch that creates it where it is missing."""
@@ -270,6 +274,7 @@ def apply(
         field_owner=field_owner,
         force=force,
         dry_run=dry_run,
+        field_validation=field_validation,
         metadata_only=metadata_only,
     )
 
@@ -300,6 +305,19 @@ def delete_collection(
     return Request("DELETE", collection_path(resource, namespace), query, headers, options, bounds=DELETION)
 
 
+def post(
+    request: Request,
+    body: bytes,
+    *,
+    field_owner: str = "",
+    dry_run: bool = False,
+    field_validation: str | None = None,
+) -> Request:
+    """Return the request that posts ``body`` to the path of ``request``, e.g. of a subresource."""
+    query = _written(field_owner, dry_run=dry_run, field_validation=field_validation)
+    return Request("POST", request.path, query, {**request.headers, "Content-Type": JSON}, body)
+
+
 def subresource(request: Request, name: str) -> Request:
     """Return ``request``, which names one object, turned to a subresource of it."""
     return dataclasses.replace(request, path=f"{request.path}/{segment(name)}")
@@ -307,6 +325,17 @@ def subresource(request: Request, name: str) -> Request:
 
 def _accept(metadata_only: bool) -> dict[str, str]:
     return {"Accept": _AS_METADATA if metadata_only else JSON}
+
+
+def _written(
+    field_owner: str, *, force: bool = False, dry_run: bool = False, field_validation: str | None = None
+) -> Query:
+    return _query(
+        fieldManager=field_owner,
+        force="true" if force else "",
+        dryRun="All" if dry_run else "",
+        fieldValidation=field_validation or "",
+    )
 
 
 def _query(**parameters: str) -> Query:

@@ -2,15 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import timedelta
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
-from controller_runtime.client import LabelSelectorLike, ObjectList, Reader
+from controller_runtime.client import ListOptions, ObjectList, Reader
 from controller_runtime.reconcile import AsReconciler, Func, Reconciler, Request, Result
 
 T = TypeVar("T", bound=Object)
@@ -22,16 +21,7 @@ class OnePod:
             raise NotFoundError("gone", code=404)
         return kind(metadata=ObjectMeta(namespace=key[0], name=key[1]))
 
-    async def list(
-        self,
-        kind: type[T],
-        *,
-        namespace: str = "",
-        labels: LabelSelectorLike | None = None,
-        fields: Mapping[str, str] | None = None,
-        limit: int | None = None,
-        continue_token: str = "",
-    ) -> ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> ObjectList[T]:
         raise AssertionError("not asked for")
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from pkg.apis.trainer.v1alpha1 import TrainingRuntimeSpec, TrainJob
 from pkg.offline.trace.diff import Change, Path, difference, touches
 
-Document = dict[str, Any]
+Data = dict[str, Any]
 Run = Callable[[TrainingRuntimeSpec, TrainJob], Awaitable[Any]]
 """Runs the pipeline and returns the result, as changes are counted in it."""
 
@@ -57,7 +57,7 @@ def _variants(
         yield f"runtime's {'.'.join(path)}", TrainingRuntimeSpec.from_dict(_without(runtime, path)), train_job
 
 
-def _fields(data: Document, left_out: set[str], depth: int) -> Iterator[tuple[str, ...]]:
+def _fields(data: Data, left_out: set[str], depth: int) -> Iterator[tuple[str, ...]]:
     """Yield the paths of the fields of a map, those of maps in it too."""
     for name, held in data.items():
         if name in left_out:
@@ -68,7 +68,7 @@ def _fields(data: Document, left_out: set[str], depth: int) -> Iterator[tuple[st
                 yield (name, *below)
 
 
-def _without(data: Document, path: tuple[str, ...]) -> Document:
+def _without(data: Data, path: tuple[str, ...]) -> Data:
     copied = copy.deepcopy(data)
     holder = copied
     for step in path[:-1]:

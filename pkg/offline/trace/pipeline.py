@@ -45,7 +45,7 @@ class Step:
     notes: tuple[str, ...] = ()
 
 
-class Recorder(Observer):
+class PipelineObserver(Observer):
     """Records one pass of one TrainJob."""
 
     def __init__(self, train_job: TrainJob, shown: Callable[[Object], dict[str, Any]]) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from .base import JSON
 from .gojson import go_text
+from .gvk import GVK
 
 Document = dict[str, JSON]
 
@@ -95,6 +96,7 @@ _WORKLOAD: Final = _kind(spec=Member(_JOB_SPEC), status=_CONDITIONS)
 
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "ConfigMap": _kind(),
+    "ControllerRevision": _kind(),
     "CronJob": _kind(spec=Member(Schema({"jobTemplate": Member(_JOB_TEMPLATE)}))),
     "DaemonSet": _WORKLOAD,
     "Deployment": _WORKLOAD,
@@ -118,6 +120,14 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "StatefulSet": _WORKLOAD,
 }
 """By kind. A custom resource has none: the API server answers 415 to a strategic merge patch of one."""
+_GROUPS: Final = frozenset(
+    {"", "apps", "batch", "coordination.k8s.io", "events.k8s.io", "node.k8s.io", "scheduling.k8s.io"}
+)
+
+
+def schema_of(gvk: GVK) -> Schema | None:
+    """Return how a kind merges, or None if that is not known here: of custom resources and some built-in kinds."""
+    return SCHEMAS.get(gvk.kind) if gvk.group in _GROUPS else None
 
 
 def strategic_merge_patch(original: Document, patch: Document, schema: Schema) -> Document:

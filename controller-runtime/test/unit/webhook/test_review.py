@@ -353,7 +353,7 @@ async def test_an_object_that_decodes_to_too_much_is_not_decoded(
     assert bool(response.get("warnings")) is warned
     if code == 403:
         assert response["status"]["message"].startswith(
-            "the object is too large: it has more than 20000 objects"
+            "the object is too large: it has more than 12000 objects"
         )
 
 

@@ -79,12 +79,32 @@ def test_what_is_not_json_is_left_to_the_decoder(rubbish: bytes) -> None:
 
 def test_large_ordinary_train_jobs_pass() -> None:
     long_values = [{"name": f"NAME_{n}", "value": "v" * 1000} for n in range(1200)]
+    variables = [{"name": f"NAME_{n}", "value": "v" * 30} for n in range(20)]
+    mounts = [{"name": f"data-{n}", "mountPath": f"/data/{n}"} for n in range(5)]
+    claims = [{"name": f"data-{n}", "persistentVolumeClaim": {"claimName": f"data-{n}"}} for n in range(5)]
+    keys = [{"key": f"key-{n}", "operator": "Exists", "effect": "NoSchedule"} for n in range(5)]
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b", "c"]}]}]
+    affinity = {
+        "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    }
     overrides = [
-        {"targetJobs": [{"name": "node"}], "spec": {"tolerations": [{"key": f"k{n}", "operator": "Exists"}]}}
-        for n in range(3000)
+        {
+            "targetJobs": [{"name": f"node-{n}"}],
+            "metadata": {"labels": {f"label-{i}": "value" for i in range(5)}},
+            "spec": {
+                "containers": [{"name": "node", "env": variables, "volumeMounts": mounts}],
+                "volumes": claims,
+                "tolerations": keys,
+                "affinity": affinity,
+                "nodeSelector": {"pool": "a"},
+            },
+        }
+        for n in range(100)
     ]
     for spec in ({"trainer": {"env": long_values}}, {"podTemplateOverrides": overrides}):
         assert shape.check(text({"spec": spec})) is None
+    half = Limits(containers=shape.DEFAULT.containers // 2 + 200, items=shape.DEFAULT.items // 2 + 200)
+    assert shape.check(text({"spec": {"podTemplateOverrides": overrides}}), half) is None
 
 
 @pytest.mark.parametrize("filler", ["{}", "[]", '""', "0", '{"name":""}', '"\\\\"'])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.offline import documents, yamljson
+from pkg.offline import inputfiles, yamljson
 
 JOB = (
     "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: llama, namespace: team-a}\n"
@@ -30,23 +30,23 @@ def write(tmp_path: Path, text: str, name: str = "job.yaml") -> str:
     return str(path)
 
 
-def read_one(tmp_path: Path, text: str, name: str = "job.yaml") -> documents.Document:
-    (found,) = documents.read([write(tmp_path, text, name)])
+def read_one(tmp_path: Path, text: str, name: str = "job.yaml") -> inputfiles.InputObject:
+    (found,) = inputfiles.read([write(tmp_path, text, name)])
     return found
 
 
 def complaint(tmp_path: Path, text: str, name: str = "job.yaml") -> str:
     def read_and_decode() -> None:
-        for document in documents.read([write(tmp_path, text, name)]):
+        for document in inputfiles.read([write(tmp_path, text, name)]):
             document.decode_with(default_scheme())
 
-    with pytest.raises(documents.InputError) as caught:
+    with pytest.raises(inputfiles.InputError) as caught:
         read_and_decode()
     return str(caught.value).removeprefix(str(tmp_path) + "/")
 
 
 def test_documents_keep_their_order_and_number_and_empty_ones_count(tmp_path: Path) -> None:
-    found = documents.read([write(tmp_path, f"---\n# nothing\n---\n{JOB}---\n{MAP}")])
+    found = inputfiles.read([write(tmp_path, f"---\n# nothing\n---\n{JOB}---\n{MAP}")])
     assert [(each.number, each.name) for each in found] == [(2, "TrainJob team-a/llama"), (3, "ConfigMap a")]
 
 
@@ -55,13 +55,13 @@ def test_a_folder_gives_its_files_by_name(tmp_path: Path) -> None:
     write(tmp_path, JOB, "a.yaml")
     write(tmp_path, json.dumps({"apiVersion": "v1", "kind": "Secret"}), "c.json")
     write(tmp_path, "no manifest", "README.md")
-    assert [each.gvk.kind for each in documents.read([str(tmp_path)])] == ["TrainJob", "ConfigMap", "Secret"]
+    assert [each.gvk.kind for each in inputfiles.read([str(tmp_path)])] == ["TrainJob", "ConfigMap", "Secret"]
 
 
 def test_lists_give_their_items_and_typed_ones_need_not_repeat_the_kind(tmp_path: Path) -> None:
     items = [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]
     listed = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJobList", "items": items}
-    found = documents.read(
+    found = inputfiles.read(
         [write(tmp_path, json.dumps({"apiVersion": "v1", "kind": "List", "items": [listed]}))]
     )
     assert [(each.name, each.inside) for each in found] == [
@@ -72,15 +72,15 @@ def test_lists_give_their_items_and_typed_ones_need_not_repeat_the_kind(tmp_path
 
 def test_json_may_hold_many_values(tmp_path: Path) -> None:
     text = '{"apiVersion": "v1", "kind": "A"}\n{"apiVersion": "v1", "kind": "B"}'
-    assert [each.number for each in documents.read([write(tmp_path, text, "a.json")])] == [1, 2]
+    assert [each.number for each in inputfiles.read([write(tmp_path, text, "a.json")])] == [1, 2]
 
 
 async def test_standard_input_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(JOB.encode())))
-    (found,) = await documents.load(["-"])
+    (found,) = await inputfiles.load(["-"])
     assert (found.source, found.name) == ("standard input", "TrainJob team-a/llama")
-    with pytest.raises(documents.InputError, match="only once"):
-        await documents.load(["-", "-"])
+    with pytest.raises(inputfiles.InputError, match="only once"):
+        await inputfiles.load(["-", "-"])
 
 
 @pytest.mark.parametrize(
@@ -257,11 +257,11 @@ def test_items_of_a_list_are_named_by_their_place(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(documents.InputError, match=r"none\.yaml: No such file or directory"):
-        documents.read([str(tmp_path / "none.yaml")])
+    with pytest.raises(inputfiles.InputError, match=r"none\.yaml: No such file or directory"):
+        inputfiles.read([str(tmp_path / "none.yaml")])
     (tmp_path / "a.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(documents.InputError, match="not UTF-8 text"):
-        documents.read([str(tmp_path / "a.yaml")])
+    with pytest.raises(inputfiles.InputError, match="not UTF-8 text"):
+        inputfiles.read([str(tmp_path / "a.yaml")])
 
 
 def test_a_bomb_of_aliases_is_refused_at_once() -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run the demo and draw what it printed as a picture in which each line appears when it did: ``python -m hack.recording``.
+"""Run the demo and draw what it printed as a picture in which each line appears when it did: ``python -m hack.demo_svg``.
 
 The picture needs nothing from elsewhere; where it does not move, the whole text stands there.
 """
@@ -20,7 +20,7 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from pkg.cli import demo
-from pkg.cli.commandline import parser
+from pkg.cli.parser import parse
 from pkg.cli.terminal import Console
 
 FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "demo.svg"
@@ -33,7 +33,7 @@ _STEP: Final = re.compile(r"^[✓·] .*?([\d.]+) s\s*$")
 _HIDDEN: Final = "@keyframes hidden { from, to { visibility: hidden } }\n"
 
 
-class Recording:
+class Screencast:
     """What was printed, and when each line of it was."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -100,19 +100,19 @@ class _Printing(io.StringIO):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo and write the picture; return the demo's exit code, and write nothing unless it is 0."""
     arguments = sys.argv[1:] if argv is None else argv
-    recording = Recording()
-    recording.console.print(Text.assemble(("$ ", "green"), (COMMAND, "bold")))
-    told, sys.stdout = sys.stdout, _Printing(recording.console)
+    screencast = Screencast()
+    screencast.console.print(Text.assemble(("$ ", "green"), (COMMAND, "bold")))
+    told, sys.stdout = sys.stdout, _Printing(screencast.console)
     try:
-        parsed = parser().parse_args(["demo"])
-        code = anyio.run(demo.demo_command, parsed, recording.console, recording.console)
+        parsed = parse(["demo"])
+        code = anyio.run(demo.demo_command, parsed, screencast.console, screencast.console)
     finally:
         sys.stdout = told
-    for _, line in recording.lines:
+    for _, line in screencast.lines:
         sys.stdout.write(f"{line}\n")
     if code == 0:
         path = Path(arguments[0]) if arguments else FILE
-        path.write_text(recording.svg())
+        path.write_text(screencast.svg())
         sys.stdout.write(f"wrote {path}\n")
     return code
 

@@ -15,44 +15,16 @@ from controller_runtime.apis.core.v1 import Node
 from controller_runtime.envtest import Binaries, EnvtestError
 from controller_runtime.envtest.locks import file_lock
 
-from pkg.cli import arguments
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console
 from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.names import DEFAULT_NAME, DEMO_NAME, root_directory, state_directory
 from pkg.localcluster.nodes import NodeShape, is_usable
-from pkg.localcluster.state import DEFAULT_NAME, DEMO_NAME, State, root_directory, state_directory
+from pkg.localcluster.state import State
 from pkg.localcluster.tools import ALL
 
 _NODES: Final = 4
 _WORDS: Final = {"200": "healthy", "ended": "not running"}
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommands of ``cluster`` and their flags to ``parser``."""
-    parser.set_defaults(cleans_up=True)
-    commands = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
-    up = commands.add_parser("up", help="start the cluster and leave it running; its objects are kept")
-    up.add_argument("--nodes", type=arguments.whole(0, 5000), metavar="N", help="simulated nodes (4)")
-    up.add_argument("--gpus", type=arguments.whole(0, 5000), metavar="N", help="GPUs of each node (8)")
-    up.add_argument("--without-manager", action="store_true", help="do not start the manager")
-    up.add_argument(
-        "--coscheduling", action="store_true", help="use scheduler-plugins' scheduler, for gang scheduling"
-    )
-    up.add_argument("--recreate", action="store_true", help="replace an existing cluster and all its objects")
-    up.add_argument(
-        "--timeout", type=arguments.seconds, default=120, metavar="SECONDS", help="time limit (120)"
-    )
-    up.set_defaults(run=up_command)
-    down = commands.add_parser("down", help="stop the cluster and remove it with all its objects")
-    down.set_defaults(run=down_command)
-    status = commands.add_parser("status", help="show each component; exit code 1 unless all are healthy")
-    status.set_defaults(run=status_command)
-    listing = commands.add_parser("list", help="list the clusters")
-    listing.set_defaults(run=list_command)
-    build = commands.add_parser("build", help="build every program that the cluster needs, or find it")
-    build.set_defaults(run=build_command)
-    for command in (up, down, status):
-        command.add_argument("--name", default=DEFAULT_NAME, help=f"the cluster's name ({DEFAULT_NAME})")
 
 
 async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:

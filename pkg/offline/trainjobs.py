@@ -31,8 +31,8 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJob,
 )
 from pkg.constants import trainer as constants
-from pkg.offline import documents, shipped
-from pkg.offline.documents import DEFAULT_NAMESPACE, Document
+from pkg.offline import inputfiles, shipped
+from pkg.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from pkg.offline.stored import KINDS, Schemas, Webhooks, not_served, schemas
 from pkg.runtime import Runtime, UnsupportedRuntimeError, core, runtime_for
 from pkg.runtime.framework import PluginError
@@ -67,7 +67,7 @@ class Subject:
     """A TrainJob of the input, as a server would have stored it."""
 
     train_job: TrainJob
-    document: Document
+    document: InputObject
     runtime: str
     """What it runs on, and where that is from: ``ClusterTrainingRuntime torch-distributed (shipped)``."""
 
@@ -84,7 +84,7 @@ class Offline:
 
 
 async def prepare(
-    found: Iterable[Document], *, namespace: str = DEFAULT_NAMESPACE, cluster: Reader | None = None
+    found: Iterable[InputObject], *, namespace: str = DEFAULT_NAMESPACE, cluster: Reader | None = None
 ) -> Offline:
     """Return the TrainJobs and runtimes among ``found`` with the plugins at work on them.
 
@@ -93,9 +93,9 @@ async def prepare(
     """
     client, checks = FakeClient(), Schemas(schemas(), namespace)
     offline = Offline(client, await core.new(client, client), [], has_cluster=cluster is not None)
-    train_jobs: list[tuple[Document, TrainJob]] = []
-    seen: dict[tuple[GVK, NamespacedName], Document] = {}
-    others: list[Document] = []
+    train_jobs: list[tuple[InputObject, TrainJob]] = []
+    seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
+    others: list[InputObject] = []
     for document in found:
         kind = KINDS.get(document.gvk)
         if kind is None:
@@ -112,7 +112,7 @@ async def prepare(
         else:
             client.add(obj)
     if not train_jobs:
-        raise documents.InputError(f"the input contains no TrainJob{_listed([*others, *seen.values()])}")
+        raise inputfiles.InputError(f"the input contains no TrainJob{_listed([*others, *seen.values()])}")
     origins: dict[tuple[str, NamespacedName], str] = {}
     for document, train_job in train_jobs:
         if (why := _left_alone(train_job)) is not None:
@@ -143,7 +143,7 @@ async def denial(offline: Offline, train_job: TrainJob) -> str | None:
     return None if response.allowed else f"TrainJob {train_job.key}: {text}"
 
 
-def _decode(document: Document, kind: type[T], checks: Schemas, warnings: list[str]) -> T:
+def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: list[str]) -> T:
     checked = checks.check(document.data)
     if checked.undecodable is not None:
         raise document.error(("metadata",), checked.undecodable)
@@ -200,7 +200,7 @@ async def _fetch_runtime(
     return f"{named}{origins[place]}"
 
 
-def _listed(others: Iterable[Document]) -> str:
+def _listed(others: Iterable[InputObject]) -> str:
     kinds = sorted({document.gvk.kind for document in others})
     return f", only {', '.join(kinds)}" if kinds else ""
 

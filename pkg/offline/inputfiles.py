@@ -50,7 +50,7 @@ class InputError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class InputObject:
     """One object of the input, checked to be a map with ``apiVersion`` and ``kind``."""
 
     data: dict[str, Any]
@@ -102,7 +102,7 @@ class Document:
         return self.decode(scheme.kind_for(self.gvk))
 
 
-async def load(files: Sequence[str]) -> list[Document]:
+async def load(files: Sequence[str]) -> list[InputObject]:
     """Return what :func:`read` does, standard input read so that a signal can end the wait for it."""
     if files.count(STANDARD_INPUT) > 1:
         raise InputError("standard input can be read only once")
@@ -112,7 +112,7 @@ async def load(files: Sequence[str]) -> list[Document]:
     return read(files, stdin=stdin)
 
 
-def read(files: Sequence[str], *, stdin: bytes = b"") -> list[Document]:
+def read(files: Sequence[str], *, stdin: bytes = b"") -> list[InputObject]:
     """Return the objects in ``files``, in their order.
 
     Raises:
@@ -153,15 +153,15 @@ def _text(source: str, content: bytes) -> str:
         raise InputError(f"{source}: not UTF-8 text") from error
 
 
-def _documents(source: str, text: str) -> Iterator[Document]:
+def _documents(source: str, text: str) -> Iterator[InputObject]:
     try:
         for number, data in yamljson.parse(text, is_json=source.endswith(".json")):
-            yield from _objects(Document(data, source, number, (), text))
+            yield from _objects(InputObject(data, source, number, (), text))
     except yamljson.SyntaxProblemError as error:
         raise InputError(f"{source}:{error.line}: {error}" if error.line else f"{source}: {error}") from error
 
 
-def _objects(found: Document) -> Iterator[Document]:
+def _objects(found: InputObject) -> Iterator[InputObject]:
     """Yield the object, or those in it if it is a list."""
     data: Any = found.data
     where = f"document {found.number}"
@@ -170,7 +170,7 @@ def _objects(found: Document) -> Iterator[Document]:
     if isinstance(data, list):
         for index, item in enumerate(data):
             yield from _objects(
-                Document(item, found.source, found.number, (*found.inside, index), found.text)
+                InputObject(item, found.source, found.number, (*found.inside, index), found.text)
             )
         return
     if not isinstance(data, dict):
@@ -188,10 +188,10 @@ def _objects(found: Document) -> Iterator[Document]:
                 kind = data["kind"].removesuffix("List")
                 item = {"apiVersion": data["apiVersion"], "kind": kind, **item}
             inside = (*found.inside, "items", index)
-            yield from _objects(Document(item, found.source, found.number, inside, found.text))
+            yield from _objects(InputObject(item, found.source, found.number, inside, found.text))
         return
     if not isinstance(data.get("metadata") or {}, dict):
-        raise Document(
+        raise InputObject(
             {**data, "metadata": None}, found.source, found.number, found.inside, found.text
         ).error(("metadata",), "a map is expected")
     yield found

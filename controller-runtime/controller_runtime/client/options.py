@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The options of the client's verbs, each spelled once.
+
+Every client takes them as keyword arguments, ``**options: Unpack[ListOptions]``. A type checker reports an unknown
+option or one of another type; a client that evaluates options calls :func:`check_options`, so that an unknown one is a
+TypeError at run time, too. An option that is not given has the default that its description names.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Literal, TypedDict
+
+from controller_runtime.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
+
+Propagation = Literal["Background", "Foreground", "Orphan"]
+FieldValidation = Literal["Ignore", "Warn", "Strict"]
+
+
+class Selection(TypedDict, total=False):
+    """Which objects of a kind."""
+
+    namespace: str
+    """All namespaces unless one is named."""
+    labels: LabelSelectorLike | None
+    fields: Mapping[str, str] | None
+    """From a cache, one registered index and its value; from the server, a field selector."""
+
+
+class WatchOptions(Selection, total=False):
+    """Options of ``watch``."""
+
+    resource_version: str
+    """Report changes after this version, e.g. of a list; without one, report what exists first."""
+
+
+class ListOptions(Selection, total=False):
+    """Options of ``list``."""
+
+    limit: int | None
+    """The largest number of objects; the server returns a ``continue_token`` for the rest."""
+    continue_token: str
+
+
+class CreateOptions(TypedDict, total=False):
+    """Options of ``create``."""
+
+    field_owner: str
+    """The name under which the written fields are recorded; the server derives one from the user agent."""
+    dry_run: bool
+    """Run admission and validation, and store nothing."""
+    field_validation: FieldValidation | None
+    """How the server treats unknown and duplicate fields; see :class:`controller_runtime.client.LiveClient`."""
+
+
+class UpdateOptions(CreateOptions, total=False):
+    """Options of ``update``."""
+
+
+class PatchOptions(CreateOptions, total=False):
+    """Options of ``patch``."""
+
+    force: bool
+    """Take fields over from other owners; for apply patches only."""
+
+
+class _FieldOwner(TypedDict):
+    field_owner: str
+
+
+class ApplyOptions(_FieldOwner, total=False):
+    """Options of ``apply``, which requires a ``field_owner``."""
+
+    force: bool
+    """Take fields over from other owners, instead of failing with a ConflictError."""
+    dry_run: bool
+    field_validation: FieldValidation | None
+
+
+WriteOptions = CreateOptions | UpdateOptions | PatchOptions | ApplyOptions
+
+
+class CollectionDeleteOptions(TypedDict, total=False):
+    """How to delete, whether one object or many."""
+
+    propagation: Propagation | None
+    """What happens to dependents; the server's default depends on the kind."""
+    grace_period_seconds: int | None
+    dry_run: bool
+
+
+class DeleteOptions(CollectionDeleteOptions, total=False):
+    """Options of ``delete``."""
+
+    preconditions: Mapping[str, str] | None
+    """``uid`` and ``resourceVersion`` that the object must have (ConflictError)."""
+
+
+class DeleteAllOfOptions(Selection, CollectionDeleteOptions, total=False):
+    """Options of ``delete_all_of``."""
+
+
+@cache
+def _names(verb: type) -> tuple[frozenset[str], frozenset[str]]:
+    required: frozenset[str] = verb.__required_keys__  # type: ignore[attr-defined]  # of every TypedDict
+    optional: frozenset[str] = verb.__optional_keys__  # type: ignore[attr-defined]
+    return required | optional, required
+
+
+def check_options(verb: type, given: Mapping[str, object]) -> None:
+    """Check the names of the options of a call: ``check_options(ListOptions, options)``.
+
+    Raises:
+        TypeError: one is unknown, or a required one is missing.
+    """
+    known, required = _names(verb)
+    names = given.keys()
+    if not names <= known:
+        raise TypeError(_unknown(verb, min(names - known), known))
+    if not required <= names:
+        raise TypeError(f"{verb.__name__}: {min(required - names)} is required")
+
+
+def _unknown(verb: type, name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(sorted(known))}"
+    return f"{verb.__name__} has no option {name}; {hint}"

@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Clients that give every write the same options: a field owner, a field validation, or a dry run.
+
+They wrap any Client, also each other, and cover subresources::
+
+    client = with_field_owner(mgr.client, "website-operator")
+    await client.apply(website)
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar, Unpack, cast
+
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
+
+from . import interfaces
+from .options import (
+    ApplyOptions,
+    CreateOptions,
+    DeleteAllOfOptions,
+    DeleteOptions,
+    FieldValidation,
+    ListOptions,
+    PatchOptions,
+    UpdateOptions,
+)
+
+T = TypeVar("T", bound=Object)
+W = TypeVar("W", CreateOptions, UpdateOptions, PatchOptions)
+
+
+def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
+    """Return ``client`` with ``owner`` as the field owner of each write that names none."""
+    return WithSettings(client, Settings(field_owner=owner))
+
+
+def with_field_validation(client: interfaces.Client, validation: FieldValidation) -> WithSettings:
+    """Return ``client`` with ``validation`` of unknown and duplicate fields in each write that names none."""
+    return WithSettings(client, Settings(field_validation=validation))
+
+
+def dry_run(client: interfaces.Client) -> WithSettings:
+    """Return ``client`` with every write and deletion as a dry run, whatever its caller passes."""
+    return WithSettings(client, Settings(dry_run=True))
+
+
+class Settings:
+    """Options that are given to writes."""
+
+    def __init__(
+        self, *, field_owner: str = "", field_validation: FieldValidation | None = None, dry_run: bool = False
+    ) -> None:
+        self._field_owner = field_owner
+        self._field_validation = field_validation
+        self.dry_run = dry_run
+
+    def of(self, options: W) -> W:
+        """Return the options of a write, which is changed: what they do not name, and a dry run."""
+        if self._field_owner and not options.get("field_owner"):
+            options["field_owner"] = self._field_owner
+        if self._field_validation is not None and options.get("field_validation") is None:
+            options["field_validation"] = self._field_validation
+        if self.dry_run:
+            options["dry_run"] = True
+        return options
+
+    def of_apply(self, options: PatchOptions) -> ApplyOptions:
+        """Return the options of an apply: as :meth:`of`."""
+        return cast("ApplyOptions", self.of(options))  # the client within checks that there is a field owner
+
+
+class WithSettings:
+    """A Client that gives each write its settings; reads pass."""
+
+    def __init__(self, client: interfaces.Client, settings: Settings) -> None:
+        self._client = client
+        self._settings = settings
+
+    @property
+    def status(self) -> SubResourceWithSettings:
+        """The writer of ``status``."""
+        return self.subresource("status")
+
+    def subresource(self, name: str) -> SubResourceWithSettings:
+        """Return the writer of one subresource."""
+        return SubResourceWithSettings(self._client.subresource(name), self._settings)
+
+    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+        """Read one object."""
+        return await self._client.get(kind, key)
+
+    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
+        """Read a collection."""
+        return await self._client.list(kind, **options)
+
+    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
+        """Create an object."""
+        return await self._client.create(obj, **self._settings.of(options))
+
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+        """Replace an object."""
+        return await self._client.update(obj, **self._settings.of(options))
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+        """Patch an object."""
+        return await self._client.patch(obj, patch, **self._settings.of(options))
+
+    async def apply(self, obj: T, **options: Unpack[PatchOptions]) -> T:
+        """Server-side apply an object; ``field_owner`` may be left to the settings."""
+        return await self._client.apply(obj, **self._settings.of_apply(options))
+
+    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
+        """Delete an object."""
+        if self._settings.dry_run:
+            options["dry_run"] = True
+        await self._client.delete(obj, **options)
+
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
+        """Delete a collection."""
+        if self._settings.dry_run:
+            options["dry_run"] = True
+        await self._client.delete_all_of(kind, **options)
+
+
+class SubResourceWithSettings:
+    """Writes a subresource with settings."""
+
+    def __init__(self, writer: interfaces.SubResourceClient, settings: Settings) -> None:
+        self._writer = writer
+        self._settings = settings
+
+    async def get(self, obj: Object, into: type[T]) -> T:
+        """Read the subresource."""
+        return await self._writer.get(obj, into)
+
+    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
+        """Post to the subresource."""
+        return await self._writer.create(obj, body, **self._settings.of(options))
+
+    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+        """Replace the subresource."""
+        return await self._writer.update(obj, **self._settings.of(options))
+
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+        """Patch the subresource."""
+        return await self._writer.patch(obj, patch, **self._settings.of(options))
+
+    async def apply(self, obj: T, **options: Unpack[PatchOptions]) -> T:
+        """Server-side apply the subresource; ``field_owner`` may be left to the settings."""
+        return await self._writer.apply(obj, **self._settings.of_apply(options))
