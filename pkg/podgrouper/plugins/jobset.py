@@ -38,7 +38,8 @@ class JobSetGrouper(DelegatingGrouper):
         """Group the pod's replicated job, or the set, and require all of its pods.
 
         Raises:
-            GroupingError: the set has no name or UID, the pod does not name its replicated job, or the spec is malformed.
+            GroupingError: the set has no name or UID, the pod does not name its replicated job, or the spec is
+            malformed.
         """
         uid = owner.metadata.uid
         if not owner.name or not uid:
