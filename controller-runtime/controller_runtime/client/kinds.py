@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an API server knows of a kind: where it is served, its status subresource, and how its objects are written.
 
-Kubernetes' own kinds behave as release 1.35 does. A custom resource is described by its CustomResourceDefinition, else by
-its model; a kind without either is taken to have a status subresource, and its lists are replaced as a whole.
+Kubernetes' own kinds behave as release 1.35 does. A custom resource is described by its CustomResourceDefinition,
+else by its model; a kind without either is taken to have a status subresource, and its lists are replaced as a whole.
 """
 
 from __future__ import annotations
