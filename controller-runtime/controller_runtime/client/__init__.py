@@ -33,6 +33,7 @@ from .options import ListOptions as ListOptions
 from .options import PatchOptions as PatchOptions
 from .options import Propagation as Propagation
 from .options import UpdateOptions as UpdateOptions
+from .options import WatchOptions as WatchOptions
 from .options import check_options as check_options
 from .patch import APPLY as APPLY
 from .patch import JSON as JSON
@@ -48,6 +49,8 @@ from .settings import with_field_validation as with_field_validation
 from .stored import Stored as Stored
 from .stored import apply_lazily as apply_lazily
 from .stored import patch_lazily as patch_lazily
+from .watching import Watch as Watch
+from .watching import WatchEvent as WatchEvent
 
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor
