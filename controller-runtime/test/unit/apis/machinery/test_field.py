@@ -56,7 +56,10 @@ def test_structs_are_shown_in_their_own_order_with_what_go_always_writes() -> No
         'c: Invalid value: [{"name":"node","image":"i","env":[{"name":"A"}],"resources":{}}]: d'
     )
     port = ContainerPort.from_dict({"protocol": "TCP", "containerPort": 80})
-    assert field.invalid(field.Path("r"), port, "").body == 'Invalid value: {"containerPort":80,"protocol":"TCP"}'
+    assert (
+        field.invalid(field.Path("r"), port, "").body
+        == 'Invalid value: {"containerPort":80,"protocol":"TCP"}'
+    )
 
 
 def test_several_errors_become_one_text_in_brackets_and_each_text_stands_once() -> None:
