@@ -24,6 +24,7 @@ _MODELS: Final[Mapping[str, str]] = {
     "": "core",
     "admissionregistration.k8s.io": "admissionregistration",
     "apiextensions.k8s.io": "apiextensions",
+    "apps": "apps",
     "authentication.k8s.io": "authentication",
     "authorization.k8s.io": "authorization",
     "batch": "batch",
@@ -38,7 +39,6 @@ _GROUPS: Final = frozenset(
     {
         *_MODELS,
         "apiregistration.k8s.io",
-        "apps",
         "autoscaling",
         "certificates.k8s.io",
         "discovery.k8s.io",
