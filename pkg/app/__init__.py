@@ -27,10 +27,9 @@ def start(program: str, arguments: Sequence[str] | None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     import importlib
 
-    from . import lean
+    from controller_runtime import lean
 
-    lean.loading()
-    module = importlib.import_module(program)
-    lean.loaded()
+    with lean.importing():
+        module = importlib.import_module(program)
     code: int = module.main(arguments)
     return code

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
 import msgspec
 import pydantic
 
 from controller_runtime import log
-from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
 from controller_runtime.apis.machinery import shape
 from controller_runtime.apis.machinery.gvk import GVK, GroupKind
 from controller_runtime.apis.machinery.object import Object
+
+if TYPE_CHECKING:
+    from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
 
 PATH: Final = "/convert"
 """The path that Go's controller-runtime serves, and that generated CustomResourceDefinitions name."""
