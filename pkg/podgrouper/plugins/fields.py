@@ -131,7 +131,7 @@ def _find(obj: Owner, path: tuple[str, ...]) -> Any:
     if isinstance(obj, Unstructured):
         # Beside spec and status stands what is modelled of every object; that is rarely asked for.
         modelled = bool(path) and path[0] not in ("spec", "status")
-        value = obj.to_dict() if modelled else obj.__pydantic_extra__ or {}
+        value = obj.to_dict() if modelled else obj.unknown_fields
     for depth, step in enumerate(path):
         if value is None:
             return _MISSING
