@@ -23,7 +23,7 @@ from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.app.flags import FLAGS
 from pkg.app.goflags import Flag
 from pkg.app.podgrouper.flags import FLAGS as POD_GROUPER_FLAGS
-from pkg.cli import commandline
+from pkg.cli import parser
 from pkg.util.cert import certificates
 
 
@@ -34,7 +34,7 @@ def pages() -> dict[str, str]:
         "configuration.md": _configuration(),
         "flags.md": _flags(),
         "metrics.md": _metrics(),
-        "trainerctl.md": commands.page(commandline.parser()),
+        "trainerctl.md": commands.page(parser.parser()),
     }
 
 
@@ -123,7 +123,7 @@ def _metrics() -> str:
         (own if metric._name.startswith("kubeflow_trainer") else theirs).append(row)
     (degraded,) = pkg.metrics.KIND_DEGRADED.describe()
     own.append((f"`{degraded.name}`", "gauge", "group, version, kind", degraded.documentation))
-    head = ("series", "type", "labels", "what it tells")
+    head = ("series", "type", "labels", "meaning")
     return (
         f"# Metrics\n\n{NOTE}\nServed at `/metrics` of `metrics.bindAddress`. Beside these there are the process's own (`process_*`, `python_*`).\n\n"
         f"## The manager's own\n\n{table(head, sorted(own))}\n"

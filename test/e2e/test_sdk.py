@@ -108,7 +108,7 @@ def sdk(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def sdk_python(sdk: str) -> Path:
     """An interpreter with the SDK, in a virtual environment of its own that later runs use again."""
-    home = cache_directory()
+    home = cache_directory(program="trainer-controller-manager")
     venv = home / f"sdk-{sdk}-{MODELS}-py{sys.version_info.major}.{sys.version_info.minor}"
     python, done = venv / "bin" / "python", venv / "installed"
     home.mkdir(parents=True, exist_ok=True)
