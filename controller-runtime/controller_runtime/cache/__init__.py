@@ -23,4 +23,5 @@ from .errors import UndecodableObjectError as UndecodableObjectError
 from .informer import Informer as Informer
 from .options import ALL_NAMESPACES as ALL_NAMESPACES
 from .options import ByObject as ByObject
+from .options import InNamespace as InNamespace
 from .options import Options as Options

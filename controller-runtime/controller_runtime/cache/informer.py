@@ -62,10 +62,11 @@ class Engine:
         with self.scope:
             async with anyio.create_task_group() as tasks:
                 for namespace, feed in self._feeds.items():
+                    picked = selection.within(namespace)
                     target = Target(
                         namespace=namespace,
-                        labels=selection.labels,
-                        fields=selection.fields,
+                        labels=picked.labels,
+                        fields=picked.fields,
                         metadata_only=self.metadata_only,
                         transform=selection.transform,
                         limits=selection.limits or options.limits,
@@ -301,10 +302,11 @@ class Engine:
         feed = self._feeds.get(entry.namespace) or self._feeds.get("")
         if feed is None or feed.covers(entry.resource_version):
             return False
-        if self.selection.labels and not selectors.selector(self.selection.labels).matches(entry.labels):
+        here = self.selection.within(entry.namespace)
+        if here.labels and not selectors.selector(here.labels).matches(entry.labels):
             return False
         # Whether a field selector picks it only the server knows, unless it did before.
-        return not self.selection.fields or self.store.told(entry.key) is not None
+        return not here.fields or self.store.told(entry.key) is not None
 
     # Handlers.
 

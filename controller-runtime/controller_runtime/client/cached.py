@@ -62,8 +62,8 @@ class Backend(interfaces.Client, Protocol):
 class CachedClient:
     """A Client over a cache and a live client.
 
-    Kinds in ``uncached`` are read from the server, as are unstructured ones unless ``unstructured`` says
-    otherwise, and pages after the first.
+    The server is read for kinds in ``uncached``, with ``live_unstructured`` for all kinds without a model, and for pages
+    after the first.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class CachedClient:
         cache: CacheReader,
         *,
         uncached: Collection[type[Object]] = (),
-        unstructured: bool = False,
+        live_unstructured: bool = False,
     ) -> None:
         self._live = live
         self._cache = cache
         self._uncached = frozenset(kind.gvk for kind in uncached)
-        self._unstructured = unstructured
+        self._live_unstructured = live_unstructured
 
     @property
     def status(self) -> CachedSubResource:
@@ -150,7 +150,7 @@ class CachedClient:
         await self._live.delete_all_of(kind, **options)
 
     def _reader(self, kind: type[Object]) -> interfaces.Reader:
-        if kind.gvk in self._uncached or (issubclass(kind, Unstructured) and not self._unstructured):
+        if kind.gvk in self._uncached or (self._live_unstructured and issubclass(kind, Unstructured)):
             return self._live
         return self._cache
 

@@ -172,6 +172,8 @@ class Object(Struct):
 class Unstructured(Object):
     """An object whose content is plain JSON; ``obj["spec"]``, ``obj.nested("spec", "template")``."""
 
+    takes_any_field: ClassVar[bool] = True
+
     def __getitem__(self, field: str) -> JSON:
         """Return a top-level field other than apiVersion, kind and metadata; KeyError when absent."""
         return (self.__pydantic_extra__ or {})[field]

@@ -70,7 +70,7 @@ async def test_reads_come_from_the_cache(live: FakeClient, cache: MemoryCache) -
     [
         pytest.param(ConfigMap, {"uncached": [ConfigMap]}, id="chosen"),
         pytest.param(metadata_only(ConfigMap), {"uncached": [ConfigMap]}, id="chosen, metadata only"),
-        pytest.param(unstructured(ConfigMap.gvk), {}, id="unstructured"),
+        pytest.param(unstructured(ConfigMap.gvk), {"live_unstructured": True}, id="unstructured"),
     ],
 )
 async def test_some_reads_go_to_the_server(
@@ -81,8 +81,8 @@ async def test_some_reads_go_to_the_server(
     assert (await client.get(kind, ("n", "live"))).name == "live"
 
 
-async def test_unstructured_kinds_are_cached_on_request(live: FakeClient, cache: MemoryCache) -> None:
-    client = CachedClient(live, cache, unstructured=True)
+async def test_unstructured_kinds_are_read_from_the_cache(live: FakeClient, cache: MemoryCache) -> None:
+    client = CachedClient(live, cache)
     assert [each.name for each in await client.list(unstructured(GVK("", "v1", "ConfigMap")))] == ["cached"]
 
 
