@@ -161,7 +161,7 @@ class Manager:
         except ValueError as error:
             raise ManagerError(str(error)) from error
 
-    def event_recorder_for(self, source: str) -> recorder.EventRecorder:
+    def event_recorder_for(self, source: str) -> recorder.SourceRecorder:
         """Return a recorder whose events come from ``source``."""
         return self._broadcaster.recorder_for(source)
 
