@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manager's program: flags, configuration, then the manager with its controllers and webhooks.
 
-Importing this package loads nothing else, so that a signal during the imports of the program ends it without a traceback.
+Importing this package loads nothing else, so that a signal during the imports of the program ends it without a
+traceback.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 structlog is loaded without rich, which it would find installed. rich prints tracebacks for people at a terminal, and
 trainerctl needs it. A manager writes JSON, and would pay 45 ms of its start and 4 MiB for 100 modules it never calls.
 
-Nothing is collected while modules load, kinds build their decoders and caches fill: it all stays, and looking through it for
-garbage again and again takes a tenth of the start.
+Nothing is collected while modules load, kinds build their decoders and caches fill: it all stays, and looking
+through it for garbage again and again takes a tenth of the start.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Typed readers of the fields of an owner whose kind has no model here.
 
-A path that leads nowhere gives None, as does one through a null. Raised is :class:`AccessorError` where a value has another
-type than wanted, the final one or one on the way; it names the path to that value, and both types as Go calls them.
+A path that leads nowhere gives None, as does one through a null. Raised is :class:`AccessorError` where a value has
+another type than wanted, the final one or one on the way; it names the path to that value, and both types as Go
+calls them.
 """
 
 from __future__ import annotations
