@@ -120,11 +120,12 @@ manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles and docs/reference
 
 .PHONY: recording
 recording: $(VENV)/.runtime ## Run the demo and draw it into docs/demo.svg
-	$(BIN)/python -m hack.recording
+	$(BIN)/python -m hack.demo_svg
 
 .PHONY: docs
-docs: $(VENV)/.dev ## Build the documentation's site into build/site; a warning is an error
+docs: $(VENV)/.dev ## Build the manager's site into build/site and the library's into build/site/controller-runtime; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	cd $(LIBRARY) && NO_MKDOCS_2_WARNING=1 $(abspath $(BIN))/mkdocs build --quiet --strict
 
 .PHONY: wheel
 wheel: $(VENV)/.dev ## Build both wheels into dist/: the library's and the manager's
@@ -161,6 +162,7 @@ lock: $(VENV)/.dev ## Pin the dependencies again, in their newest releases
 		--no-emit-package controller-runtime $(NOT_IN_IMAGE:%=--no-emit-package %) --output-file requirements/image.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--constraint requirements/runtime.lock --python-version 3.11 --group build --output-file requirements/build.lock
+	$(MAKE) -C $(LIBRARY) lock VENV=$(abspath $(VENV)) LOCK_ARGS='--constraint ../requirements/dev.lock'
 
 .PHONY: clean
 clean: ## Remove what builds and tests left in the checkout

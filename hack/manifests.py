@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write ``config/crd`` from the models: ``python -m hack.manifests``.
 
-With ``--record DIRECTORY`` the schemas of Kubernetes' own structs are taken anew first, out of the documents that
+With ``--record DIRECTORY`` the schemas of Kubernetes' own structs are recorded again first, from the documents that
 an API server publishes below ``/openapi/v3`` (``api__v1_openapi.json`` and so on, as Kubernetes' own repository
 keeps them in ``api/openapi-spec/v3``).
 """
@@ -14,12 +14,12 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import yaml
 from controller_runtime.apis.machinery import kubernetes_schema
-from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.tools import crd
+from controller_runtime.tools import files as generated
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 
@@ -40,36 +40,27 @@ def render() -> dict[str, str]:
     """Return every file of ``config/crd`` by its path there."""
     files: dict[str, str] = {}
     names = []
-    for kind in KINDS:
-        crd = custom_resource_definition(kind)
-        stem = f"{kind.gvk.group}_{crd['spec']['names']['plural']}"
-        names.append(f"bases/{stem}.yaml")
-        files[f"bases/{stem}.yaml"] = f"{_LICENCE}---\n{_yaml(crd)}"
-        files[f"json/{stem}.json"] = json.dumps(crd, sort_keys=True, separators=(",", ":")) + "\n"
+    for name, definition in crd.definitions(KINDS).items():
+        names.append(f"bases/{name}")
+        files[f"bases/{name}"] = f"{_LICENCE}---\n{generated.to_yaml(definition)}"
+        text = json.dumps(definition, sort_keys=True, separators=(",", ":")) + "\n"
+        files[f"json/{name.removesuffix('.yaml')}.json"] = text
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
         "resources": sorted(names),
     }
-    files["kustomization.yaml"] = _LICENCE + _yaml(kustomization)
+    files["kustomization.yaml"] = _LICENCE + generated.to_yaml(kustomization)
     return files
 
 
 def write(directory: Path) -> list[Path]:
     """Write the files below ``directory`` and return those that changed; foreign files there are left alone."""
-    changed = []
-    for name, text in render().items():
-        path = directory / name
-        if path.exists() and path.read_text() == text:
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        changed.append(path)
-    return changed
+    return generated.write(directory, render())
 
 
 def record(directory: Path, version: str) -> None:
-    """Take the schemas of Kubernetes' own structs out of the documents in ``directory``."""
+    """Record the schemas of Kubernetes' own structs from the documents in ``directory``."""
     documents = [json.loads((directory / f"{name}_openapi.json").read_text()) for name in _DOCUMENTS]
     kubernetes_schema.FILE.write_text(kubernetes_schema.record(documents, _ROOTS, version))
 
@@ -96,18 +87,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     for path in write(arguments.output):
         sys.stdout.write(f"wrote {path}\n")
     return 0
-
-
-def _yaml(document: dict[str, Any]) -> str:
-    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=True, width=110, allow_unicode=True)
-    return text
-
-
-class _Dumper(yaml.SafeDumper):
-    """Without anchors: every schema is written out."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
 
 
 if __name__ == "__main__":

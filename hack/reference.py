@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m hack.reference FOLDER``: the pages about flags, configuration and metrics, from the code itself."""
+"""``python -m hack.reference FOLDER``: the reference pages, generated from the code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import types
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from controller_runtime import metrics
 from controller_runtime.apis.machinery.base import Struct
@@ -17,18 +17,25 @@ from prometheus_client.metrics import MetricWrapperBase
 from pydantic.fields import FieldInfo
 
 import pkg.metrics
+from hack import apifields, commands
+from hack.markdown import NOTE, table
 from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.app.flags import FLAGS
 from pkg.app.goflags import Flag
 from pkg.app.podgrouper.flags import FLAGS as POD_GROUPER_FLAGS
+from pkg.cli import parser
 from pkg.util.cert import certificates
-
-_NOTE: Final = "<!-- Written by `make manifests` from the code; edit that. -->\n"
 
 
 def pages() -> dict[str, str]:
     """Return each page's text by its file's name."""
-    return {"configuration.md": _configuration(), "flags.md": _flags(), "metrics.md": _metrics()}
+    return {
+        "api.md": apifields.page(),
+        "configuration.md": _configuration(),
+        "flags.md": _flags(),
+        "metrics.md": _metrics(),
+        "trainerctl.md": commands.page(parser.parser()),
+    }
 
 
 def main(arguments: list[str]) -> int:
@@ -40,21 +47,15 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = list(head)
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
-
-
 def _configuration() -> str:
     cfg = Configuration()
     set_defaults(cfg)
     rows = list(_keys(cfg, ""))
     return (
-        f"# Configuration\n\n{_NOTE}\n"
+        f"# Configuration\n\n{NOTE}\n"
         f"The file that `--config` names: `apiVersion: {Configuration.gvk.api_version}`, `kind: Configuration`. It is read strictly: a key that\n"
         "is not below, or that stands twice, is an error. A key that is missing has its default, and so is the whole file.\n\n"
-        + _table(("key", "type", "default", "meaning"), rows)
+        + table(("key", "type", "default", "meaning"), rows)
     )
 
 
@@ -98,10 +99,10 @@ def _default(value: object) -> str:
 def _flags() -> str:
     head = ("flag", "meaning")
     return (
-        f"# Flags of the manager\n\n{_NOTE}\nThey are read as Go reads them: one dash or two, `--flag=value` or `--flag value`.\n\n"
-        f"{_table(head, _rows(FLAGS))}\n"
+        f"# Flags of the manager\n\n{NOTE}\nThey are read as Go reads them: one dash or two, `--flag=value` or `--flag value`.\n\n"
+        f"{table(head, _rows(FLAGS))}\n"
         "## Those of the program podgrouper\n\nThey are those of KAI-Scheduler v0.13.0's pod grouper, with its defaults.\n\n"
-        f"{_table(head, _rows(POD_GROUPER_FLAGS))}"
+        f"{table(head, _rows(POD_GROUPER_FLAGS))}"
     )
 
 
@@ -122,12 +123,12 @@ def _metrics() -> str:
         (own if metric._name.startswith("kubeflow_trainer") else theirs).append(row)
     (degraded,) = pkg.metrics.KIND_DEGRADED.describe()
     own.append((f"`{degraded.name}`", "gauge", "group, version, kind", degraded.documentation))
-    head = ("series", "type", "labels", "what it tells")
+    head = ("series", "type", "labels", "meaning")
     return (
-        f"# Metrics\n\n{_NOTE}\nServed at `/metrics` of `metrics.bindAddress`. Beside these there are the process's own (`process_*`, `python_*`).\n\n"
-        f"## The manager's own\n\n{_table(head, sorted(own))}\n"
+        f"# Metrics\n\n{NOTE}\nServed at `/metrics` of `metrics.bindAddress`. Beside these there are the process's own (`process_*`, `python_*`).\n\n"
+        f"## The manager's own\n\n{table(head, sorted(own))}\n"
         "## Those of controller-runtime and client-go\n\nNames, labels and buckets are theirs; the two `controller_runtime_cache_*` series are new.\n\n"
-        f"{_table(head, sorted(theirs))}"
+        f"{table(head, sorted(theirs))}"
     )
 
 

@@ -13,7 +13,7 @@ from controller_runtime.testing.pytest_envtest import live_client as live_client
 from controller_runtime.testing.pytest_envtest import namespace as namespace
 from controller_runtime.testing.pytest_envtest import rest_config as rest_config
 
-from pkg.localcluster import Cluster
+from pkg.localcluster.cluster import Cluster
 
 FIGURES = pytest.StashKey[list[str]]()
 

@@ -22,13 +22,13 @@ from typing import Final, Protocol, TypeVar
 import anyio
 import controller_runtime as ctrl
 from controller_runtime import log, rest
-from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError
+from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError, one_line
 from controller_runtime.log import options as log_options
-from controller_runtime.manager import ManagerError, UnreachableError
+from controller_runtime.manager import ManagerError, reach
 
 from pkg import config
 
-from . import ending, goflags, lean
+from . import ending, goflags, lean, trim
 
 DISTRIBUTION: Final = "trainer-controller-manager"
 BAD_USAGE: Final = 2
@@ -36,7 +36,6 @@ FAILED: Final = 1
 
 _FILES: Final = 1 << 16
 _REACH: Final = 10.0
-_RETRY: Final = 1.0
 _EXPECTED: Final = (
     config.ConfigurationError,
     rest.RestError,
@@ -131,11 +130,12 @@ async def serve(
     """
     # Audit logs and managedFields know a program by one name, wherever it is started from.
     connection.user_agent = rest.user_agent(program, version())
-    await reach(connection)
+    await admitted(connection)
     log.logger_from("setup").info("Starting", program=program, version=version(), configFile=config_file)
     mgr = ctrl.Manager(connection, options)
     await setup(mgr)
     mgr.add(lean.Collector(mgr.cache.ready))
+    mgr.add(trim.Trimmer())
     gc.disable()
     try:
         async with ctrl.setup_signal_handler() as stop:
@@ -144,30 +144,16 @@ async def serve(
         gc.enable()
 
 
-async def reach(connection: rest.Config, *, timeout: float = _REACH) -> None:
-    """Return once the API server has let us in; before that, nothing is worth a line in the log.
+async def admitted(connection: rest.Config) -> None:
+    """Return once the API server accepts our credentials; before that, no log line is of use.
 
     Raises:
-        UnreachableError: it did not answer within ``timeout`` seconds.
-        UnauthorizedError: it does not know who we are.
+        UnreachableError: no answer came in time.
+        UnauthorizedError: the server does not know the credentials.
     """
     async with rest.Transport(connection) as transport:
-        deadline = anyio.current_time() + timeout
-        while True:
-            left = max(_RETRY, deadline - anyio.current_time())
-            try:
-                response = await transport.send(rest.Request("GET", "/version", timeout=left))
-                await response.close()
-            except rest.TransportError as error:
-                if anyio.current_time() + _RETRY >= deadline:
-                    raise UnreachableError(f"the API server cannot be reached: {error}") from error
-                await anyio.sleep(_RETRY)
-                continue
-            if response.status == HTTPStatus.UNAUTHORIZED:
-                raise UnauthorizedError(
-                    f"the API server does not accept the credentials: {connection.address}"
-                )
-            return
+        if await reach(transport, timeout=_REACH) == HTTPStatus.UNAUTHORIZED:
+            raise UnauthorizedError(f"the API server does not accept the credentials: {connection.address}")
 
 
 def expected(error: BaseException) -> BaseException | None:
@@ -179,8 +165,7 @@ def expected(error: BaseException) -> BaseException | None:
 
 
 def complain(program: str, error: BaseException, code: int = FAILED) -> int:
-    text = " ".join(str(error).split()) or type(error).__name__
-    sys.stderr.write(f"{program}: {text}\n")
+    sys.stderr.write(f"{program}: {one_line(error)}\n")
     return code
 
 

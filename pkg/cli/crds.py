@@ -15,16 +15,6 @@ from pkg.cli.terminal import Console
 from pkg.offline import shipped
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``crds`` to ``parser``."""
-    parser.add_argument(
-        "-o", "--output", choices=("yaml", "json"), default="yaml", help="how to print them (yaml)"
-    )
-    parser.add_argument("--apply", action="store_true", help="server-side apply them instead")
-    parser.add_argument("--kubeconfig", help="the cluster to apply them to (as kubectl finds it)")
-    parser.set_defaults(run=crds_command)
-
-
 async def crds_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the CRDs, or apply them and wait until they are served."""
     manifests = shipped.crds()

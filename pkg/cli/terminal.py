@@ -1,17 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a command prints, on a terminal, in a pipe, in any locale.
+"""What a command prints, on a terminal and in a pipe.
 
 Text from files and servers is printed as it is: markup and emoji codes in it have no meaning, and control characters,
-among them escape sequences, are shown as escapes. A character that the locale lacks is replaced.
+among them escape sequences, are shown as escapes.
 """
 
 from __future__ import annotations
 
-import codecs
 import errno
-import io
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
@@ -24,8 +21,6 @@ from rich.text import Text
 from pkg.offline import yamljson
 from pkg.offline.text import one_line, printable
 
-_ENCODING_ERRORS: Final = "trainerctl"
-_ASCII: Final = {"←": "<-", "→": "->", "✓": "v", "✗": "x", "·": "-", "…": "..."}
 _GAP: Final = 2
 
 Part = str | tuple[str, str]
@@ -49,6 +44,10 @@ class Console(rich.console.Console):
             if self.is_terminal:
                 text.truncate(self.width, overflow="ellipsis")
             self.print(text, soft_wrap=True)
+
+    def write(self, output: str, data: Any) -> None:
+        """Write ``data`` as ``json`` or as ``yaml``."""
+        (self.write_json if output == "json" else self.write_yaml)(data)
 
     def write_json(self, data: Any) -> None:
         """Write ``data`` as JSON."""
@@ -84,19 +83,3 @@ def columns(
             padded = " " * (width - cell_len(cell)) + cell if name in right else set_cell_size(cell, width)
             line += padded + " " * _GAP
         yield Text(line.rstrip(), style="bold" if number == 0 else "")
-
-
-def prepare() -> None:
-    """Make standard output and error print any text, whatever the locale."""
-    codecs.register_error(_ENCODING_ERRORS, _replaced)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=_ENCODING_ERRORS)
-
-
-def _replaced(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    text = error.object[error.start : error.end]
-    escaped = (char.encode("ascii", "backslashreplace").decode() for char in text)
-    return "".join(_ASCII.get(char, more) for char, more in zip(text, escaped, strict=True)), error.end

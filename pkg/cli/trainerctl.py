@@ -29,12 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return commandline.run(list(argv))
     signals = Signals()
     signals.install()
-    from pkg.cli import (
-        commandline,
-        terminal,
-    )  # here: a signal during these imports must not end in a traceback
+    from pkg.cli import commandline, streams  # here: a signal during the imports must not end in a traceback
 
-    terminal.prepare()
+    streams.prepare()
     code = commandline.run(sys.argv[1:], signals)
     signals.ignore()
     return code

@@ -1,41 +1,34 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl validate``: what an API server with our CRDs and webhooks would answer to new objects, without one.
+"""``trainerctl validate``: the answers of an API server with Trainer's CRDs and webhooks to new objects, without a server.
 
-Schema and rules are the shipped CRDs'; the webhooks' verdict comes from the validators themselves. A TrainJob's runtime
-is looked for in the files, then among the shipped ones.
+Schemas and rules are those of the shipped CRDs; the webhooks' answers come from the validators themselves. The runtime of
+a TrainJob is looked up in the files, then among the shipped runtimes.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from pkg.cli import options
 from pkg.cli.terminal import Console
-from pkg.offline import documents
+from pkg.offline import inputfiles
 from pkg.offline.stored import KINDS, not_served, schemas
 from pkg.offline.verdict import Validator
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of ``validate`` to ``parser``."""
-    options.add_files(parser, outputs=("text", "json"))
-    parser.set_defaults(run=validate_command)
 
 
 async def validate_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print a verdict for each of Trainer's objects; return 1 if any is a refusal.
 
     Raises:
-        InputError: a file cannot be read, or holds none of Trainer's objects.
+        InputError: a file cannot be read, or the files contain no object of Trainer's kinds.
     """
-    found = await documents.load(arguments.files)
+    found = await inputfiles.load(arguments.files)
     ours = [document for document in found if document.gvk in KINDS or not_served(document.gvk)]
     for document in found:
         if document not in ours:
-            err.say(str(document.error((), "not validated: not a kind of Trainer")))
+            err.say(str(document.error((), "not validated: not a Trainer kind")))
     if not ours:
-        raise documents.InputError(
+        raise inputfiles.InputError(
             "the input contains no TrainJob, TrainingRuntime or ClusterTrainingRuntime"
         )
     validator = Validator(schemas(), arguments.namespace)
@@ -45,6 +38,6 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
         out.write_json([verdict.to_dict() for verdict in verdicts])
     else:
         for verdict in verdicts:
-            for line in verdict.told():
+            for line in verdict.lines():
                 out.say(line)
     return 1 if any(verdict.code for verdict in verdicts) else 0

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
+from controller_runtime.apis.machinery.errors import one_line
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -71,7 +72,7 @@ def read(text: bytes) -> Document:
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         if isinstance(error, DocumentError):
             raise
-        raise DocumentError(" ".join(str(error).split())) from error
+        raise DocumentError(one_line(error)) from error
     finally:
         loader.dispose()
     if data is None:

@@ -16,6 +16,7 @@ from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
+from controller_runtime.recorder import EventRecorder
 
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -28,7 +29,7 @@ from pkg.util.trainjob import ChildConflictError
 
 from . import patches, wake
 from .applier import Applier, Outcome
-from .children import Children, EventRecorder, PendingError
+from .children import Children, PendingError
 from .unbuilt import UnbuiltFirst
 
 if TYPE_CHECKING:

@@ -1,13 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a cluster keeps itself on disk, and what it remembers there."""
+"""The file in which a cluster keeps what later commands need."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -16,39 +13,7 @@ from controller_runtime.envtest import Component
 from controller_runtime.envtest.files import write_private
 from controller_runtime.envtest.probe import Probe
 
-DEFAULT_NAME: Final = "default"
-DEMO_NAME: Final = "demo"
-"""The temporary cluster of ``trainerctl demo``."""
 _FILE: Final = "cluster.json"
-_PATTERN: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
-
-
-def state_directory(name: str, environ: Mapping[str, str] | None = None) -> Path:
-    """Return the directory of the cluster called ``name``.
-
-    Raises:
-        ValueError: ``name`` is not a valid name, or there is no home directory.
-    """
-    if not _PATTERN.fullmatch(name):
-        raise ValueError(
-            f'"{name}" is not a valid name for a cluster: lower-case letters, digits and dashes, at most 42'
-        )
-    return root_directory(environ) / name
-
-
-def root_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the directory of all clusters.
-
-    Raises:
-        ValueError: there is no home directory.
-    """
-    environ = os.environ if environ is None else environ
-    base = environ.get("XDG_STATE_HOME", "")
-    try:
-        root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
-    except RuntimeError as error:
-        raise ValueError("there is no home directory: set HOME or XDG_STATE_HOME") from error
-    return root / "trainer-controller-manager" / "cluster"
 
 
 @dataclass(frozen=True)

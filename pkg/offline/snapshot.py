@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Reader over objects as they are written down, which remembers what it was asked for."""
+"""A Reader over objects of the input that records what is read."""
 
 from __future__ import annotations
 
@@ -8,16 +8,24 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar, Unpack
 
 from controller_runtime import client
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery import labels as selectors
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata, unstructured
+from controller_runtime.apis.scheduling.v1 import PriorityClass
 
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.scheme import default_scheme
+from pkg.offline.inputfiles import InputObject
 
 T = TypeVar("T", bound=Object)
 
 _SCHEME: Final = default_scheme()
+_MODELS: Final[dict[GVK, type[Object]]] = {
+    kind.gvk: kind for kind in (ConfigMap, Pod, PodGroup, PriorityClass)
+}
+"""The kinds whose fields groupers read; of other kinds only the metadata is checked."""
 
 
 class Key(NamedTuple):
@@ -41,6 +49,26 @@ def key_of(data: Mapping[str, Any], namespace: str = "") -> Key:
     return Key(kind, metadata.get("namespace") or namespace, metadata.get("name") or "")
 
 
+def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, Any]]:
+    """Return the objects of the input by key; those without a namespace are in ``namespace``.
+
+    Raises:
+        InputError: one is a duplicate, has no name, or its metadata, or a pod, is not valid.
+    """
+    objects: dict[Key, dict[str, Any]] = {}
+    first: dict[Key, InputObject] = {}
+    for each in found:
+        each.decode(_MODELS.get(each.gvk) or unstructured(each.gvk))
+        key = key_of(each.data, namespace)
+        if not key.name:
+            raise each.error(("metadata", "name"), "a name is expected")
+        if key in objects:
+            before = first[key]
+            raise each.error((), f"duplicate of {before.source}, document {before.number}")
+        objects[key], first[key] = each.data, each
+    return objects
+
+
 class Snapshot:
     """Objects by key, as JSON. What it returns shares parts with them and may not be changed."""
 
@@ -51,19 +79,19 @@ class Snapshot:
         self.listed: set[Key] = set()
         """What was returned in a list."""
         self.missing: dict[Key, None] = {}
-        """What was asked for and is not there."""
+        """What was read and is not there."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return an object; NotFoundError when there is none."""
-        asked = Key(kind.gvk, *key)
-        data = self._objects.get(asked)
+        wanted = Key(kind.gvk, *key)
+        data = self._objects.get(wanted)
         if data is None:
-            self.missing[asked] = None
+            self.missing[wanted] = None
             resource = kind.resource.group_resource if kind.resource else kind.gvk.group_kind
-            raise NotFoundError(f'{resource} "{asked.name}" not found', code=404, reason="NotFound")
+            raise NotFoundError(f'{resource} "{wanted.name}" not found', code=404, reason="NotFound")
         if issubclass(kind, PartialObjectMetadata):
             return kind.from_dict({"metadata": data.get("metadata") or {}})
-        self.whole.add(asked)
+        self.whole.add(wanted)
         return kind.from_dict(data)
 
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import anyio
+from controller_runtime.tokenbucket import TokenBucket
 
 SHARE: Final = 0.1
 """Seconds of a worker that a namespace may take in each second, when it has spent what it saved."""
@@ -32,8 +33,8 @@ class OverBudgetError(Exception):
 
 @dataclass(slots=True)
 class _Account:
-    balance: float
-    at: float
+    balance: TokenBucket
+    """Seconds; a negative balance is owed."""
     turn: float = 0.0
     """When the last of those that wait may come again."""
 
@@ -56,37 +57,30 @@ class Budget:
             OverBudgetError: it has none.
         """
         account = self._accounts.get(namespace)
-        if account is not None and self._settled(account).balance <= 0:
+        if account is not None and account.balance.tokens() <= 0:
             raise self.put_off(namespace)
 
     def put_off(self, namespace: str) -> OverBudgetError:
         """Return the error that gives a pod its turn, after those that wait already."""
         account = self._account(namespace)
-        first = account.at + max(0.0, -account.balance / SHARE)
-        account.turn = min(max(account.turn, first) + REQUEST / SHARE, account.at + LONGEST)
-        return OverBudgetError(namespace, account.turn - account.at)
+        now = self._clock()
+        first = now + account.balance.take(0)
+        account.turn = min(max(account.turn, first) + REQUEST / SHARE, now + LONGEST)
+        return OverBudgetError(namespace, account.turn - now)
 
     def spend(self, namespace: str, seconds: float) -> None:
         """Charge the namespace; it may end up owing."""
-        self._account(namespace).balance -= seconds
+        self._account(namespace).balance.take(seconds)
 
     def _account(self, namespace: str) -> _Account:
         account = self._accounts.get(namespace)
         if account is None:
             if len(self._accounts) >= NAMESPACES:
                 self._close()
-            account = self._accounts[namespace] = _Account(SAVED, self._clock())
-        return self._settled(account)
-
-    def _settled(self, account: _Account) -> _Account:
-        now = self._clock()
-        account.balance = min(SAVED, account.balance + (now - account.at) * SHARE)
-        account.at = now
+            account = self._accounts[namespace] = _Account(TokenBucket(SHARE, SAVED, self._clock))
         return account
 
     def _close(self) -> None:
         """Make room for many more at once: this looks at all of them."""
-        for account in self._accounts.values():
-            self._settled(account)
-        by_debt = sorted(self._accounts, key=lambda namespace: self._accounts[namespace].balance)
+        by_debt = sorted(self._accounts, key=lambda namespace: self._accounts[namespace].balance.tokens())
         self._accounts = {namespace: self._accounts[namespace] for namespace in by_debt[: NAMESPACES // 2]}

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar, Unpack
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, Unpack
 
 import anyio
 import msgspec
-from controller_runtime import cache, client
+from controller_runtime import cache, client, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
@@ -34,7 +34,6 @@ from controller_runtime.apis.machinery.object import (
 from controller_runtime.cache.codec import older
 
 from .budget import REQUEST
-from .changed import changed
 from .costs import Costs
 from .memory import Key, Known, Memory
 from .owners import kind_of
@@ -47,12 +46,8 @@ UNWATCHED_TTL: Final = 10.0
 """Seconds for which an owner is believed whose kind is not watched."""
 
 
-class Informers(Protocol):
-    """What is needed of a cache."""
-
-    async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
-        """Return the informer of ``kind``, which starts now if the cache runs."""
-        ...
+class Watches(source.Informers, Protocol):
+    """The cache whose watches keep owners."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object as last seen; NotFoundError when there is none."""
@@ -71,16 +66,23 @@ class Kinds(Protocol):
         ...
 
 
+class _State(NamedTuple):
+    """Which state of which object: all that is needed of an event."""
+
+    uid: str
+    version: str
+
+
 class _News:
     """What a watch has reported of an owner while it was being read."""
 
     def __init__(self) -> None:
-        self.metas: list[ObjectMeta] = []
+        self.states: list[_State] = []
         self.deleted = False
 
     def overtakes(self, found: ObjectMeta) -> bool:
         """Return True if ``found`` was read before something that the watch has reported."""
-        return self.deleted or any(_is_news(meta, found) for meta in self.metas)
+        return self.deleted or any(_is_news(state, _state(found)) for state in self.states)
 
 
 class OwnerCache:
@@ -96,7 +98,7 @@ class OwnerCache:
         self,
         live: client.Reader,
         cached: client.Reader,
-        informers: Informers,
+        informers: Watches,
         *,
         served: Callable[[GVK], Awaitable[object]] | None = None,
         clock: Callable[[], float] = anyio.current_time,
@@ -288,24 +290,27 @@ class OwnerCache:
         """Have the kind watched. Only kinds of which an object could be read are: no reference makes one up."""
         if kind in self._watched or not self.kinds.watches(kind):
             return
-        informer = self._watched[kind] = await self._informers.get_informer(changed(kind))
+        informer = self._watched[kind] = await self._informers.get_informer(metadata_only(kind))
         informer.add_event_handler(
-            cache.EventHandlerFuncs(
-                on_add=lambda obj, _initial: self._forget(obj),
-                on_update=lambda _old, obj: self._forget(obj),
-                on_delete=lambda obj, _unknown: self._deleted((kind, obj.namespace, obj.name)),
+            cache.LazyHandlerFuncs(
+                on_add=lambda obj, _initial: self._forget(
+                    (kind, *obj.key), _State(obj.uid, obj.resource_version)
+                ),
+                on_update=lambda _old, obj: self._forget(
+                    (kind, *obj.key), _State(obj.uid, obj.resource_version)
+                ),
+                on_delete=lambda obj, _unknown: self._deleted((kind, *obj.key)),
             )
         )
 
-    def _forget(self, obj: Object) -> None:
-        """Believe what is known no more, unless the watch reports just that, as its first list mostly does."""
-        key = (type(obj).gvk, obj.namespace, obj.name)
+    def _forget(self, key: Key, state: _State) -> None:
+        """Drop the remembered metadata, unless the watch reports just that state, as its first list mostly does."""
         if (news := self._reading.get(key)) is not None:
-            news.metas.append(obj.metadata)
+            news.states.append(state)
         known = self._memory.find(key)
         if known is None:
             return
-        if known.metadata is not None and not _is_news(obj.metadata, known.metadata.metadata):
+        if known.metadata is not None and not _is_news(state, _state(known.metadata.metadata)):
             return
         known.metadata = None
 
@@ -315,9 +320,12 @@ class OwnerCache:
         self._memory.drop(key)
 
 
-def _is_news(told: ObjectMeta, known: ObjectMeta) -> bool:
-    version, have = told.resource_version or "", known.resource_version or ""
-    return (told.uid, version) != (known.uid, have) and not older(version, have)
+def _state(meta: ObjectMeta) -> _State:
+    return _State(meta.uid or "", meta.resource_version or "")
+
+
+def _is_news(reported: _State, known: _State) -> bool:
+    return reported != known and not older(reported.version, known.version)
 
 
 def _has(known: Known, meta: ObjectMeta, reads: Reads) -> bool:

@@ -16,7 +16,8 @@ from controller_runtime.envtest import PlainProgress, consistently, eventually
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster import Cluster, NodeShape, Options
+from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.nodes import NodeShape
 
 pytestmark = pytest.mark.e2e
 

@@ -23,7 +23,7 @@ from controller_runtime.envtest.crds import install_crds, wait_established
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.localcluster import Cluster
+from pkg.localcluster.cluster import Cluster
 from pkg.offline import shipped
 
 pytestmark = pytest.mark.e2e

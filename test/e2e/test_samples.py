@@ -17,7 +17,7 @@ from controller_runtime.envtest import eventually
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.localcluster import Cluster
+from pkg.localcluster.cluster import Cluster
 from pkg.offline import shipped
 
 pytestmark = pytest.mark.e2e

@@ -27,7 +27,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster import Cluster, Options
+from pkg.localcluster.cluster import Cluster, Options
 from pkg.localcluster.components import MANAGER
 from pkg.localcluster.state import State
 

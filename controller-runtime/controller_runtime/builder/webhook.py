@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from controller_runtime import manager, webhook
 from controller_runtime.apis.machinery.gvk import GVK
@@ -28,27 +28,68 @@ class WebhookBuilder(Generic[T]):
         self._mgr = mgr
         self._kind = kind
         self._handlers: dict[str, webhook.Handler] = {}
+        self._paths: dict[str, str] = {}
+        self._spokes: list[webhook.Spoke[Any, T]] = []
 
     def with_validator(self, validator: webhook.CustomValidator[T]) -> Self:
-        """Have objects judged: ``webhook.ValidatorHandler`` at the path for ``validate``."""
+        """Validate objects: ``webhook.ValidatorHandler`` at the path for ``validate``."""
         self._handlers[VALIDATE] = webhook.ValidatorHandler(self._kind, validator)
         return self
 
     def with_defaulter(self, defaulter: webhook.CustomDefaulter[T]) -> Self:
-        """Have objects completed: ``webhook.DefaulterHandler`` at the path for ``mutate``."""
+        """Fill in defaults: ``webhook.DefaulterHandler`` at the path for ``mutate``."""
         self._handlers[MUTATE] = webhook.DefaulterHandler(self._kind, defaulter)
+        return self
+
+    def with_validator_custom_path(self, path: str) -> Self:
+        """Serve the validator at ``path`` instead."""
+        self._paths[VALIDATE] = path
+        return self
+
+    def with_defaulter_custom_path(self, path: str) -> Self:
+        """Serve the defaulter at ``path`` instead."""
+        self._paths[MUTATE] = path
+        return self
+
+    def with_conversion(self, *versions: webhook.Spoke[Any, T] | type[webhook.Convertible[T]]) -> Self:
+        """Convert objects between this version, the hub, and ``versions``: ``webhook.ConversionWebhook`` at ``/convert``.
+
+        A version is a :class:`webhook.Spoke`, or a kind that converts itself. All kinds share the path.
+
+        Raises:
+            ValueError: a kind cannot be converted.
+        """
+        for version in versions:
+            self._spokes.append(version if isinstance(version, webhook.Spoke) else webhook.spoke_of(version))
         return self
 
     def complete(self) -> None:
         """Register with the manager's webhook server, which thereby will be started.
 
         Raises:
-            ValueError: there is neither validator nor defaulter, or a path is taken.
+            ValueError: nothing is declared, a path is taken, makes no sense or has no handler, or a version of the
+                kind that the manager's scheme knows cannot be converted.
         """
-        if not self._handlers:
-            raise ValueError(f"webhook for {self._kind.gvk}: neither validator nor defaulter")
+        if not self._handlers and not self._spokes:
+            raise ValueError(f"webhook for {self._kind.gvk}: neither validator nor defaulter nor conversion")
+        for verb, path in self._paths.items():
+            if verb not in self._handlers:
+                raise ValueError(
+                    f"webhook for {self._kind.gvk}: path {path} is given, but no handler to {verb}"
+                )
+            if not path.startswith("/") or any(not char.isprintable() or char in " ?#%" for char in path):
+                raise ValueError(f"webhook for {self._kind.gvk}: {path!r} is not a valid path")
         for verb, handler in self._handlers.items():
-            self._mgr.webhook_server.register(webhook_path(verb, self._kind.gvk), handler)
+            path = self._paths.get(verb) or webhook_path(verb, self._kind.gvk)
+            self._mgr.webhook_server.register(path, handler)
+        if self._spokes:
+            self._register_conversion()
+
+    def _register_conversion(self) -> None:
+        conversions, kind = self._mgr.webhook_server.conversions, self._kind.gvk.group_kind
+        conversions.register(self._kind, *self._spokes)
+        known = (each.gvk for each in self._mgr.scheme)
+        conversions.check(kind, (gvk.version for gvk in known if gvk.group_kind == kind))
 
 
 def new_webhook_managed_by(mgr: manager.Manager, kind: type[T]) -> WebhookBuilder[T]:

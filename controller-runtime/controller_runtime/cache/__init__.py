@@ -6,12 +6,10 @@ Owns lists, watches and what is stored of them; knows nothing of queues and cont
 """
 
 from .cache import Cache as Cache
-from .codec import Owner as Owner
 from .codec import Transform as Transform
 from .delivery import EventHandlerFuncs as EventHandlerFuncs
-from .delivery import LookingHandlerFuncs as LookingHandlerFuncs
+from .delivery import LazyHandlerFuncs as LazyHandlerFuncs
 from .delivery import Registration as Registration
-from .delivery import Told as Told
 from .errors import BadObjectError as BadObjectError
 from .errors import CacheDegradedError as CacheDegradedError
 from .errors import CacheError as CacheError

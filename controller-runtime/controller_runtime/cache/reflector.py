@@ -35,7 +35,7 @@ from controller_runtime.apis.machinery import shape
 from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
 from controller_runtime.rest import request as requests
 
-from . import codec, errors
+from . import codec, errors, pages
 from .backoff import Backoff, RandomFunc
 from .states import (
     FAILURES,
@@ -226,7 +226,7 @@ class Reflector:
         )
         response = await self._transport.send(request)
         await response.raise_for_status()
-        page = codec.split_page(await response.read())
+        page = await pages.split(await response.read())
         self._sink.connected()
         if not state.continue_token:
             self._sink.begin()

@@ -11,10 +11,13 @@ import msgspec
 from controller_runtime import log, rest
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject
+from controller_runtime.apis.machinery.lazy import parts as parts_of
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
 from controller_runtime.rest import request as requests
 
 from . import interfaces
+from .lazy import Answer, bounded
 from .options import (
     ApplyOptions,
     CreateOptions,
@@ -27,7 +30,6 @@ from .options import (
     WatchOptions,
     check_options,
 )
-from .stored import Stored, bounded
 
 if TYPE_CHECKING:
     from .watching import Watch
@@ -50,7 +52,6 @@ class _List(msgspec.Struct):
 
 
 _list_decoder = msgspec.json.Decoder(_List)
-_decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_answer: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -87,7 +88,7 @@ class LiveClient:
         namespace, name = key
         resource = await self.mapper.resource_for(kind)
         request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
-        return Stored(kind, await self._send(request), name=name).object
+        return Answer(kind, await self._send(request), name=name).object
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that the selectors pick; with ``limit``, one page of them."""
@@ -132,7 +133,7 @@ class LiveClient:
         request = requests.create(
             resource, obj.namespace, obj.to_json(), metadata_only=is_metadata(kind), **options
         )
-        return Stored(kind, await self._send(request), name=obj.name).object
+        return Answer(kind, await self._send(request), name=obj.name).object
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
@@ -144,7 +145,7 @@ class LiveClient:
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
-    ) -> Stored[T]:
+    ) -> LazyObject[T]:
         """Patch, and leave the answer undecoded."""
         return await self._patch(obj, patch, "", options)
 
@@ -152,7 +153,7 @@ class LiveClient:
         """Server-side apply exactly the fields that are set."""
         return (await self._apply(obj, "", options)).object
 
-    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> Stored[T]:
+    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
         """Apply, and leave the answer undecoded."""
         return await self._apply(obj, "", options)
 
@@ -184,7 +185,7 @@ class LiveClient:
             ),
         )
         if body := await self._send(request):
-            rest.decoded(_decode_parts, body)
+            rest.decoded(parts_of, body)
 
     async def _update(self, obj: T, subresource: str, options: UpdateOptions) -> T:
         check_options(UpdateOptions, options)
@@ -198,11 +199,11 @@ class LiveClient:
             metadata_only=is_metadata(kind),
             **options,
         )
-        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name).object
+        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name).object
 
     async def _patch(
         self, obj: T, patch: interfaces.Patch, subresource: str, options: PatchOptions
-    ) -> Stored[T]:
+    ) -> LazyObject[T]:
         check_options(PatchOptions, options)
         options.setdefault("field_validation", self.field_validation)
         kind = type(obj)
@@ -215,9 +216,9 @@ class LiveClient:
             metadata_only=is_metadata(kind),
             **options,
         )
-        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
+        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name)
 
-    async def _apply(self, obj: T, subresource: str, options: ApplyOptions) -> Stored[T]:
+    async def _apply(self, obj: T, subresource: str, options: ApplyOptions) -> LazyObject[T]:
         check_options(ApplyOptions, options)
         options.setdefault("field_validation", self.field_validation)
         kind = type(obj)
@@ -229,7 +230,7 @@ class LiveClient:
             metadata_only=is_metadata(kind),
             **options,
         )
-        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
+        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _send(self, request: rest.Request) -> bytes:
         response = await self.transport.send(request)
@@ -248,7 +249,7 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return Stored(into, await self._client._send(request), name=obj.name).object
+        return Answer(into, await self._client._send(request), name=obj.name).object
 
     async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
@@ -270,7 +271,7 @@ class SubResource:
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
-    ) -> Stored[T]:
+    ) -> LazyObject[T]:
         """Patch the subresource, and leave the answer undecoded."""
         return await self._client._patch(obj, patch, self._name, options)
 
@@ -286,7 +287,7 @@ def is_metadata(kind: type[Object]) -> bool:
 
 def decode(kind: type[T], body: bytes) -> T:
     """Return the object in ``body`` as a ``kind``; a metadata-only one is given its kind's own names."""
-    return Stored(kind, body).object
+    return Answer(kind, body).object
 
 
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:

@@ -12,9 +12,10 @@ import anyio
 
 from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import RestError
-from controller_runtime.rest.layers import TokenBucket
+from controller_runtime.tokenbucket import TokenBucket
 
 from . import interfaces, narrow
 
@@ -41,7 +42,7 @@ class ReadThrough(narrow.ReadOnly):
         super().__init__(cached)
         self._live = live
         self._kinds = frozenset(kind.gvk for kind in kinds)
-        self._bucket = TokenBucket(_RATE, _BURST)
+        self._bucket = TokenBucket(_RATE, _BURST, anyio.current_time)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError when there is none."""
@@ -50,17 +51,17 @@ class ReadThrough(narrow.ReadOnly):
         except NotFoundError as missing:
             return await self._look(kind, key, missing)
 
-    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object, perhaps shared with others: see :func:`controller_runtime.client.peek`."""
+    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
         try:
-            return await super().peek(kind, key)
+            return await super().get_lazily(kind, key)
         except NotFoundError as missing:
-            return await self._look(kind, key, missing)
+            return LazyObject.of(await self._look(kind, key, missing))
 
     async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str], missing: NotFoundError) -> T:
         """Return the object as the server lists it; raise ``missing`` if it does not, or is not asked."""
         namespace, name = key
-        if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.take_at_once():
+        if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
             with anyio.move_on_after(_PATIENCE), suppress(StatusError, RestError):
                 for found in await self._live.list(kind, namespace=namespace, fields={"metadata.name": name}):
                     return found

@@ -4,6 +4,10 @@
 
 from .controller import Controller as Controller
 from .controller import reconcile_id as reconcile_id
+from .finalizer import FinalizeError as FinalizeError
+from .finalizer import Finalizer as Finalizer
+from .finalizer import FinalizeResult as FinalizeResult
+from .finalizer import Finalizers as Finalizers
 from .options import Defaults as Defaults
 from .options import LogConstructor as LogConstructor
 from .options import Options as Options

@@ -51,6 +51,12 @@ async def wait_established(client: LiveClient, names: Iterable[str], *, timeout:
         await eventually(served, timeout=timeout, reason=f"CRD {name} is established")
 
 
+def kind_of(manifest: Manifest) -> tuple[str, str]:
+    """Return the group and kind that a CRD defines; empty strings for what is not a CRD."""
+    spec = manifest.get("spec") if manifest.get("kind") == "CustomResourceDefinition" else None
+    return (spec["group"], spec["names"]["kind"]) if spec else ("", "")
+
+
 def _kinds(crd: Unstructured) -> list[GVK]:
     group, kind = crd.nested("spec", "group"), crd.nested("spec", "names", "kind")
     return [GVK(group, each["name"], kind) for each in crd.nested("spec", "versions") or () if each["served"]]

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,7 +19,7 @@ from typing import Any, Final, Self
 from controller_runtime.apis.authentication.v1 import TokenRequest, TokenRequestSpec
 from controller_runtime.apis.core.v1 import ServiceAccount
 from controller_runtime.apis.machinery.errors import AlreadyExistsError
-from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import crds as crd_installer
 from controller_runtime.envtest import pidfile, webhooks
@@ -194,11 +194,26 @@ class Environment:
             raise
         return self
 
-    async def install_crds(self, *sources: Path | Manifest, timeout: float = 30) -> None:
-        """Install CRDs from files, folders or objects, and return when they are served."""
+    async def install_crds(
+        self,
+        *sources: Path | Manifest,
+        convertible: Collection[type[Object]] = (),
+        timeout: float = 30,
+    ) -> None:
+        """Install CRDs from files, folders or objects, and return when they are served.
+
+        Those with ``conversion.strategy: Webhook``, and those of the kinds in ``convertible``, convert their versions at
+        :attr:`webhook_serving`: reads and writes of other versions than the stored one fail until your manager listens.
+        """
         if not sources:
             return
-        manifests = read_manifests(*sources)
+        kinds = {(kind.gvk.group, kind.gvk.kind) for kind in convertible}
+        manifests = [
+            webhooks.point_conversion_at(each, self.webhook_serving)
+            if webhooks.converts_by_webhook(each) or crd_installer.kind_of(each) in kinds
+            else each
+            for each in read_manifests(*sources)
+        ]
         async with Transport(self.config) as transport:
             client = LiveClient(transport, RESTMapper(transport))
             names = await crd_installer.install_crds(client, manifests)

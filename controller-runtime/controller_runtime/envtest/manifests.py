@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import yaml
 
+from controller_runtime.apis.machinery.errors import one_line
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client.interfaces import Writer
 
@@ -59,7 +60,7 @@ def _documents(file: Path) -> list[dict[str, Any]]:
         else:
             documents = [document for document in yaml.load_all(text, Loader=_LOADER) if document]
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise ValueError(f"{file}: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{file}: {one_line(error)}") from error
     flat = [item for document in documents for item in _items(document)]
     for number, document in enumerate(flat, 1):
         if not isinstance(document, dict) or not document.get("apiVersion") or not document.get("kind"):

@@ -7,7 +7,6 @@ It signs with EC P-256. The service-account key is RSA 2048, which is what token
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,10 +18,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from controller_runtime import certificates
 from controller_runtime.envtest.files import private_directory, write_private
 
 LIFETIME: Final = timedelta(days=365)
-_SKEW: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -53,15 +52,14 @@ class Authority:
         """Return a new authority that trusts nobody above itself."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-        usage = _key_usage(sign=True)
-        certificate = (
-            _builder(name, name, key.public_key(), now or datetime.now(UTC))
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .add_extension(usage, critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-            .sign(key, hashes.SHA256())
+        now = now or datetime.now(UTC)
+        unsigned = certificates.authority(
+            certificates.builder(name, name, key.public_key(), now, now + LIFETIME),
+            key.public_key(),
+            path_length=0,
+            purposes=("digital_signature", "key_cert_sign", "crl_sign"),
         )
-        return cls(certificate, key)
+        return cls(unsigned.sign(key, hashes.SHA256()), key)
 
     @classmethod
     def load(cls, pair: KeyPair) -> Self:
@@ -74,16 +72,16 @@ class Authority:
     @property
     def certificate(self) -> bytes:
         """The certificate to trust, PEM."""
-        return self._certificate.public_bytes(serialization.Encoding.PEM)
+        return certificates.certificate_pem(self._certificate)
 
     @property
     def pair(self) -> KeyPair:
         """The authority itself, for keeping."""
-        return KeyPair(self.certificate, _private_pem(self._key))
+        return KeyPair(self.certificate, certificates.private_pem(self._key))
 
     def server(self, common_name: str, names: Sequence[str], *, now: datetime | None = None) -> KeyPair:
         """Return a serving certificate for ``names``: host names and IP addresses."""
-        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        alternatives = certificates.alternative_names(names)
         return self._issue(common_name, (), ExtendedKeyUsageOID.SERVER_AUTH, alternatives, now)
 
     def client(self, user: str, groups: Sequence[str] = (), *, now: datetime | None = None) -> KeyPair:
@@ -107,18 +105,16 @@ class Authority:
             [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
             + [x509.NameAttribute(NameOID.COMMON_NAME, common_name)]
         )
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        builder = (
-            _builder(subject, self._certificate.subject, key.public_key(), now or datetime.now(UTC))
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-            .add_extension(_key_usage(sign=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-            .add_extension(issuer, critical=False)
+        now = now or datetime.now(UTC)
+        builder = certificates.leaf(
+            certificates.builder(subject, self._certificate.subject, key.public_key(), now, now + LIFETIME),
+            self._key.public_key(),
+            usage,
         )
         if alternatives is not None:
             builder = builder.add_extension(alternatives, critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
-        return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), _private_pem(key))
+        return KeyPair(certificates.certificate_pem(certificate), certificates.private_pem(key))
 
 
 def service_account_key() -> tuple[bytes, bytes]:
@@ -127,47 +123,4 @@ def service_account_key() -> tuple[bytes, bytes]:
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    return _private_pem(key), public
-
-
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _SKEW)
-        .not_valid_after(now + LIFETIME)
-    )
-
-
-def _key_usage(*, sign: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=sign,
-        crl_sign=sign,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _private_pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
+    return certificates.private_pem(key), public

@@ -16,6 +16,7 @@ from controller_runtime.envtest.files import write_private
 from controller_runtime.envtest.manifests import Manifest, apply_manifests
 from controller_runtime.envtest.ports import free_ports
 from controller_runtime.webhook import SelfSigned
+from controller_runtime.webhook.conversion import PATH
 
 KINDS: Final = frozenset({"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"})
 _HOST: Final = "127.0.0.1"
@@ -87,3 +88,32 @@ def point_at(manifest: Manifest, url: str, authority: bytes, *, name: str = "") 
             "caBundle": base64.b64encode(authority).decode(),
         }
     return changed
+
+
+def point_conversion_at(crd: Manifest, serving: WebhookServing) -> dict[str, Any]:
+    """Return a CRD that converts its versions at ``serving``, by the path that it names or Go's ``/convert``.
+
+    One without ``strategy: Webhook`` gets it.
+    """
+    changed = copy.deepcopy(dict(crd))
+    conversion = changed["spec"].get("conversion") or {}
+    hook = conversion.get("webhook") or {}
+    path = ((hook.get("clientConfig") or {}).get("service") or {}).get("path") or PATH
+    authority = (serving.cert_dir / "tls.crt").read_bytes()
+    changed["spec"]["preserveUnknownFields"] = False  # conversion by webhooks requires it
+    changed["spec"]["conversion"] = {
+        "strategy": "Webhook",
+        "webhook": {
+            "conversionReviewVersions": hook.get("conversionReviewVersions") or ["v1"],
+            "clientConfig": {
+                "url": serving.url + path,
+                "caBundle": base64.b64encode(authority).decode(),
+            },
+        },
+    }
+    return changed
+
+
+def converts_by_webhook(crd: Manifest) -> bool:
+    """Return True if a CRD has ``strategy: Webhook``."""
+    return (crd.get("spec", {}).get("conversion") or {}).get("strategy") == "Webhook"

@@ -13,8 +13,9 @@ from .message import Headers as Headers
 from .message import HTTPRequest as HTTPRequest
 from .message import HTTPResponse as HTTPResponse
 from .message import Inspection as Inspection
+from .message import ServerError as ServerError
 from .reader import MAX_HEAD as MAX_HEAD
 from .server import Address as Address
 from .server import Server as Server
-from .server import ServerError as ServerError
-from .server import TLSProvider as TLSProvider
+from .tls import TLSOptions as TLSOptions
+from .tls import TLSProvider as TLSProvider

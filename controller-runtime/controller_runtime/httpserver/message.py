@@ -10,6 +10,10 @@ from typing import Protocol
 import msgspec
 
 
+class ServerError(Exception):
+    """A server cannot listen; the message names the address or the option."""
+
+
 class Headers(Mapping[str, str]):
     """The headers of a request, found by name in any case; of several with one name, the first."""
 
@@ -62,16 +66,10 @@ class Inspection(Protocol):
     """Looks at bodies while they arrive, so that one that will be refused is neither kept nor read."""
 
     size: int
-    """Bytes of a body from which on it may be judged: a smaller one is left to its handler."""
-    threshold: int
-    """The weight of a body from which on it is judged; and again each time the weight has doubled."""
+    """Bytes of a body from which on it is looked at: a smaller one is left to its handler."""
 
-    def weigh(self, piece: bytes) -> int:
-        """Return the weight of a piece; called for each, so it must be cheap."""
-        ...
-
-    def judge(self, begun: bytes) -> str | None:
-        """Return why a body that begins so is refused, or None when it is not."""
+    def begin(self) -> Callable[[bytes], str | None]:
+        """Return what is called with each piece of one body, and returns why the body is refused, or None so far."""
         ...
 
 

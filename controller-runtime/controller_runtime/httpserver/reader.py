@@ -27,6 +27,9 @@ MAX_HEAD: Final = 64 * 1024
 _OVERHEAD: Final = 8
 """How many times its size a body may take on the wire, where it is sent in chunks."""
 
+_PART: Final = 8 * 1024
+"""Bytes of a body that are kept in one part at least."""
+
 Deliver = Callable[[HTTPRequest | HTTPResponse, bytes], None]
 """Takes a request, or the answer to what is none, with what its answer shall say of the connection."""
 
@@ -71,12 +74,13 @@ class Reader:
         self._hold = hold
         self._max_body = max_body
         self._inspection = inspection
-        self._weight = self._judged_at = 0
+        self._inspect: Callable[[bytes], str | None] | None = None
         self._headers: dict[bytes, bytes] = {}
         self._fields: dict[bytes, bytes] = {}
         self._url = b""
         self._parts: list[bytes] = []
-        self._head_size = self._size = self._wire = 0
+        self._crumbs: list[bytes] = []
+        self._head_size = self._size = self._loose = self._wire = 0
         # Called for each header; of those with one name the first counts. In C it costs a third.
         self.on_header = self._fields.setdefault
         self._parser = HttpRequestParser(self)
@@ -91,6 +95,7 @@ class Reader:
 
     def _let_go(self) -> None:
         self._parts.clear()
+        self._crumbs.clear()
         kept, self.kept = self.kept, 0
         if kept:
             self._hold(-kept)
@@ -134,9 +139,8 @@ class Reader:
         """Note the head, and whether its body is welcome."""
         self._headers = headers = {name.lower(): value for name, value in self._fields.items()}
         self._fields.clear()
-        self.state, self._size, self._wire = State.BODY, 0, 0
-        if self._inspection is not None:
-            self._weight, self._judged_at = 0, self._inspection.threshold
+        self.state, self._size, self._loose, self._wire = State.BODY, 0, 0, 0
+        self._inspect = None
         length = int(headers.get(b"content-length", 0))
         if length > self._max_body:
             self._discard()
@@ -152,23 +156,31 @@ class Reader:
         self._size += len(piece)
         if self.discarding:
             return
-        self._parts.append(piece)
+        self._crumbs.append(piece)
+        self._loose += len(piece)
         self.kept += len(piece)
         self._hold(len(piece))
         if self._size > self._max_body:
             self._let_go()
             self._discard()
-        elif self._inspection is not None:
-            self._inspect(self._inspection, piece)
+        elif self._loose >= _PART:
+            self._join()
 
-    def _inspect(self, inspection: Inspection, piece: bytes) -> None:
-        self._weight += inspection.weigh(piece)
-        if self._weight <= self._judged_at or self._size < inspection.size:
+    def _join(self) -> None:
+        """Make one part of what came in small pieces, each of which takes memory of its own, and look at it."""
+        self._parts.append(b"".join(self._crumbs))
+        self._crumbs.clear()
+        self._loose = 0
+        inspection = self._inspection
+        if inspection is None or self._size < inspection.size:
             return
-        self._judged_at = 2 * self._weight
-        if (refusal := inspection.judge(b"".join(self._parts))) is not None:
-            self._let_go()
-            self._discard(refusal)
+        unseen = self._parts[-1:] if self._inspect is not None else self._parts
+        self._inspect = inspect = self._inspect or inspection.begin()
+        for part in unseen:
+            if (refusal := inspect(part)) is not None:
+                self._let_go()
+                self._discard(refusal)
+                break
 
     def on_message_complete(self) -> None:
         """Deliver the request."""
@@ -185,8 +197,9 @@ class Reader:
                 self._refuse(501, "501 not implemented\n")
                 return
             keep = False
-        body = b"".join(self._parts)
+        body = b"".join((*self._parts, *self._crumbs))
         self._parts.clear()
+        self._crumbs.clear()
         self.kept = 0
         self.state = State.IDLE if keep else State.OVER
         # Whoever talks about it, as clients of HTTP/1.0 must, is told.

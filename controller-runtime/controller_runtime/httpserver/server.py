@@ -11,13 +11,14 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 
 from .connection import Connection
 from .hall import Hall
-from .message import Handler, Inspection
+from .message import Handler, Inspection, ServerError
+from .tls import TLSOptions, TLSProvider
 
 _DRAIN: Final = 10.0
 """Seconds that requests in work may take once the server is stopped."""
@@ -29,18 +30,6 @@ _NO_ACCEPT: Final = 0.5
 """Seconds without accepting after that failed: file descriptors are used up."""
 
 _log = logging.getLogger("controller-runtime.http")
-
-
-class ServerError(Exception):
-    """A server cannot listen; the message names the address."""
-
-
-class TLSProvider(Protocol):
-    """Something that can tell the TLS context when the server begins to listen."""
-
-    def context(self) -> ssl.SSLContext:
-        """Return the context; certificates may be replaced in it later."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +65,7 @@ class Server:
         routes: Mapping[str, Handler],
         *,
         tls: TLSProvider | None = None,
+        tls_options: TLSOptions | None = None,
         max_body: int = 1 << 20,
         max_connections: int | None = None,
         inspection: Inspection | None = None,
@@ -87,6 +77,7 @@ class Server:
         self._address = address
         self._routes = routes
         self._tls = tls
+        self._tls_options = tls_options
         self._max_body = max_body
         self._max_connections = max_connections
         self._inspection = inspection
@@ -139,9 +130,13 @@ class Server:
         await self._serving.wait()
 
     async def start(self) -> None:
-        """Serve until cancelled; requests in work are then finished, new connections refused."""
+        """Serve until cancelled; requests in work are then finished, new connections refused.
+
+        Raises:
+            ServerError: the address cannot be had, or the TLS options cannot be used.
+        """
         listening = self.listen()
-        context = self._tls.context() if self._tls is not None else None
+        context = self._context()
         hall = Hall(
             self._route,
             self._max_body,
@@ -165,6 +160,14 @@ class Server:
             self._socket = None
             with anyio.CancelScope(shield=True):
                 await hall.drain(self._drain)
+
+    def _context(self) -> ssl.SSLContext | None:
+        if self._tls is None:
+            return None
+        context = self._tls.context()
+        if self._tls_options is not None:
+            self._tls_options.apply(context)
+        return context
 
     def _route(self, path: str) -> Handler | None:
         if (handler := self._routes.get(path)) is not None:

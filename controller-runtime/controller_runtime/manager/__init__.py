@@ -3,6 +3,7 @@
 """The process: what its parts share, and how they start and stop."""
 
 from . import signals as signals
+from .connecting import reach as reach
 from .errors import GracePeriodExceededError as GracePeriodExceededError
 from .errors import GroupStoppedError as GroupStoppedError
 from .errors import LostLeadershipError as LostLeadershipError

@@ -14,25 +14,24 @@ import socket
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
 import anyio
 
 from controller_runtime import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
-from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.httpserver import Address, Server, ServerError, TLSProvider
+from controller_runtime.httpserver import Handler, ServerError
 
-from .errors import ManagerError, UnreachableError
+from . import servers
+from .connecting import reach
+from .errors import ManagerError
 from .lifecycle import Lifecycle
-from .options import OFF, Options
+from .options import Options
 from .runnable_group import LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
 
 T = TypeVar("T", bound=Object)
-_RETRY: Final = 1.0
 _INFORMERS: Final = "informers"
 
 _log = log.logger_from("controller-runtime.manager")
@@ -59,8 +58,10 @@ class Manager:
         Raises:
             ManagerError: the options contradict each other, or an address makes no sense.
         """
-        self.config = config
         self.options = options or Options()
+        if self.options.user_agent:
+            config = dataclasses.replace(config, user_agent=self.options.user_agent)
+        self.config = config
         self.logger = _log
         self.scheme = self.options.scheme
         self.metrics = metrics.REGISTRY
@@ -103,9 +104,17 @@ class Manager:
         self._lifecycle.events.add(self._broadcaster)
         self._lifecycle.caches.add(_CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:
-            self._add_servers()
-        except ServerError as error:
+            self._servers = made = servers.build(self.options, self._aside, self._healthz, self._readyz)
+        except (ServerError, ValueError) as error:
             raise ManagerError(str(error)) from error
+        if made.metrics is not None:
+            self.metrics_server = made.metrics
+        if made.health is not None:
+            self.health_server = made.health
+        if made.pprof is not None:
+            self.pprof_server = made.pprof
+        for each in made.runnables:
+            self._lifecycle.servers.add(each)
         self._open = False
         self._started = False
 
@@ -140,7 +149,19 @@ class Manager:
         """Add a check to the readiness endpoint. Raises like :meth:`add_healthz_check`."""
         self._add_check(self._readyz, name, check)
 
-    def event_recorder_for(self, source: str) -> recorder.EventRecorder:
+    def add_metrics_server_extra_handler(self, path: str, handler: Handler) -> None:
+        """Serve ``handler`` on the metrics server, behind its filter; does nothing where that server is off.
+
+        Raises:
+            ManagerError: the path is taken or is not absolute.
+        """
+        try:
+            if self._servers.metrics is not None:
+                self._servers.metrics.add_extra_handler(path, handler)
+        except ValueError as error:
+            raise ManagerError(str(error)) from error
+
+    def event_recorder_for(self, source: str) -> recorder.SourceRecorder:
         """Return a recorder whose events come from ``source``."""
         return self._broadcaster.recorder_for(source)
 
@@ -149,7 +170,10 @@ class Manager:
         """The server of webhooks; it is made, and will be started, because somebody asked for it."""
         if self._webhook_server is None:
             self._webhook_server = webhook.Server(
-                self.options.webhook_host, self.options.webhook_port, self.options.webhook_cert_dir
+                self.options.webhook_host,
+                self.options.webhook_port,
+                self.options.webhook_cert_dir,
+                tls_options=self.options.webhook_tls_options,
             )
             self.add(self._webhook_server)
         return self._webhook_server
@@ -220,23 +244,11 @@ class Manager:
 
     async def _connect(self) -> None:
         """Return once the API server answers anything at all."""
-        if self.options.connect_timeout <= 0:
-            return
-        deadline = anyio.current_time() + self.options.connect_timeout
-        while True:
-            try:
-                left = max(_RETRY, deadline - anyio.current_time())
-                response = await self._main.send(rest.Request("GET", "/version", timeout=left))
-                await response.close()
-            except rest.TransportError as error:
-                if anyio.current_time() + _RETRY >= deadline:
-                    raise UnreachableError(
-                        f"API server {self.config.address} cannot be reached: {error}"
-                    ) from error
-                _log.info("API server cannot be reached yet", host=self.config.address, error=error)
-            else:
-                return
-            await anyio.sleep(_RETRY)
+        if self.options.connect_timeout > 0:
+            await reach(self._main, timeout=self.options.connect_timeout, report=self._report_unreachable)
+
+    def _report_unreachable(self, error: rest.TransportError) -> None:
+        _log.info("API server cannot be reached yet", host=self.config.address, error=error)
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[None]:
@@ -284,32 +296,6 @@ class Manager:
         self._owned.append(elector)
         return elector
 
-    def _add_servers(self) -> None:
-        options = self.options
-        if options.metrics_bind_address not in OFF:
-            tls = self._metrics_tls() if options.metrics_secure else None
-            address = Address.parse(options.metrics_bind_address)
-            provider = options.metrics_filter
-            filter_ = provider(_Reviewer(self._aside)) if provider is not None else None
-            self.metrics_server = metrics.MetricsServer(address, tls=tls, filter_=filter_)
-            self._lifecycle.servers.add(self.metrics_server)
-        if options.health_probe_bind_address not in OFF:
-            live = healthz.HealthHandler(options.liveness_endpoint_name, self._healthz)
-            ready = healthz.HealthHandler(options.readiness_endpoint_name, self._readyz)
-            address = Address.parse(options.health_probe_bind_address)
-            routes = {**live.routes(), **ready.routes()}
-            self.health_server = Server(address, routes, name="health probe server")
-            self._lifecycle.servers.add(self.health_server)
-
-    def _metrics_tls(self) -> TLSProvider:
-        cert_dir = Path(self.options.metrics_cert_dir)
-        cert, key = cert_dir / "tls.crt", cert_dir / "tls.key"
-        if not (self.options.metrics_cert_dir and cert.exists() and key.exists()):
-            return webhook.SelfSigned()
-        watcher = webhook.CertWatcher(cert, key)
-        self._lifecycle.servers.add(watcher)
-        return watcher
-
     def _add_check(self, checks: dict[str, healthz.Checker], name: str, check: healthz.Checker) -> None:
         if self._started:
             raise ManagerError(f"check {name} was added after the start")
@@ -322,19 +308,6 @@ class Manager:
         if not self._lifecycle.synced:
             raise healthz.NotHealthyError("; ".join(["caches have not synced yet", *remarks]))
         return "; ".join(remarks)
-
-
-class _Reviewer:
-    """Asks who somebody is and what they may, with errors that the metrics server knows."""
-
-    def __init__(self, client_: client.LiveClient) -> None:
-        self._client = client_
-
-    async def create(self, review: T, /) -> T:
-        try:
-            return await self._client.create(review)
-        except (StatusError, rest.RestError) as error:
-            raise metrics.ReviewError(str(error)) from error
 
 
 class _CacheRunnable:

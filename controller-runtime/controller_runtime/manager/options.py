@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a manager can be told; durations are seconds."""
+"""The options of a manager; durations are seconds."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 from controller_runtime import cache, client
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.scheme import Scheme
+from controller_runtime.httpserver import Handler, TLSOptions
 from controller_runtime.metrics import FilterProvider
 
 OFF: Final = ("", "0")
@@ -47,6 +48,9 @@ class Options:
     client_field_validation: client.FieldValidation | None = None
     """What the server shall do about unknown fields in the client's writes; None leaves it to the server."""
     controller: ControllerOptions = field(default_factory=ControllerOptions)
+    user_agent: str = ""
+    """The user agent of the manager's requests, see :func:`controller_runtime.rest.user_agent`; empty takes the connection's.
+    What stands before its slash is the field manager of plain writes."""
 
     leader_election: bool = False
     leader_election_id: str = ""
@@ -63,16 +67,25 @@ class Options:
     metrics_cert_dir: str = ""
     """Where tls.crt and tls.key are; without them, a certificate is made for the process."""
     metrics_filter: FilterProvider | None = None
-    """Who may read metrics; without one, everybody.
+    """Authorizes the metrics server's clients; without one, every client is served.
     See :func:`controller_runtime.metrics.with_authentication_and_authorization`."""
+    metrics_extra_handlers: Mapping[str, Handler] = field(default_factory=dict)
+    """What the metrics server serves beside ``/metrics``, by path; the filter guards these, too."""
+    metrics_tls_options: TLSOptions | None = None
+    """With ``metrics_secure``: what the metrics server demands of TLS."""
 
     health_probe_bind_address: str = "0"
     readiness_endpoint_name: str = "readyz"
     liveness_endpoint_name: str = "healthz"
 
+    pprof_bind_address: str = ""
+    """Where profiles are served without authorization, so on loopback: see :mod:`controller_runtime.pprof`. Empty is off."""
+
     webhook_host: str = ""
     webhook_port: int = 9443
     webhook_cert_dir: str = ""
+    webhook_tls_options: TLSOptions | None = None
+    """What the webhook server demands of TLS."""
 
     graceful_shutdown_timeout: float = 30.0
     """Seconds that everything together has to end; below zero waits for ever, zero cancels at once."""

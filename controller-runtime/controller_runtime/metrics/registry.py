@@ -168,6 +168,9 @@ WEBHOOK_IN_FLIGHT: Final = _gauge(
 WEBHOOK_PANICS: Final = _counter(
     "controller_runtime_webhook_panics_total", "Admission requests whose handler broke"
 )
+CONVERSION_PANICS: Final = _counter(
+    "controller_runtime_conversion_webhook_panics_total", "Objects whose conversion broke"
+)
 
 # The way to the API server.
 REST_REQUESTS: Final = _counter(

@@ -12,7 +12,15 @@ import anyio
 from prometheus_client import CollectorRegistry
 
 from controller_runtime import log
-from controller_runtime.httpserver import Address, Handler, HTTPRequest, HTTPResponse, Server, TLSProvider
+from controller_runtime.httpserver import (
+    Address,
+    Handler,
+    HTTPRequest,
+    HTTPResponse,
+    Server,
+    TLSOptions,
+    TLSProvider,
+)
 
 from .registry import CONTENT_TYPE, REGISTRY, render
 
@@ -37,22 +45,41 @@ class MetricsServer:
         *,
         registry: CollectorRegistry = REGISTRY,
         tls: TLSProvider | None = None,
+        tls_options: TLSOptions | None = None,
         filter_: Filter | None = None,
         extra: Mapping[str, Handler] | None = None,
     ) -> None:
+        """``filter_`` guards the handlers in ``extra``, too. Raises like :meth:`add_extra_handler`."""
         self._registry = registry
-        routes: dict[str, Handler] = {**(extra or {}), PATH: self._serve}
-        if filter_ is not None:
-            routes = {path: filter_(handler) for path, handler in routes.items()}
+        self._filter = filter_
+        self._routes: dict[str, Handler] = {}
+        self._route(PATH, self._serve)
+        for path, handler in (extra or {}).items():
+            self.add_extra_handler(path, handler)
         self._rendered: tuple[float, bytes] = (-math.inf, b"")
         self._address = address
         self._secure = tls is not None
-        self._server = Server(address, routes, tls=tls)
+        self._server = Server(address, self._routes, tls=tls, tls_options=tls_options)
 
     @property
     def port(self) -> int:
         """The port that is listened on."""
         return self._server.port
+
+    def add_extra_handler(self, path: str, handler: Handler) -> None:
+        """Serve ``handler`` at ``path``, behind the server's filter; also while the server runs.
+
+        Raises:
+            ValueError: the path is taken or is not absolute.
+        """
+        if not path.startswith("/"):
+            raise ValueError(f"metrics server: path {path!r} does not begin with /")
+        if path in self._routes:
+            raise ValueError(f"metrics server: path {path} is taken")
+        self._route(path, handler)
+
+    def _route(self, path: str, handler: Handler) -> None:
+        self._routes[path] = handler if self._filter is None else self._filter(handler)
 
     def listen(self) -> None:
         """Take the address. Raises like :meth:`controller_runtime.httpserver.Server.listen`."""

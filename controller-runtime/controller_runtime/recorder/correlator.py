@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 from controller_runtime.apis.core.v1 import Event
+from controller_runtime.tokenbucket import TokenBucket
 
 MAX_RECORDS: Final = 4096
 AGGREGATE_FROM: Final = 10
@@ -51,12 +52,6 @@ class _Seen:
     count: int
 
 
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    at: float
-
-
 class _LRU(Generic[V]):
     """The values used last, up to a limit."""
 
@@ -90,7 +85,7 @@ class Correlator:
         self._new_name = new_name
         self._groups: _LRU[_Group] = _LRU(max_records)
         self._seen: _LRU[_Seen] = _LRU(max_records)
-        self._buckets: _LRU[_Bucket] = _LRU(max_records)
+        self._buckets: _LRU[TokenBucket] = _LRU(max_records)
 
     def judge(self, event: Event) -> Verdict | None:
         """Return what to send for ``event``, or None when its source has said too much about its object."""
@@ -134,15 +129,9 @@ class Correlator:
 
     def _may_speak(self, event: Event) -> bool:
         key = (_component(event), *_involved(event), event.type)
-        now = self._clock()
-        bucket = self._buckets.get(key) or _Bucket(float(SPAM_BURST), now)
-        bucket.tokens = min(SPAM_BURST, bucket.tokens + (now - bucket.at) * SPAM_QPS)
-        bucket.at = now
-        allowed = bucket.tokens >= 1
-        if allowed:
-            bucket.tokens -= 1
+        bucket = self._buckets.get(key) or TokenBucket(SPAM_QPS, SPAM_BURST, self._clock)
         self._buckets.put(key, bucket)
-        return allowed
+        return bucket.try_take()
 
 
 def _component(event: Event) -> str | None:

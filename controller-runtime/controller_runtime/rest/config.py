@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from . import http1, kubeconfig, kubeconfig_import, login
+from . import http1, kubeconfig, kubeconfig_import, login, proxy
 from .credentials import Anonymous, Credentials, TokenFile
 from .errors import ConfigError
 from .tls import TLSConfig
@@ -86,7 +86,7 @@ class Config:
     namespace: str = ""
     """The namespace of the context, or of the pod."""
     proxy: str = ""
-    """URL of a proxy; none is taken from the environment."""
+    """URL of a proxy. Where a kubeconfig has no ``proxy-url``, :func:`load_config` takes it from the environment."""
     impersonate: Impersonation | None = None
     """On whose behalf, beside :attr:`credentials`, which say who we are."""
 
@@ -104,13 +104,19 @@ class Config:
         )
 
     @classmethod
-    async def from_kubeconfig_dict(cls, data: Mapping[str, Any], *, context: str | None = None) -> Config:
+    async def from_kubeconfig_dict(
+        cls, data: Mapping[str, Any], *, context: str | None = None, environ: Mapping[str, str] | None = None
+    ) -> Config:
         """Return the connection that a parsed kubeconfig describes; relative paths are meant from here.
+
+        ``environ`` names a proxy where the kubeconfig does not; by default it is the process's.
 
         Raises:
             ConfigError: it lacks something.
         """
-        return await _from_kubeconfig(kubeconfig.from_dict(data, context=context))
+        return await _from_kubeconfig(
+            kubeconfig.from_dict(data, context=context), os.environ if environ is None else environ
+        )
 
 
 async def load_config(
@@ -131,7 +137,7 @@ async def load_config(
             "no way to reach a cluster: no kubeconfig is given, KUBECONFIG is not set, "
             "~/.kube/config does not exist and this is no pod of a cluster"
         )
-    return await _from_kubeconfig(kubeconfig.from_files(paths or default, context=context))
+    return await _from_kubeconfig(kubeconfig.from_files(paths or default, context=context), environ)
 
 
 def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCOUNT) -> Config:
@@ -148,13 +154,14 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     try:
         loader.load_and_set(settings)
     except (library.config_exception.ConfigException, OSError) as error:
-        raise ConfigError(f"in-cluster configuration: {login.one_line(error)}") from error
+        raise ConfigError(f"in-cluster configuration: {login.redacted(error)}") from error
     namespace = folder / "namespace"
     return Config(
         host=settings.host,
         tls=TLSConfig(ca=Path(settings.ssl_ca_cert)),
         credentials=TokenFile(folder / "token"),
         namespace=namespace.read_text(encoding="utf-8").strip() if namespace.exists() else "",
+        proxy=proxy.from_environment(settings.host, environ),
     )
 
 
@@ -163,13 +170,13 @@ def _default_kubeconfig(environ: Mapping[str, str]) -> str:
     return str(path) if path.exists() else ""
 
 
-async def _from_kubeconfig(access: kubeconfig.Access) -> Config:
+async def _from_kubeconfig(access: kubeconfig.Access, environ: Mapping[str, str]) -> Config:
     credentials = await access.credentials()
     return Config(
         host=access.host,
         tls=access.tls(),
         credentials=credentials,
         namespace=access.namespace,
-        proxy=access.proxy,
+        proxy=access.proxy or proxy.from_environment(access.host, environ),
         impersonate=Impersonation(**who) if (who := access.impersonated()) else None,
     )

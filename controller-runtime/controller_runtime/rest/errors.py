@@ -98,7 +98,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, pydantic.ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".lstrip(": ")
-    return " ".join(str(error).split()) or type(error).__name__
+    return errors.one_line(error)
 
 
 def status_error(http_code: int, headers: Mapping[str, str], body: bytes) -> errors.StatusError:

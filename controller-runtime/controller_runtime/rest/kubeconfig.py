@@ -25,7 +25,7 @@ from controller_runtime import log
 from . import http1, kubeconfig_import
 from .credentials import Anonymous, Basic, Credentials, StaticToken, TokenFile
 from .errors import ConfigError
-from .login import PluginCredentials, one_line
+from .login import PluginCredentials, redacted
 from .tls import IssuedPair, TLSConfig
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -235,7 +235,7 @@ def _check(name: str) -> None:
     except OSError as error:
         raise ConfigError(f"kubeconfig {name}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"kubeconfig {name}: not YAML: {one_line(error)}") from error
+        raise ConfigError(f"kubeconfig {name}: not YAML: {redacted(error)}") from error
     if not isinstance(data, dict):
         raise ConfigError(f"kubeconfig {name}: is empty or no map")
     for part in ("clusters", "contexts", "users"):
@@ -260,7 +260,7 @@ def _access(
             config, active_context=str(name), config_base_path=base_path, config_persister=_persister(persist)
         )
     except library.config_exception.ConfigException as error:
-        raise ConfigError(f"kubeconfig {source}: {one_line(error)}") from error
+        raise ConfigError(f"kubeconfig {source}: {redacted(error)}") from error
     return Access(source, loader, cluster, user, str(values.get("namespace") or ""))
 
 

@@ -17,6 +17,7 @@ from typing import Final
 import anyio
 
 from controller_runtime import log
+from controller_runtime.tokenbucket import TokenBucket
 
 from . import errors
 from .credentials import Credentials
@@ -165,49 +166,17 @@ class Throttle:
 
     def __init__(self, inner: RoundTripper, qps: float, burst: int) -> None:
         self._inner = inner
-        self._bucket = TokenBucket(qps, max(1, burst)) if qps > 0 else None
+        self._bucket = TokenBucket(qps, max(1, burst), anyio.current_time) if qps > 0 else None
 
     async def send(self, request: Request) -> Response:
-        """Wait for a token, then send."""
-        if self._bucket is not None:
-            await self._bucket.take()
+        """Wait for a token, then send; a request that is cancelled while it waits gives its token back."""
+        if self._bucket is not None and (wait := self._bucket.take()):
+            try:
+                await anyio.sleep(wait)
+            except BaseException:
+                self._bucket.give_back()
+                raise
         return await self._inner.send(request)
-
-
-class TokenBucket:
-    """``burst`` tokens, refilled at ``rate`` a second; each is promised in the order of asking."""
-
-    def __init__(self, rate: float, burst: int) -> None:
-        self._rate = rate
-        self._burst = burst
-        self._tokens = float(burst)
-        self._at: float | None = None
-
-    async def take(self) -> None:
-        """Return when a token is ours; one who is cancelled while waiting gives it back."""
-        self._refill()
-        self._tokens -= 1
-        if self._tokens >= 0:
-            return
-        try:
-            await anyio.sleep(-self._tokens / self._rate)
-        except BaseException:
-            self._tokens += 1
-            raise
-
-    def take_at_once(self) -> bool:
-        """Take a token if there is one, and tell whether there was."""
-        self._refill()
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
-
-    def _refill(self) -> None:
-        now = anyio.current_time()
-        if self._at is not None:
-            self._tokens = min(self._burst, self._tokens + (now - self._at) * self._rate)
-        self._at = now
 
 
 def _with_headers(request: Request, headers: dict[str, str]) -> Request:

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 import anyio
 
+from controller_runtime.apis.machinery.errors import one_line
+
 from .credentials import Credentials
 from .errors import ConfigError
 from .tls import IssuedPair
@@ -83,11 +85,11 @@ class PluginCredentials(Credentials):
                 await self._loader._load_authentication()
         except OSError as error:
             raise ConfigError(
-                f"{self._label}: {self._program()}{error.strerror or one_line(error)}"
+                f"{self._label}: {self._program()}{error.strerror or redacted(error)}"
             ) from error
         except Exception as error:
             # The library lets whatever its plugins and its own JSON reading raise come through.
-            raise ConfigError(f"{self._label}: {one_line(error)}") from error
+            raise ConfigError(f"{self._label}: {redacted(error)}") from error
         token = getattr(self._loader, "token", "")
         pair = _issued_certificate(self._loader) if self._command is not None and not token else None
         if pair is not None:
@@ -143,9 +145,9 @@ def _without_its_log() -> Iterator[None]:
         logger.removeFilter(nothing)
 
 
-def one_line(error: BaseException) -> str:
-    """Return an error's text on one line.
+def redacted(error: BaseException) -> str:
+    """Return an error's text on one line, without the entry of a kubeconfig that it quotes.
 
-    kubernetes-asyncio quotes the whole entry in which a key is missing, tokens included: the quotation is left out.
+    kubernetes-asyncio quotes the whole entry in which a key is missing, tokens included.
     """
-    return _QUOTED_ENTRY.sub(r"\1", " ".join(str(error).split())) or type(error).__name__
+    return _QUOTED_ENTRY.sub(r"\1", one_line(error))

@@ -26,6 +26,8 @@ from .http1 import ORDINARY, Bounds
 DEFAULT_TIMEOUT: Final = 30.0
 COLLECTION: Final = Bounds(1 << 30, 600.0)
 """For lists: all pods of a large cluster, through a slow network."""
+DELETION: Final = Bounds(1 << 20, 600.0, unread=1 << 30)
+"""For the deletion of a collection, which is answered with all that was in it: nothing in it is needed."""
 JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -299,8 +301,8 @@ def delete_collection(
     if resource.namespaced and not namespace:
         raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
     query = _query(labelSelector=selector_string(labels), fieldSelector=field_selector_string(fields))
-    headers = _accept(metadata_only=False) | ({"Content-Type": JSON} if options else {})
-    return Request("DELETE", collection_path(resource, namespace), query, headers, options)
+    headers = {"Accept": _AS_METADATA_LIST} | ({"Content-Type": JSON} if options else {})
+    return Request("DELETE", collection_path(resource, namespace), query, headers, options, bounds=DELETION)
 
 
 def post(

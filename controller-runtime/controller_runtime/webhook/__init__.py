@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission webhooks: the server, its certificates, and validators and defaulters behind it."""
+"""Webhooks: the server, its certificates, and the validators, defaulters and converters behind it."""
 
 from .admission import CustomDefaulter as CustomDefaulter
 from .admission import CustomValidator as CustomValidator
@@ -10,6 +10,12 @@ from .admission import ValidatorHandler as ValidatorHandler
 from .certwatcher import CertificateError as CertificateError
 from .certwatcher import CertWatcher as CertWatcher
 from .certwatcher import SelfSigned as SelfSigned
+from .conversion import ConversionError as ConversionError
+from .conversion import Conversions as Conversions
+from .conversion import Convertible as Convertible
+from .conversion import Spoke as Spoke
+from .conversion import spoke_of as spoke_of
+from .conversionreview import ConversionWebhook as ConversionWebhook
 from .review import Webhook as Webhook
 from .server import Server as Server
 from .server import default_cert_dir as default_cert_dir

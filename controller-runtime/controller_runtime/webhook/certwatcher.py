@@ -6,21 +6,17 @@ from __future__ import annotations
 
 import ssl
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
 from controller_runtime import log, metrics
 from controller_runtime.rest.tls import load_chain
 
-if TYPE_CHECKING:
-    from cryptography.x509 import GeneralName
-
 PERIOD: Final = 10.0
 """Seconds between looks at the files."""
-_SELF_SIGNED_DAYS: Final = 365
+_LIFETIME: Final = timedelta(days=365)
 
 _log = log.logger_from("controller-runtime.certwatcher")
 
@@ -118,33 +114,15 @@ class SelfSigned:
         """Return a new certificate and its key, in PEM."""
         # Imported here: the library takes 60 ms and only servers without files need it.
         from cryptography import x509
-        from cryptography.hazmat.primitives import hashes, serialization
+        from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec
+
+        from controller_runtime import certificates
 
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, self._names[0])])
         now = datetime.now(UTC)
-        builder = (
-            x509.CertificateBuilder(subject_name=subject, issuer_name=subject, public_key=key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(days=_SELF_SIGNED_DAYS))
-            .add_extension(
-                x509.SubjectAlternativeName([_alternative(name) for name in self._names]), critical=False
-            )
-        )
-        certificate = builder.sign(key, hashes.SHA256())
-        return certificate.public_bytes(serialization.Encoding.PEM), key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-
-
-def _alternative(name: str) -> GeneralName:
-    from cryptography import x509
-
-    try:
-        return x509.IPAddress(ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+        unsigned = certificates.builder(subject, subject, key.public_key(), now, now + _LIFETIME)
+        names = certificates.alternative_names(self._names)
+        certificate = unsigned.add_extension(names, critical=False).sign(key, hashes.SHA256())
+        return certificates.certificate_pem(certificate), certificates.private_pem(key)

@@ -13,7 +13,7 @@ import anyio
 
 from controller_runtime import healthz, httpserver, log
 
-from . import admission, bounds, review
+from . import admission, bounds, conversion, conversionreview, review
 from .certwatcher import PERIOD, CertWatcher
 
 DEFAULT_PORT: Final = 9443
@@ -42,6 +42,7 @@ class Server:
         cert_dir: str | Path = "",
         *,
         cert_period: float = PERIOD,
+        tls_options: httpserver.TLSOptions | None = None,
     ) -> None:
         cert_dir = Path(cert_dir) if cert_dir else default_cert_dir()
         self._watcher: CertWatcher | None = CertWatcher(
@@ -53,10 +54,20 @@ class Server:
             httpserver.Address(host, port),
             self._routes,
             tls=self,
+            tls_options=tls_options,
             max_body=bounds.MAX_BODY,
             inspection=bounds.BodyInspection(),
         )
         self._serving = False
+        self._conversions: conversion.Conversions | None = None
+
+    @property
+    def conversions(self) -> conversion.Conversions:
+        """The versions that :data:`.conversion.PATH` converts between; served from the first access on."""
+        if self._conversions is None:
+            self._conversions = conversion.Conversions()
+            self.register_http(conversion.PATH, conversionreview.ConversionWebhook(self._conversions))
+        return self._conversions
 
     @property
     def port(self) -> int:

@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Generic, TypeVar
 
+from controller_runtime.tokenbucket import TokenBucket
+
 T = TypeVar("T", bound=Hashable)
 
 BASE_DELAY: Final = 0.005
@@ -97,21 +99,12 @@ class BucketRateLimiter(RateLimiter[T]):
     """A token bucket that all items share: ``burst`` at once, then ``qps`` a second. Remembers no item."""
 
     def __init__(self, qps: float, burst: int, *, clock: Callable[[], float] | None = None) -> None:
-        self._qps = qps
-        self._burst = float(burst)
-        self._tokens = float(burst)
-        self._clock = clock if clock is not None else LoopClock()
-        self._last: float | None = None
+        self._bucket = TokenBucket(qps, burst, clock if clock is not None else LoopClock())
 
     def when(self, item: T) -> float:
         """Take a token, one of the future if none is left, and return the time until it is there."""
         del item
-        now = self._clock()
-        if self._last is not None:
-            self._tokens = min(self._burst, self._tokens + max(0.0, now - self._last) * self._qps)
-        self._last = now
-        self._tokens -= 1
-        return max(0.0, -self._tokens / self._qps)
+        return self._bucket.take()
 
     def forget(self, item: T) -> None:
         """Do nothing: a token that was taken stays taken."""

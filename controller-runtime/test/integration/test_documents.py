@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import controller_runtime as ctrl
 import pytest
+
+import controller_runtime as ctrl
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.client import MERGE, LiveClient, ignore_not_found, raw_patch
 from controller_runtime.envtest import eventually

@@ -1,15 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What group a pod gets, and what each value of it is due to.
+"""The group of a pod, and the causes of its values.
 
-The causes are found by trying: a field of an object that was read is changed, or an object is taken away, and the pod is
-grouped again. What comes out otherwise is due to that. So this holds for any grouper, also for those of others.
+The causes are found by trial: a field of an object that was read is changed, or an object is removed, and the pod is
+grouped again. The values that differ are due to that change. This holds for every grouper, installed ones included.
 """
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
@@ -23,61 +22,41 @@ from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.config.document import render_path
 from pkg.constants import kai
 from pkg.offline.snapshot import Key, Snapshot
+from pkg.offline.trace.grouptrace import Data, GroupTrace, Values
 from pkg.podgrouper import ENTRY_POINT_GROUP, DirectOwners, PodGrouper, Settings, new_plugins_hub
 from pkg.podgrouper.plugins import GroupingError, Reads
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 
-Data = dict[str, Any]
 Objects = dict[Key, Data]
 Path = tuple[str | int, ...]
-Values = dict[str, Any]
 
 REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
-"""So many changes are tried for one pod; the causes of a value beyond are not looked for."""
+"""Maximum number of changes that are tried for one pod; causes beyond it are not found."""
 
 _JUNK: Final = "x"
-"""Stands where a map or a list is expected."""
+"""Replaces a map or a list."""
 _NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
 _SHORT: Final = {"labels": "label", "annotations": "annotation"}
 
 
-@dataclass(slots=True)
-class Explanation:
-    """One pod's group."""
-
-    pod: Key
-    left_alone: str = ""
-    """Why the pod grouper does nothing about the pod, or nothing."""
-    owners: list[Key] = field(default_factory=list)
-    """Nearest first, the top owner last; of a pod without owners the pod itself."""
-    grouper: str = ""
-    values: Values = field(default_factory=dict)
-    sources: dict[str, list[str]] = field(default_factory=dict)
-    """By value: what it is due to; the grouper alone where there is nothing."""
-    missing: list[Key] = field(default_factory=list)
-    """Asked for, and not among the objects."""
-    refusal: str = ""
-    """Why the pod has no group, or nothing."""
-
-
-async def explain(objects: Objects, pod: Key, settings: Settings) -> Explanation:
-    """Group a pod of ``objects`` as the manager would."""
-    explanation = Explanation(pod)
-    explanation.left_alone = _left_alone(objects[pod], settings)
-    if explanation.left_alone:
-        return explanation
+async def trace(objects: Objects, pod: Key, settings: Settings) -> GroupTrace:
+    """Group a pod of ``objects`` as the manager would, and search for the causes of the result."""
+    found = GroupTrace(pod)
+    found.left_alone = _left_alone(objects[pod], settings)
+    if found.left_alone:
+        return found
     first = _Try(objects, pod, settings)
     try:
-        explanation.values = await first.run()
+        found.values = await first.run()
     except REFUSALS as error:
-        explanation.refusal = str(error)
-        return explanation
+        found.refusal = str(error)
+        return found
     finally:
-        explanation.owners, explanation.grouper = first.owners, first.grouper
-        explanation.missing = [key for key in first.snapshot.missing if key.kind != PodGroup.gvk]
-    await _Search(explanation, first, settings).run()
-    return explanation
+        found.owners, found.grouper = first.owners, first.grouper
+        found.missing = [key for key in first.snapshot.missing if key.kind != PodGroup.gvk]
+    await _Search(found, first, settings).run()
+    return found
 
 
 def _left_alone(pod: Data, settings: Settings) -> str:
@@ -87,7 +66,7 @@ def _left_alone(pod: Data, settings: Settings) -> str:
         return f"its scheduler is {scheduler}"
     group = decoded.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
     if group is not None and not decoded.metadata.owner_references:
-        return f"it has no owner, and a group that somebody gave it: {group}"
+        return f"it has no owner and is already assigned to the group {group}"
     return ""
 
 
@@ -108,11 +87,10 @@ class _Try:
         grouper = PodGrouper(DirectOwners(self.snapshot, self.snapshot), hub)
         pod = Pod.from_dict(self.objects[self._pod])
         pod.metadata.namespace = self._pod.namespace
-        top, owners = await grouper.get_pod_owners(pod)
-        self.owners = [_key(each) for each in (owners or (top,))]
-        chosen = hub.grouper_for(type(top).gvk)
-        self.grouper, self.reads = chosen.name, chosen.reads
-        metadata = await grouper.get_pg_metadata(pod, top, owners)
+        found = await grouper.get_pod_owners(pod)
+        self.owners = [_key(each) for each in (found.owners or (found.top_owner,))]
+        self.grouper, self.reads = found.grouper.name, found.grouper.reads
+        metadata = await found.metadata(pod)
         pool = self._settings.controller.node_pool_label_key
         if pool and pool in pod.labels:
             metadata.labels = {pool: pod.labels[pool], **(metadata.labels or {})}
@@ -121,22 +99,22 @@ class _Try:
 
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
-    """Return the groupers of others; looking for them takes longer than grouping."""
+    """Return the installed groupers; finding them takes longer than grouping."""
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
 class _Search:
-    """Tries changes of all that was read, and notes which values come out otherwise."""
+    """Tries changes of everything that was read, and records which values differ."""
 
-    def __init__(self, explanation: Explanation, first: _Try, settings: Settings) -> None:
-        self._explanation = explanation
+    def __init__(self, trace: GroupTrace, first: _Try, settings: Settings) -> None:
+        self._trace = trace
         self._first = first
         self._settings = settings
         self._tries = 0
 
     async def run(self) -> None:
-        pod, first = self._explanation.pod, self._first
-        chain = [*self._explanation.owners, pod]
+        pod, first = self._trace.pod, self._first
+        chain = [*self._trace.owners, pod]
         top = chain[-2]
         for key in dict.fromkeys(chain):
             if (renamed := _renamed(first.objects, key)) is not None:
@@ -157,7 +135,7 @@ class _Search:
                 await self._try(without, f"{key}: that it exists")
 
     async def _look_into(self, key: Key, path: Path) -> None:
-        """Try other values at ``path`` and below; below, only where it matters that there is something at all."""
+        """Try other values at ``path`` and below it; below only if the result depends on the presence of the value."""
         value = _at(self._first.objects[key], path)
         if isinstance(value, dict | list):
             in_metadata = path[0] == "metadata"  # whose types the API server sees to
@@ -174,15 +152,15 @@ class _Search:
         return {**self._first.objects, key: _with(self._first.objects[key], path, value)}
 
     async def _try(self, objects: Objects, what: str = "") -> bool:
-        """Group again; note what comes out otherwise, and say whether anything does."""
+        """Group again, record the values that differ, and return True if there are any."""
         self._tries += 1
         if self._tries > MOST_TRIES:
             return False
         try:
-            values = await _Try(objects, self._explanation.pod, self._settings).run()
+            values = await _Try(objects, self._trace.pod, self._settings).run()
         except (*REFUSALS, pydantic.ValidationError):
-            return True  # without it there is no group at all, which tells nothing about one value
-        before, sources = self._explanation.values, self._explanation.sources
+            return True  # without it there is no group, so no value can be compared
+        before, sources = self._trace.values, self._trace.sources
         changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]
         for name in changed:
             if what and name in before and what not in sources.setdefault(name, []):
@@ -209,7 +187,7 @@ def _renamed(objects: Objects, key: Key) -> Objects | None:
 
 
 def _others(value: Any) -> list[Any]:
-    """Return what to try in place of a plain value; the last is nothing at all."""
+    """Return the values to try in place of a scalar; None removes it."""
     match value:
         case bool():
             return [not value, None]

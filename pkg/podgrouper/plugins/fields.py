@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.gojson import go_text
 from controller_runtime.apis.machinery.object import OwnerReference, Unstructured
 
 from .errors import AccessorError
@@ -107,32 +108,6 @@ def nested_string_list(obj: Owner, *path: str) -> list[str] | None:
     return found
 
 
-def nested_string_map(obj: Owner, *path: str) -> dict[str, str] | None:
-    """Return the map of strings at ``path``."""
-    found = nested_map(obj, *path)
-    for each in (found or {}).values():
-        if not isinstance(each, str):
-            raise AccessorError(
-                _dotted(path), f"contains non-string value in the map: {_shown(each)}, expected string"
-            )
-    return found
-
-
-def go_text(value: JSON) -> str:
-    """Return decoded JSON as Go's ``%v`` writes it; maps are sorted."""
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(go_text, value))}]"
-    if isinstance(value, float):
-        return _go_float(value)
-    return str(value)
-
-
 def go_owner_reference(owner: OwnerReference) -> str:
     """Return ``owner`` as Go's ``%v`` writes it, but for its two pointers, whose addresses would say nothing."""
     flags = (go_text(flag) for flag in (owner.controller, owner.block_owner_deletion))
@@ -177,13 +152,3 @@ def _shown(value: JSON) -> str:
 
 def _dotted(path: tuple[str, ...]) -> str:
     return "." + ".".join(path)
-
-
-def _go_float(value: float) -> str:
-    """Return ``value`` as Go's ``%v``: the shortest text, with an exponent below 1e-4 and from 1e21 on."""
-    if value == 0 or 1e-4 <= abs(value) < 1e21:
-        text = f"{value:.0f}" if value == int(value) else repr(value)
-        return text if "e" not in text else f"{value:f}".rstrip("0")
-    digits, _, exponent = repr(value).partition("e")
-    digits = digits.removesuffix(".0")
-    return f"{digits}e{exponent[0]}{exponent[1:].zfill(2)}"

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
+from controller_runtime import certificates
 from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhook, ValidatingWebhookConfiguration
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -100,7 +101,7 @@ def _since(configuration: ValidatingWebhookConfiguration, now: datetime) -> date
         noted = datetime.fromisoformat(configuration.annotations.get(SINCE, ""))
     except ValueError:
         return None
-    return noted if noted.tzinfo is not None and noted <= now + pki.SKEW else None
+    return noted if noted.tzinfo is not None and noted <= now + certificates.SKEW else None
 
 
 def _note(configuration: ValidatingWebhookConfiguration, since: datetime | None) -> bool:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Self
 
+from controller_runtime import certificates
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
@@ -33,8 +33,6 @@ CA_MARGIN: Final = timedelta(days=400)
 """An authority is replaced when it could not sign a serving certificate of full length any more."""
 SERVING_MARGIN: Final = timedelta(days=120)
 """How long before its end a serving certificate is renewed: earlier than a Go manager would, at 90 days."""
-SKEW: Final = timedelta(hours=1)
-"""Clocks differ: what is made now was valid a little earlier already."""
 
 _KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 _SIGNING: Final = (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)
@@ -131,20 +129,21 @@ def issue(names: Sequence[str], now: datetime) -> Material:
     """Return a new authority with a serving certificate for ``names``; takes a tenth of a second of CPU."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     subject = _name(CA_NAME)
-    ca = (
-        _builder(subject, subject, key.public_key(), now, now + CA_LIFETIME)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_key_usage(sign=True), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(CA_NAME)]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
+    unsigned = certificates.authority(
+        certificates.builder(subject, subject, key.public_key(), now, now + CA_LIFETIME),
+        key.public_key(),
+        path_length=None,
+        purposes=("digital_signature", "key_encipherment", "key_cert_sign"),
+    )
+    ca = unsigned.add_extension(certificates.alternative_names([CA_NAME]), critical=False).sign(
+        key, hashes.SHA256()
     )
     pkcs1 = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.TraditionalOpenSSL,
         serialization.NoEncryption(),
     )
-    return reissue(Material(_pem(ca), pkcs1, b"", b""), names, now)
+    return reissue(Material(certificates.certificate_pem(ca), pkcs1, b"", b""), names, now)
 
 
 def reissue(material: Material, names: Sequence[str], now: datetime) -> Material:
@@ -154,20 +153,17 @@ def reissue(material: Material, names: Sequence[str], now: datetime) -> Material
     assert isinstance(ca_key, _SIGNING)  # noqa: S101 - inspect() saw to it
     key = ec.generate_private_key(ec.SECP256R1())
     until = min(now + SERVING_LIFETIME, ca.not_valid_after_utc)
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
-    serving = (
-        _builder(_name(SERVING_NAME), ca.subject, key.public_key(), now, until)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(sign=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(issuer, critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
-        .sign(ca_key, hashes.SHA256())
+    unsigned = certificates.leaf(
+        certificates.builder(_name(SERVING_NAME), ca.subject, key.public_key(), now, until),
+        ca_key.public_key(),
+        ExtendedKeyUsageOID.SERVER_AUTH,
     )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    serving = unsigned.add_extension(certificates.alternative_names(names), critical=False).sign(
+        ca_key, hashes.SHA256()
     )
-    return Material(material.ca_crt, material.ca_key, _pem(serving), private)
+    return Material(
+        material.ca_crt, material.ca_key, certificates.certificate_pem(serving), certificates.private_pem(key)
+    )
 
 
 def certificate(pem: bytes) -> x509.Certificate:
@@ -234,40 +230,8 @@ def _check_serving(serving: x509.Certificate, ca: x509.Certificate, names: Colle
 def _check_period(name: str, cert: x509.Certificate, now: datetime) -> None:
     if cert.not_valid_after_utc <= now:
         raise UnusableError(f"{name} expired on {cert.not_valid_after_utc:%Y-%m-%d}")
-    if cert.not_valid_before_utc > now + SKEW:
+    if cert.not_valid_before_utc > now + certificates.SKEW:
         raise UnusableError(f"{name} is not valid before {cert.not_valid_before_utc:%Y-%m-%d}")
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: rsa.RSAPublicKey | ec.EllipticCurvePublicKey,
-    now: datetime,
-    until: datetime,
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - SKEW)
-        .not_valid_after(until)
-    )
-
-
-def _key_usage(*, sign: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        key_encipherment=sign,
-        key_cert_sign=sign,
-        crl_sign=False,
-        content_commitment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _name(common_name: str) -> x509.Name:
@@ -277,14 +241,3 @@ def _name(common_name: str) -> x509.Name:
             x509.NameAttribute(NameOID.COMMON_NAME, common_name),
         ]
     )
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _pem(cert: x509.Certificate) -> bytes:
-    return cert.public_bytes(serialization.Encoding.PEM)

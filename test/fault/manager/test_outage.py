@@ -105,5 +105,5 @@ async def test_f4_a_busy_server_is_asked_at_its_own_pace(
     # Each caller waits for 3 s: one request at first, then one for each period begun.
     most = (free - busy) / 3 + 2
     figure("F4 requests for one object", max(refused.values()), at_most=most, unit="requests")
-    figure("F4 slowest health probe", max(latencies), at_most=1)
+    figure("F4 slowest health probe", max(latencies), at_most=0.2)
     assert ours.running

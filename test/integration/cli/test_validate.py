@@ -13,7 +13,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment
 from controller_runtime.rest import Request, Transport
 
-from pkg.offline.documents import Document
+from pkg.offline.inputfiles import InputObject
 from pkg.offline.stored import schemas
 from pkg.offline.verdict import Validator
 
@@ -190,7 +190,7 @@ async def judge(trainer_control_plane: Environment, live_client: LiveClient, nam
             response = await transport.send(request)
             answer = json.loads(await response.read())
         theirs = (response.status, answer.get("message", "")) if response.status >= 400 else (0, "")
-        verdict = await validator.judge(Document(copy.deepcopy(data), "table", 1))
+        verdict = await validator.judge(InputObject(copy.deepcopy(data), "table", 1))
         ours = (0, "") if "denied the request" in verdict.message else (verdict.code, verdict.message)
         return theirs, ours
 

@@ -19,7 +19,7 @@ from controller_runtime.envtest.gotoolchain import find_go
 
 ROOT = Path(__file__).parents[3]
 TOOLS = ROOT / "test" / "tools"
-JOBSET_MODULE = ROOT / "pkg" / "cli" / "cluster" / "tools" / "jobset"
+JOBSET_MODULE = ROOT / "pkg" / "localcluster" / "tools" / "jobset"
 
 Manifest = dict[str, Any]
 

@@ -13,7 +13,7 @@ import yaml
 
 from pkg.cli import trainerctl
 from pkg.offline.snapshot import key_of
-from pkg.offline.trace.grouping import explain
+from pkg.offline.trace.grouping import trace
 from pkg.podgrouper import HubOptions, Settings
 
 RECORDED = Path(__file__).parents[2] / "testdata" / "parity" / "groups-metadata.json"
@@ -182,7 +182,7 @@ def test_the_text_has_a_line_for_each_value(tmp_path: Path, capsys: pytest.Captu
         (pod("p", spec={"schedulerName": "other"}), "its scheduler is other"),
         (
             pod("p", annotations={"pod-group-name": "mine"}),
-            "it has no owner, and a group that somebody gave it: mine",
+            "it has no owner and is already assigned to the group mine",
         ),
     ],
 )
@@ -259,7 +259,7 @@ async def test_what_is_told_is_what_the_grouper_does(case: Data) -> None:
     )
     objects = {key_of(data): data for data in [*(case.get("objects") or ()), case["pod"]]}
 
-    told = await explain(objects, key_of(case["pod"]), Settings(hub=hub))
+    told = await trace(objects, key_of(case["pod"]), Settings(hub=hub))
 
     if told.left_alone:
         return

@@ -17,11 +17,13 @@ from hypothesis import strategies as st
 from replayer.world import objects
 
 from pkg.apis.scheme import default_scheme
-from pkg.cli import commandline, explain, render, trainerctl
+from pkg.cli import explain, parser, render, trainerctl
 from pkg.cli.terminal import Console
-from pkg.offline import documents, inputs
-from pkg.offline.documents import Document
+from pkg.offline import inputfiles, trainjobs
+from pkg.offline.inputfiles import InputObject
+from pkg.offline.rendering import manifest
 from pkg.offline.trace.diff import replay
+from pkg.offline.trace.trainjob import TrainJobTrace, trace
 from pkg.runtime import core, runtime_for
 
 SAMPLES = Path(__file__).parents[3] / "config" / "samples"
@@ -55,8 +57,8 @@ def write(tmp_path: Path, *objects: dict[str, Any]) -> str:
     return str(path)
 
 
-def given_documents(*objects: dict[str, Any]) -> list[Document]:
-    return [Document(data, "in.yaml", number) for number, data in enumerate(objects, 1)]
+def given_documents(*objects: dict[str, Any]) -> list[InputObject]:
+    return [InputObject(data, "in.yaml", number) for number, data in enumerate(objects, 1)]
 
 
 def recorded_cases() -> list[Any]:
@@ -70,27 +72,27 @@ def result(state: dict[str, Any]) -> list[Any]:
     return sorted(objects, key=lambda data: json.dumps(data, sort_keys=True))
 
 
-async def assert_account_is_true(given: inputs.Offline, subject: inputs.Subject) -> None:
-    explanation = await explain.explain(given, subject)
-    recorder = explanation.recorder
-    changes = [change for step in recorder.steps for change in step.changes]
-    wanted = await inputs.objects(given, subject.train_job)
+async def assert_account_is_true(given: trainjobs.Offline, subject: trainjobs.Subject) -> None:
+    explanation = await trace(given, subject)
+    pipeline = explanation.pipeline
+    changes = [change for step in pipeline.steps for change in step.changes]
+    wanted = await trainjobs.objects(given, subject.train_job)
 
     assert explanation.refusal is None
     assert_it_can_be_printed(explanation)
-    assert replay(recorder.template_state, changes) == recorder.state
-    assert result(recorder.state) == result({str(n): render.document(obj) for n, obj in enumerate(wanted)})
-    for step in recorder.steps:
+    assert replay(pipeline.template_state, changes) == pipeline.state
+    assert result(pipeline.state) == result({str(n): manifest(obj) for n, obj in enumerate(wanted)})
+    for step in pipeline.steps:
         assert not (step.aside and step.changes), f"{step.author} says it stood aside, and changed something"
 
 
-def assert_it_can_be_printed(explanation: explain.Explanation) -> None:
+def assert_it_can_be_printed(explanation: TrainJobTrace) -> None:
     console = Console(file=io.StringIO(), width=80)
     explain.print_text(explanation, console)
     text = console.file.getvalue()  # type: ignore[attr-defined] # a StringIO
-    authors = [step.author for step in explanation.recorder.steps if step.aside is not None]
+    authors = [step.author for step in explanation.pipeline.steps if step.aside is not None]
     assert all(text.count(f"  {author}  stood aside: ") == 1 for author in authors)
-    data = explain.as_data(explanation)
+    data = explanation.to_dict()
     assert json.loads(json.dumps(data)) == data
 
 
@@ -99,11 +101,11 @@ async def test_the_changes_lead_from_the_template_to_what_the_manager_applies(ca
     scheme = default_scheme()
     client = FakeClient(*objects(case))
     train_job = scheme.decode(case["trainJob"])
-    given = inputs.Offline(client, await core.new(client, client), [])
-    subject = inputs.Subject(train_job, Document(case["trainJob"], "case", 1), "")  # type: ignore[arg-type] # a TrainJob
+    given = trainjobs.Offline(client, await core.new(client, client), [])
+    subject = trainjobs.Subject(train_job, InputObject(case["trainJob"], "case", 1), "")  # type: ignore[arg-type] # a TrainJob
     try:
-        await inputs.objects(given, subject.train_job)
-    except inputs.RefusedError:
+        await trainjobs.objects(given, subject.train_job)
+    except trainjobs.RefusedError:
         pytest.skip("upstream's answer is an error")
     await assert_account_is_true(given, subject)
 
@@ -168,7 +170,7 @@ async def test_the_account_of_any_train_job_is_true(
     made = runtime(mlPolicy=policy)
     if gang is not None:
         made["spec"]["podGroupPolicy"] = gang
-    given = await inputs.prepare(given_documents(made, wanted))
+    given = await trainjobs.prepare(given_documents(made, wanted))
     await assert_account_is_true(given, given.subjects[0])
 
 
@@ -177,14 +179,14 @@ async def test_every_sample_is_rendered_as_the_manager_would(
     sample: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [str(sample), str(SAMPLES / "trainingruntime.yaml")]
-    given = await inputs.prepare(documents.read(files))
+    given = await trainjobs.prepare(inputfiles.read(files))
     (subject,) = given.subjects
     served = runtime_for(given.runtimes, subject.train_job.spec.runtime_ref)
-    expected = [render.document(obj) for obj in await served.new_objects(subject.train_job)]
+    expected = [manifest(obj) for obj in await served.new_objects(subject.train_job)]
 
-    parsed = commandline.parser().parse_args(["render", "-f", *files])
+    parsed = parser.parse(["render", "-f", *files])
     console = Console()
-    assert await parsed.run(parsed, console, console) == 0
+    assert await render.render_command(parsed, console, console) == 0
 
     assert list(yaml.safe_load_all(capsys.readouterr().out)) == expected
 
@@ -245,7 +247,7 @@ def test_a_refusal_is_told_and_the_others_are_rendered(
     captured = capsys.readouterr()
     assert [item["metadata"]["name"] for item in json.loads(captured.out)["items"]] == ["two"]
     assert captured.err.startswith("trainerctl: TrainJob team-a/one: not found ClusterTrainingRuntime")
-    assert "shipped are deepspeed-distributed, " in captured.err
+    assert "the shipped runtimes are deepspeed-distributed, " in captured.err
 
 
 def test_an_explanation_goes_as_far_as_the_pipeline_did(
@@ -275,7 +277,7 @@ def test_a_runtime_of_the_files_goes_before_a_shipped_one(
 async def test_a_cluster_gives_the_runtimes_that_the_files_lack() -> None:
     scheme = default_scheme()
     cluster = FakeClient(scheme.decode(runtime("remote")))
-    given = await inputs.prepare(
+    given = await trainjobs.prepare(
         given_documents(job(runtime="remote"), job("two", "torch-distributed")), cluster=cluster
     )
     assert [subject.runtime for subject in given.subjects] == [
@@ -302,7 +304,7 @@ def test_private_keys_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixt
         ([job(runtime="")], 'spec.runtimeRef.name: Invalid value: "": '),
         (
             [job(podTemplateOverrides=[{"spec": {}}])],
-            "spec.podTemplateOverrides[0].targetJobs: Required value (and 1 more, ",
+            "spec.podTemplateOverrides[0].targetJobs: Required value\n",
         ),
         (
             [job(trainer={"env": [{"name": "A"}, {"name": "A"}]})],
@@ -317,13 +319,14 @@ def test_private_keys_are_not_printed(tmp_path: Path, capsys: pytest.CaptureFixt
         ),
     ],
 )
-def test_bad_input_is_one_line_and_code_2(
+def test_bad_input_is_a_line_for_each_problem_and_code_2(
     objects: list[dict[str, Any]], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert trainerctl.main(["render", "-f", write(tmp_path, *objects)]) == 2
     err = capsys.readouterr().err
     assert complaint in err
-    assert err.count("\n") == 1
+    assert err.startswith("trainerctl: ")
+    assert all("in.yaml:" in line for line in err.splitlines()[1:])
 
 
 @pytest.mark.parametrize("command", ["render", "explain"])
@@ -375,9 +378,9 @@ async def test_a_train_job_that_the_manager_leaves_alone_is_rendered_with_a_warn
         wanted[part] = {**wanted.get(part, {}), **fields}
     for condition in wanted.get("status", {}).get("conditions", ()):
         condition.update(lastTransitionTime="2025-01-01T00:00:00Z", reason="Done", message="")
-    given = await inputs.prepare(given_documents(wanted))
-    assert given.warnings == [f"TrainJob team-a/job: {why}; the manager leaves it alone"]
-    assert await inputs.objects(given, given.subjects[0].train_job)
+    given = await trainjobs.prepare(given_documents(wanted))
+    assert given.warnings == [f"TrainJob team-a/job: {why}; the manager ignores it"]
+    assert await trainjobs.objects(given, given.subjects[0].train_job)
 
 
 def test_fields_that_a_server_drops_are_named_and_have_no_effect(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from pkg.cli import commandline, trainerctl
-from pkg.localcluster import state_directory
+from pkg.cli import parser, trainerctl
+from pkg.localcluster.names import state_directory
 
 
 def test_cluster_up_takes_its_flags() -> None:
     line = "cluster up --name other --nodes 2 --gpus 0 --without-manager --timeout 30 --coscheduling"
-    parsed = commandline.parser().parse_args(line.split())
+    parsed = parser.parse(line.split())
     assert (parsed.name, parsed.nodes, parsed.gpus) == ("other", 2, 0)
     assert (parsed.without_manager, parsed.timeout, parsed.coscheduling) == (True, 30, True)
 
@@ -25,13 +25,13 @@ def test_cluster_up_takes_its_flags() -> None:
         ("", "COMMAND"),
         ("cluster", "COMMAND"),
         ("cluster sideways", "invalid choice: 'sideways'"),
-        ("cluster up --nodes -1", "argument --nodes: -1 is not a whole number between 0 and 5000"),
-        ("cluster up --gpus some", "argument --gpus: some is not a whole number between 0 and 5000"),
+        ("cluster up --nodes -1", "argument --nodes: -1 is not an integer between 0 and 5000"),
+        ("cluster up --gpus some", "argument --gpus: some is not an integer between 0 and 5000"),
         ("cluster up --timeout soon", "argument --timeout: soon is not a positive number of seconds"),
         ("cluster up --timeout 0", "argument --timeout: 0 is not a positive number of seconds"),
         ("cluster up --flag", "unrecognized arguments: --flag"),
         ("cluster up --timeout inf", "argument --timeout: inf is not a positive number of seconds"),
-        ("demo --nodes 0", "argument --nodes: 0 is not a whole number between 1 and 100"),
+        ("demo --nodes 0", "argument --nodes: 0 is not an integer between 1 and 100"),
         ("demo --timeout nan", "argument --timeout: nan is not a positive number of seconds"),
         ("render -n Bad -f x", "argument -n/--namespace: Bad is not a valid namespace"),
         ("cluster up --\x1b[31m", "unrecognized arguments: --\\x1b[31m"),
@@ -88,7 +88,7 @@ def test_a_cluster_that_cannot_be_read_is_not_replaced(
 
     assert trainerctl.main(["cluster", "up"]) == 1
 
-    assert "To replace them: trainerctl cluster up --recreate --name default" in capsys.readouterr().err
+    assert "To replace them, run: trainerctl cluster up --recreate --name default" in capsys.readouterr().err
     assert kept.read_text() == '{"of": "another version"}'
     assert trainerctl.main(["cluster", "list"]) == 0
     assert "default  unreadable" in capsys.readouterr().out

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Roles out of markers: what is joined, what is not, and what is refused."""
+"""The shipped roles: each part of the program has the grants of its own markers."""
 
 from pathlib import Path
 
@@ -12,42 +12,18 @@ from hack import rbac
 ROOT = Path(__file__).parents[3]
 
 
-def test_rules_are_joined_by_verbs_within_a_group_and_then_across_groups_alike() -> None:
-    text = (
-        '# +kubebuilder:rbac:groups="",resources=pods;secrets,verbs=list;get\n'
-        "# +kubebuilder:rbac:groups=b;a,resources=podgroups,verbs=get\n"
-        '# +kubebuilder:rbac:groups="",resources=events,verbs=create\n'
-        '# +kubebuilder:rbac:groups="",resources=pods,verbs=get\n'
-    )
-    assert rbac.rules(rbac.grants(text)) == [
-        {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
-        {"apiGroups": [""], "resources": ["pods", "secrets"], "verbs": ["get", "list"]},
-        {"apiGroups": ["a", "b"], "resources": ["podgroups"], "verbs": ["get"]},
-    ]
-
-
-def test_a_grant_keeps_its_resource_names_unless_another_marker_grants_every_object(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text(
-        "# +kubebuilder:rbac:groups=a,resources=things,resourceNames=one,verbs=get;list\n"
-        "# +kubebuilder:rbac:groups=a,resources=others,verbs=get;list\n"
-    )
-    (tmp_path / "b.py").write_text(
-        "# +kubebuilder:rbac:groups=a,resources=things,resourceNames=two,verbs=get\n"
-        "# +kubebuilder:rbac:groups=a,resources=things,verbs=list\n"
-    )
-    wanted = rbac.collected(sources=[tmp_path])
-    named = rbac.resource_names(sources=[tmp_path])
-    assert named == {("a", "things", "get"): ("one", "two")}
-    assert rbac.rules(wanted, named) == [
-        {"apiGroups": ["a"], "resources": ["others"], "verbs": ["get", "list"]},
-        {"apiGroups": ["a"], "resources": ["things"], "resourceNames": ["one", "two"], "verbs": ["get"]},
-        {"apiGroups": ["a"], "resources": ["things"], "verbs": ["list"]},
-    ]
-
-
-def test_a_marker_without_verbs_is_refused() -> None:
-    with pytest.raises(ValueError, match="groups=a,resources=b has no 'verbs'"):
-        rbac.grants("# +kubebuilder:rbac:groups=a,resources=b\n")
+def test_a_folder_or_a_module_with_a_role_of_its_own_keeps_its_grants_out_of_the_managers(
+    tmp_path: Path,
+) -> None:
+    for name, resource in (("podgrouper/a.py", "pods"), ("metrics/filters.py", "reviews"), ("b.py", "jobs")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"# +kubebuilder:rbac:groups=a,resources={resource},verbs=get\n")
+    found = {part: rbac.collected(part, sources=[tmp_path]) for part in rbac.Part}
+    assert found == {
+        rbac.Part.MANAGER: {("a", "jobs", "get")},
+        rbac.Part.POD_GROUPER: {("a", "pods", "get")},
+        rbac.Part.METRICS: {("a", "reviews", "get")},
+    }
 
 
 def test_writing_reports_only_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

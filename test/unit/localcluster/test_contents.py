@@ -11,9 +11,10 @@ import yaml
 from controller_runtime.envtest import Binary, Component
 from controller_runtime.envtest.probe import Probe
 
-from pkg.localcluster import NodeShape, contents, state_directory
+from pkg.localcluster import contents
 from pkg.localcluster.components import STAGES
-from pkg.localcluster.nodes import is_usable, node
+from pkg.localcluster.names import state_directory
+from pkg.localcluster.nodes import NodeShape, is_usable, node
 from pkg.localcluster.state import State
 from pkg.offline import shipped
 

@@ -140,6 +140,11 @@ def from_status(status: dict[str, Any], *, http_code: int, retry_after: float | 
     return cls(message, code=code, reason=reason, details=details, retry_after=retry_after)
 
 
+def one_line(error: object) -> str:
+    """Return an error's text on one line, or the name of its type when it has no text."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
 def bounded_wait(seconds: float) -> float:
     """Return ``seconds`` between none and :data:`MAX_RETRY_AFTER`."""
     return float(max(0, min(seconds, MAX_RETRY_AFTER)))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from .gojson import go_json, go_value, quote
+from .gojson import go_json, go_text, quote
 
 
 class ErrorType(StrEnum):
@@ -126,7 +126,7 @@ def _shown(value: Any) -> str:
         case str():
             return quote(value)
         case bool() | int() | float():
-            return go_value(value)
+            return go_text(value)
         case _:
             return go_json(value)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Text as Go prints it: JSON in struct order, quoted strings. Only messages that quote values need it."""
+"""Text as Go prints it: JSON in struct order, ``%v`` and ``%q``. Only messages that quote values need it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import re
 import types
 import typing
 from collections.abc import Iterator
+from decimal import Decimal
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from .base import Struct, is_unset
+from .base import JSON, Struct, is_unset
 from .quantity import CANONICAL
 
 _HTML: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -47,9 +48,26 @@ def quote(text: str) -> str:
     return '"' + "".join(_quoted(character) for character in text) + '"'
 
 
-def go_value(value: Any) -> str:
-    """Return a number, a boolean or a string as Go's ``%v`` writes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def go_text(value: JSON) -> str:
+    """Return decoded JSON as Go's ``%v`` writes it: ``map[a:1 b:[x y]]``, maps sorted."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_text, value))}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        digits, mark, exponent = _float(value, range(-4, 6)).partition("e")
+        return f"{digits}e{exponent[0]}{exponent[1:].zfill(2)}" if mark else digits
+    return str(value)
+
+
+def _float(value: float, plain: range) -> str:
+    """Return the shortest text of a number; outside of the ``plain`` decimal exponents it has an exponent."""
+    number = Decimal(repr(value)).normalize()
+    return f"{number:{'f' if number.adjusted() in plain else 'e'}}"
 
 
 def _quoted(character: str) -> str:
@@ -72,6 +90,8 @@ def _encode(value: Any) -> str:
         return "{" + ",".join(f"{_string(k)}:{_encode(value[k])}" for k in sorted(value)) + "}"
     if isinstance(value, list | tuple):
         return "[" + ",".join([_encode(item) for item in value]) + "]"
+    if isinstance(value, float):
+        return _float(value, range(-6, 21))
     return msgspec.json.encode(value).decode()
 
 

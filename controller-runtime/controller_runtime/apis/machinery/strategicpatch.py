@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from .base import JSON
+from .gojson import go_text
 from .gvk import GVK
 
 Document = dict[str, JSON]
@@ -352,16 +353,3 @@ def _cleaned(value: JSON) -> Any:
     if isinstance(value, list):
         return [_cleaned(item) for item in value if not (isinstance(item, dict) and _DIRECTIVE in item)]
     return value
-
-
-def go_text(value: JSON) -> str:
-    """Return JSON as Go's ``%v`` prints it: ``map[a:1 b:[x y]]``."""
-    if isinstance(value, dict):
-        return f"map[{' '.join(f'{name}:{go_text(value[name])}' for name in sorted(value))}]"
-    if isinstance(value, list):
-        return f"[{' '.join(map(go_text, value))}]"
-    if value is None:
-        return "<nil>"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value)

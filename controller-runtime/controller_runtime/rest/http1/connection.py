@@ -15,8 +15,10 @@ from weakref import WeakKeyDictionary
 
 import httptools
 
+from controller_runtime.apis.machinery.errors import one_line
+
 from .incoming import HIGH, ORDINARY, Bounds, Incoming
-from .message import Error, GoneError, one_line
+from .message import Error, GoneError
 
 _SMALL: Final = 1 << 16
 """Bytes of a body that go out with the head; of a larger one, bytes that go out before others get their turn."""

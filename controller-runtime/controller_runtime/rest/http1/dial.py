@@ -14,8 +14,10 @@ from typing import Any, Final
 
 import anyio
 
+from controller_runtime.apis.machinery.errors import one_line
+
 from .connection import Connection, Owner
-from .message import Error, Heads, one_line
+from .message import Error, Heads
 from .origin import Origin
 
 CONNECT_TIMEOUT: Final = 30.0

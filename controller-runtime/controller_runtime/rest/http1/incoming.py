@@ -22,6 +22,8 @@ class Bounds(NamedTuple):
 
     size: int
     seconds: float
+    unread: int = 0
+    """A larger answer that is not an error is read to its end without being kept, up to so many bytes: it has no body."""
 
 
 ORDINARY: Final = Bounds(1 << 24, 120.0)
@@ -126,7 +128,9 @@ class Incoming:
             self.held += len(piece)
             if self.whole and self.held > self._bounds.size:
                 self._pieces.clear()
-                raise Error(f"the answer is larger than {self._bounds.size} bytes")
+                most = max(self._bounds.size, self._bounds.unread if self.status < 400 else 0)
+                if self.held > most:
+                    raise Error(f"the answer is larger than {most} bytes")
 
     @property
     def patience(self) -> float:

@@ -29,11 +29,6 @@ class GoneError(Error):
     """The connection ended before a byte of the answer; the request may have taken effect."""
 
 
-def one_line(what: object) -> str:
-    """Return the text of ``what`` without line breaks, or its type's name when it has none."""
-    return " ".join(str(what).split()) or type(what).__name__
-
-
 class Headers(Mapping[str, str]):
     """The headers of an answer; names are compared without case, bytes that are no UTF-8 are surrogates."""
 

@@ -38,8 +38,8 @@ async def test_the_room_exports_what_others_build_on() -> None:
     exported = {name for name in vars(room) if name[0].isupper()}
     assert exported == {
         "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
-        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "InNamespace", "IndexMissingError", "Informer", "Owner",
-        "LookingHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Told", "Transform", "UndecodableObjectError",
+        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "InNamespace", "IndexMissingError", "Informer",
+        "LazyHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Transform", "UndecodableObjectError",
     }  # fmt: skip
 
 
@@ -654,7 +654,7 @@ async def test_a_read_outside_the_cached_namespaces_is_an_error(server: Any, sta
     cache = await start(default_namespaces=("team-a",))
     for reading in (
         cache.get(ConfigMap, ("team-b", "a")),
-        cache.peek(ConfigMap, ("team-b", "a")),
+        cache.get_lazily(ConfigMap, ("team-b", "a")),
         cache.list(ConfigMap, namespace="team-b"),
         cache.list(ConfigMap, fields={"metadata.namespace": "team-b"}),
     ):

@@ -21,7 +21,7 @@ from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
 
 WIDE: dict[str, Any] = {"data": {f"k{number}": "" for number in range(100_000)}}
-REASON = r"^ConfigMap team-a/wide: more than 120002 strings$"
+REASON = r"^ConfigMap team-a/wide: more than 24000 items$"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u", "controller": True}
 
 

@@ -17,7 +17,7 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.httpserver import HTTPRequest
+from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.manager import (
     GracePeriodExceededError,
     GroupStoppedError,
@@ -228,7 +228,7 @@ async def test_an_unreachable_server_is_tried_for_ten_seconds_and_named(diary: l
     mgr = new_manager(away)
     mgr.add(Worker("controller", diary))
     with pytest.raises(
-        UnreachableError, match=r"^API server https://api cannot be reached: .*connection refused$"
+        UnreachableError, match=r"^the API server cannot be reached: https://api: connection refused$"
     ):
         await mgr.start()
     assert 9 <= anyio.current_time() - 1000 <= 10
@@ -723,3 +723,25 @@ async def test_the_client_works_before_the_start_when_the_manager_is_entered() -
 
     async with new_manager(handler) as mgr:
         assert (await mgr.api_reader.get(Pod, NamespacedName("ns", "p"))).name == "p"
+
+
+async def test_the_user_agent_and_extra_handlers_are_options() -> None:
+    async def extra(_request: HTTPRequest) -> HTTPResponse:
+        return HTTPResponse.text("extra")
+
+    config = rest.Config("https://x", user_agent="connection/1")
+    options = Options(
+        user_agent="robot/2", metrics_bind_address="127.0.0.1:0", metrics_extra_handlers={"/extra": extra}
+    )
+    mgr = ctrl.Manager(config, options)
+    assert mgr.config.user_agent == "robot/2"
+    assert config.user_agent == "connection/1"
+    mgr.add_metrics_server_extra_handler("/late", extra)
+    assert set(mgr.metrics_server._routes) == {"/metrics", "/extra", "/late"}
+    with pytest.raises(ManagerError, match="path /late is taken"):
+        mgr.add_metrics_server_extra_handler("/late", extra)
+    with pytest.raises(ManagerError, match="path /metrics is taken"):
+        ctrl.Manager(config, Options(metrics_extra_handlers={"/metrics": extra}))
+    off = ctrl.Manager(config, Options(metrics_bind_address="0"))
+    off.add_metrics_server_extra_handler("/extra", extra)
+    assert off.config.user_agent == "connection/1"

@@ -6,7 +6,16 @@ from controller_runtime import rest
 
 
 def test_the_exported_names_are_these() -> None:
-    modules = {"config", "credentials", "discovery", "errors", "fake", "kubeconfig", "kubeconfig_import"}
+    modules = {
+        "config",
+        "credentials",
+        "discovery",
+        "errors",
+        "fake",
+        "kubeconfig",
+        "kubeconfig_import",
+        "proxy",
+    }
     modules |= {"http1", "layers", "login", "roundtrip", "tls", "transport"}
     assert {name for name in vars(rest) if not name.startswith("_")} - modules == {
         "Anonymous",

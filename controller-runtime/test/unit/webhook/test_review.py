@@ -282,6 +282,31 @@ async def test_a_large_object_is_decoded_away_from_the_loop_and_a_small_one_is_n
     assert (await verdict(Where(), large))["warnings"] == ["True"]
 
 
+@pytest.mark.real_time  # a thread takes its time
+async def test_a_large_body_is_read_away_from_the_loop_and_a_small_one_is_not() -> None:
+    class Body(bytes):
+        def isascii(self) -> bool:
+            threads.append(threading.get_ident())
+            return super().isascii()
+
+    threads: list[int] = []
+    for size in (100, 1_000_000):
+        body = Body(json.dumps(review(object={**MAP, "data": {"k": "v" * size}})).encode())
+        assert (await post(Judge(), body))[0] == 200
+    assert [each == threading.get_ident() for each in threads] == [True, False]
+
+
+@pytest.mark.real_time  # a thread takes its time
+@pytest.mark.parametrize("size", [0, 262_140, 262_143, 524_287])
+async def test_only_utf_8_is_read(size: int) -> None:
+    start = json.dumps(review())[:-1] + ',"x":"'
+    text = (start + "x" * (size - len(start)) + "é☃𝄞" * 10 + '"}').encode()
+    assert (await post(Judge(), text))[0] == 200
+    for bad in (text.replace("☃".encode(), b"\xe2\x98", 1), text[:-2] + b'\xff"}', text[:-2] + b'"}\xe2'):
+        status, answer = await post(Judge(), bad)
+        assert (status, answer["reason"]) == (400, "BadRequest")
+
+
 def wide(**metadata: Any) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
@@ -327,7 +352,9 @@ async def test_an_object_that_decodes_to_too_much_is_not_decoded(
     assert judge.asked == asked
     assert bool(response.get("warnings")) is warned
     if code == 403:
-        assert response["status"]["message"].startswith("the object is too large: it has 40004 objects")
+        assert response["status"]["message"].startswith(
+            "the object is too large: it has more than 12000 objects"
+        )
 
 
 @pytest.mark.real_time  # a thread takes its time

@@ -10,6 +10,7 @@ from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gojson import go_text
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.client import Reader
 
@@ -102,7 +103,7 @@ def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:
     A group that is suspended or has no replicas is none.
     """
     if not isinstance(spec, dict):
-        raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {fields.go_text(spec)}")
+        raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {go_text(spec)}")
     if fields.nested_bool(spec, "suspended"):
         return None
     replicas = fields.nested_int64(spec, "replicas") or 0

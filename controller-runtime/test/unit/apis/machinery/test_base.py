@@ -3,6 +3,8 @@
 """Structs: unset stays off, unknown stays on."""
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pydantic
 import pytest
@@ -10,7 +12,7 @@ from pydantic import Field
 from sample_kinds import Crew, Fleet
 
 from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.core.v1 import Container, ContainerPort, PodTemplateSpec
+from controller_runtime.apis.core.v1 import Container, ContainerPort, Pod, PodTemplateSpec
 from controller_runtime.apis.machinery.base import Struct, camel, is_unset
 
 
@@ -99,6 +101,19 @@ def test_null_counts_as_unset(null: dict[str, object]) -> None:
 def test_what_cannot_be_decoded_is_refused(bad: str) -> None:
     with pytest.raises(pydantic.ValidationError):
         Crew.from_json(bad)
+
+
+@pytest.mark.parametrize("decode", [Pod.from_json, lambda data: Pod.from_dict(json.loads(data))])
+def test_many_values_of_a_wrong_type_are_one_error(decode: Callable[[bytes], Pod]) -> None:
+    def refused(count: int) -> list[Any]:
+        env = [{"name": 1}] * count
+        with pytest.raises(pydantic.ValidationError) as raised:
+            decode(json.dumps({"spec": {"containers": [{"name": "a", "env": env}]}}).encode())
+        return raised.value.errors()
+
+    assert len(refused(1000)) == 1000
+    (error,) = refused(1001)
+    assert error["msg"] == "1001 values have another type than their fields"
 
 
 class Room(Struct):

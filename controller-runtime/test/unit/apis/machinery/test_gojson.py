@@ -9,7 +9,7 @@ import pytest
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
 from controller_runtime.apis.core.v1 import Affinity, Container, EnvVar, PodSpec, PodTemplateSpec, Volume
 from controller_runtime.apis.machinery.base import Struct
-from controller_runtime.apis.machinery.gojson import go_json, go_value, quote
+from controller_runtime.apis.machinery.gojson import go_json, go_text, quote
 
 KINDS: dict[str, type[Struct]] = {
     kind.__name__: kind
@@ -45,5 +45,29 @@ def test_what_the_model_does_not_know_is_left_out() -> None:
     assert go_json(EnvVar.from_dict({"name": "A", "newField": 1})) == '{"name":"A"}'
 
 
-def test_booleans_are_lower_case() -> None:
-    assert (go_value(True), go_value(2), go_value("x")) == ("true", "2", "x")
+@pytest.mark.parametrize(
+    ("number", "printed", "marshalled"),
+    [
+        (-0.0, "-0", "-0"),
+        (5.0, "5", "5"),
+        (999999.0, "999999", "999999"),
+        (1e6, "1e+06", "1000000"),
+        (1234567.5, "1.2345675e+06", "1234567.5"),
+        (123456789012345680000.0, "1.2345678901234568e+20", "123456789012345680000"),
+        (1e21, "1e+21", "1e+21"),
+        (1e100, "1e+100", "1e+100"),
+        (0.00012, "0.00012", "0.00012"),
+        (0.000012345, "1.2345e-05", "0.000012345"),
+        (1.5e-7, "1.5e-07", "1.5e-7"),
+        (-3e8, "-3e+08", "-300000000"),
+    ],
+)
+def test_floats_are_written_as_go_writes_them(number: float, printed: str, marshalled: str) -> None:
+    assert (go_text(number), go_json(number)) == (printed, marshalled)
+
+
+def test_decoded_json_is_printed_as_go_prints_it() -> None:
+    assert (
+        go_text({"b": [None, True, 12345678, 2.5, "x"], "a": 1e6})
+        == "map[a:1e+06 b:[<nil> true 12345678 2.5 x]]"
+    )

@@ -393,6 +393,29 @@ async def test_an_answer_that_never_ends_is_given_up(new_wire: Any, deadline: fl
     assert wire.told == ["lost"]
 
 
+@pytest.mark.parametrize(("status", "most"), [(200, 5000), (500, 1000)])
+async def test_an_answer_that_is_not_needed_is_read_without_being_kept(
+    new_wire: Any, status: int, most: int
+) -> None:
+    async def ask(size: int) -> tuple[http1.Incoming, int]:
+        wire = new_wire()
+        asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=http1.Bounds(1000, 9, unread=5000)))
+        await asyncio.sleep(0)
+        arrive(wire.connection, b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, size))
+        for _ in range(size // 100):
+            arrive(wire.connection, b"x" * 100)
+        answer = await asking
+        return answer, len(answer.body())
+
+    answer, size = await ask(1000)
+    assert (answer.status, size) == (status, 1000)
+    with pytest.raises(http1.Error, match=f"the answer is larger than {most} bytes"):
+        await ask(most + 100)
+    if most > 1000:
+        answer, size = await ask(most)
+        assert (answer.status, size) == (status, 0)
+
+
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_answer_that_is_too_large_is_given_up(new_wire: Any, status: int, stream: bool) -> None:

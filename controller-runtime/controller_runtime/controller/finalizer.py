@@ -1,0 +1,116 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Finalizers: work to do before an object is deleted, registered by the names that block its deletion."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Self, TypeVar
+
+from controller_runtime.apis.machinery import names
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.controller import controllerutil
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(frozen=True, slots=True)
+class FinalizeResult:
+    """What of an object was changed and has to be written."""
+
+    updated: bool = False
+    """Its metadata or spec."""
+    status_updated: bool = False
+
+    def __or__(self, other: FinalizeResult) -> FinalizeResult:
+        """Return what either changed."""
+        return FinalizeResult(self.updated or other.updated, self.status_updated or other.status_updated)
+
+
+class FinalizeError(ExceptionGroup[Exception]):
+    """Some finalizers failed. Write what :attr:`result` names all the same: it is what the others did."""
+
+    result: FinalizeResult
+
+    @classmethod
+    def of(cls, errors: Sequence[Exception], obj: Object, result: FinalizeResult) -> Self:
+        """Return the error of ``obj``, whose finalizers raised ``errors``."""
+        made = cls(f"finalize {type(obj).gvk.kind} {obj.key}", errors)
+        made.result = result
+        return made
+
+    def derive(self, errors: Sequence[Exception]) -> FinalizeError:  # type: ignore[override]  # its exceptions are of one type
+        """Return the error of a part of the failures."""
+        made = FinalizeError(self.message, errors)
+        made.result = self.result
+        return made
+
+
+class Finalizer(ABC, Generic[T]):
+    """Cleans up what belongs to an object that is being deleted."""
+
+    @abstractmethod
+    async def finalize(self, obj: T) -> FinalizeResult:
+        """Clean up, and return what was changed of ``obj`` itself.
+
+        It is called again until it returns, also for what an earlier call cleaned up; raise to be retried. The finalizer
+        is removed from ``obj`` after it returned.
+        """
+
+
+class Finalizers(Generic[T]):
+    """Adds the registered finalizers to objects, and runs those of an object that is being deleted.
+
+    A reconciler calls :meth:`finalize` first, and writes the object where the result says so::
+
+        result = await finalizers.finalize(website)
+        if result.updated:
+            website = await client.update(website)
+        if website.metadata.deletion_timestamp:
+            return ctrl.Result()
+    """
+
+    def __init__(self) -> None:
+        self._registered: dict[str, Finalizer[T]] = {}
+
+    def register(self, name: str, finalizer: Finalizer[T]) -> None:
+        """Run ``finalizer`` for objects with the finalizer ``name`` (``example.com/bucket``), in the order of registration.
+
+        Raises:
+            ValueError: the name is not a domain and a name, or is registered already.
+        """
+        problems = names.is_qualified_name(name)
+        if problems or "/" not in name:
+            raise ValueError(
+                f"finalizer {name!r}: " + (problems[0] if problems else "a domain and / are missing")
+            )
+        if name in self._registered:
+            raise ValueError(f"finalizer {name} is registered already")
+        self._registered[name] = finalizer
+
+    async def finalize(self, obj: T) -> FinalizeResult:
+        """Add the finalizers that ``obj`` lacks or, when it is being deleted, run and remove those that it has.
+
+        Only ``obj`` is changed; the caller writes it.
+
+        Raises:
+            FinalizeError: finalizers failed and stay; the others have run.
+        """
+        result = FinalizeResult()
+        errors: list[Exception] = []
+        for name, finalizer in self._registered.items():
+            if obj.metadata.deletion_timestamp is None:
+                result |= FinalizeResult(updated=controllerutil.add_finalizer(obj, name))
+            elif controllerutil.contains_finalizer(obj, name):
+                try:
+                    result |= await finalizer.finalize(obj)
+                except Exception as error:
+                    error.add_note(f"finalizer {name}")
+                    errors.append(error)
+                    continue
+                result |= FinalizeResult(updated=controllerutil.remove_finalizer(obj, name))
+        if errors:
+            raise FinalizeError.of(errors, obj, result)
+        return result

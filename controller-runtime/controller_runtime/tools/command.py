@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of ``python -m controller_runtime``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+PROGRAM: Final = "python -m controller_runtime"
+_FAILED: Final = 1
+
+_OUTPUT_HELP: Final = "the {what} to write; standard output without it"
+_CHECK_HELP: Final = "write nothing; exit with 1 if --output is not up to date"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 1 for what is wrong with files and modules, 2 for the command line."""
+    arguments = _parse(argv)
+    try:
+        code: int = arguments.run(arguments)
+    except (ValueError, TypeError, OSError) as error:
+        sys.stderr.write(f"{PROGRAM} {arguments.command}: {error}\n")
+        return _FAILED
+    return code
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    # argparse does not accept an optional positional after options: new NAME --kind KIND DIR.
+    if arguments.command == "new" and arguments.directory is None and rest and not rest[0].startswith("-"):
+        arguments.directory = Path(rest.pop(0))
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return arguments
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=PROGRAM, description="Tools for the authors of operators.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    crd = commands.add_parser("crd", help="write the CustomResourceDefinitions of kinds")
+    crd.add_argument("modules", nargs="+", metavar="MODULE[:KIND]", help="a module that defines kinds")
+    _add_output(crd, "folder")
+    crd.set_defaults(run=_crd)
+    rbac = commands.add_parser("rbac", help="write the ClusterRole and Roles of +kubebuilder:rbac comments")
+    rbac.add_argument(
+        "paths", nargs="+", type=Path, metavar="PATH", help="a Python file, or a folder of them"
+    )
+    rbac.add_argument("--name", required=True, help="name of the roles")
+    _add_output(rbac, "file")
+    rbac.set_defaults(run=_rbac)
+    webhook = commands.add_parser(
+        "webhook", help="write the webhook configurations of +kubebuilder:webhook comments"
+    )
+    webhook.add_argument(
+        "paths", nargs="+", type=Path, metavar="PATH", help="a Python file, or a folder of them"
+    )
+    webhook.add_argument("--name", required=True, help="prefix of the configurations' names")
+    webhook.add_argument(
+        "--service", required=True, metavar="NAMESPACE/NAME", help="the webhook server's Service"
+    )
+    _add_output(webhook, "file")
+    webhook.set_defaults(run=_webhook)
+    _add_new(commands.add_parser("new", help="write the project of a new operator"))
+    return parser
+
+
+def _add_output(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--output", "-o", type=Path, metavar=what.upper(), help=_OUTPUT_HELP.format(what=what)
+    )
+    parser.add_argument("--check", action="store_true", help=_CHECK_HELP)
+
+
+def _add_new(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Write a working operator: a kind, its controller, a webhook, tests, manifests."
+    parser.add_argument("name", metavar="NAME", help="name of the project, e.g. website-operator")
+    parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="a new or empty folder (NAME)")
+    parser.add_argument("--kind", required=True, help="the kind to reconcile, e.g. Website")
+    parser.add_argument("--group", default="example.com", help="its API group (%(default)s)")
+    parser.add_argument("--version", default="v1alpha1", help="its API version (%(default)s)")
+    parser.add_argument("--plural", default="", help="its plural name in the API; derived from the kind")
+    parser.add_argument("--no-webhook", dest="webhook", action="store_false", help="leave out the webhook")
+    parser.set_defaults(run=_new)
+
+
+def _crd(arguments: argparse.Namespace) -> int:
+    from . import crd  # pydantic is not needed for the other commands
+
+    kinds = [kind for module in arguments.modules for kind in crd.load(module)]
+    files = crd.manifests(dict.fromkeys(kinds))
+    if arguments.output is None:
+        return _print("".join(files.values()), arguments.check)
+    return _write(arguments.output, files, arguments.check)
+
+
+def _rbac(arguments: argparse.Namespace) -> int:
+    from . import rbac
+
+    return _write_one(arguments, rbac.manifests(arguments.name, rbac.collect(arguments.paths)))
+
+
+def _webhook(arguments: argparse.Namespace) -> int:
+    from . import webhooks
+
+    namespace, slash, name = arguments.service.partition("/")
+    if not (namespace and slash and name):
+        raise ValueError(f"--service {arguments.service}: must be NAMESPACE/NAME")
+    service = webhooks.Service(namespace, name, arguments.name)
+    return _write_one(arguments, webhooks.manifests(webhooks.collect(arguments.paths), service))
+
+
+def _new(arguments: argparse.Namespace) -> int:
+    from . import new
+
+    project = new.Project(
+        name=arguments.name,
+        kind=arguments.kind,
+        group=arguments.group,
+        version=arguments.version,
+        plural=arguments.plural,
+        webhook=arguments.webhook,
+    )
+    directory = arguments.directory or Path(arguments.name)
+    written = new.create(project, directory)
+    sys.stdout.write(f"wrote {len(written)} files to {directory}; its README.md describes the next steps\n")
+    return 0
+
+
+def _write_one(arguments: argparse.Namespace, text: str) -> int:
+    output: Path | None = arguments.output
+    if output is None:
+        return _print(text, arguments.check)
+    return _write(output.parent, {output.name: text}, arguments.check)
+
+
+def _write(directory: Path, texts: Mapping[str, str], check: bool) -> int:
+    from . import files
+
+    if not check:
+        for path in files.write(directory, texts):
+            sys.stdout.write(f"wrote {path}\n")
+        return 0
+    paths = files.stale(directory, texts)
+    for path in paths:
+        sys.stderr.write(f"{path} is not up to date\n")
+    return _FAILED if paths else 0
+
+
+def _print(text: str, check: bool) -> int:
+    if check:
+        raise ValueError("--check needs --output")
+    sys.stdout.write(text)
+    return 0

@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""CustomResourceDefinitions from the kinds that a module defines."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
+from controller_runtime.apis.machinery.object import Object
+
+from .files import to_yaml
+
+
+def load(module: str) -> list[type[Object]]:
+    """Return the kinds of a module, or one of them for ``MODULE:KIND``.
+
+    Raises:
+        ValueError: the module cannot be imported, or defines no such kind.
+    """
+    name, _, wanted = module.partition(":")
+    try:
+        loaded = importlib.import_module(name)
+    except ImportError as error:
+        raise ValueError(f"cannot import {name}: {error}") from error
+    kinds = kinds_of(loaded)
+    if wanted:
+        kinds = [kind for kind in kinds if kind.gvk.kind == wanted]
+    if not kinds:
+        raise ValueError(f"{name} defines no kind{f' {wanted}' if wanted else ''} with a plural name")
+    return kinds
+
+
+def kinds_of(module: ModuleType) -> list[type[Object]]:
+    """Return the kinds with a plural name that are defined in a module or in a package below it, by name."""
+    inside = f"{module.__name__}."
+    found = {
+        value
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Object)
+        and value.resource is not None
+        and f"{value.__module__}.".startswith(inside)
+    }
+    return sorted(found, key=lambda kind: str(kind.gvk))
+
+
+def file_name(kind: type[Object]) -> str:
+    """Return the name that controller-gen gives a kind's file: ``GROUP_PLURAL.yaml``."""
+    if kind.resource is None:
+        raise ValueError(f"{kind.gvk} has no plural name")
+    return f"{kind.gvk.group}_{kind.resource.plural}.yaml"
+
+
+def definitions(kinds: Iterable[type[Object]]) -> dict[str, Any]:
+    """Return the CustomResourceDefinitions of kinds, by the names of their files.
+
+    Raises:
+        TypeError: a field has a type that CustomResourceDefinitions cannot express.
+        ValueError: two of the kinds are versions of one resource, which needs one definition for both.
+    """
+    found: dict[str, Any] = {}
+    for kind in kinds:
+        name = file_name(kind)
+        if name in found:
+            raise ValueError(f"{kind.gvk}: another version of this kind is given")
+        found[name] = custom_resource_definition(kind)
+    return found
+
+
+def manifests(kinds: Iterable[type[Object]]) -> dict[str, str]:
+    """Return :func:`definitions` as YAML documents."""
+    return {name: f"---\n{to_yaml(crd)}" for name, crd in definitions(kinds).items()}

@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Generated files: their YAML, and writing only those that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+class _Dumper(yaml.SafeDumper):
+    """Without anchors: every schema is written out."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def to_yaml(document: Mapping[str, Any], *, sort_keys: bool = True) -> str:
+    """Return a document as block YAML."""
+    text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=sort_keys, width=110, allow_unicode=True)
+    return text
+
+
+def stale(directory: Path, files: Mapping[str, str]) -> list[Path]:
+    """Return the paths of those files below ``directory`` that are missing or differ."""
+    return [
+        directory / name
+        for name, text in files.items()
+        if not (directory / name).is_file() or (directory / name).read_text(encoding="utf-8") != text
+    ]
+
+
+def write(directory: Path, files: Mapping[str, str]) -> list[Path]:
+    """Write the files that are missing or differ and return their paths; other files there are left alone."""
+    changed = stale(directory, files)
+    for path in changed:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(files[path.relative_to(directory).as_posix()], encoding="utf-8")
+    return changed

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Roles from ``+kubebuilder:rbac`` markers.
+
+A marker has the fields ``groups``, ``resources`` and ``verbs``, and may have ``resourceNames``. With ``namespace`` it
+belongs to a Role of that namespace, without to the ClusterRole.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from . import markers
+
+Grant = tuple[str, str, str]
+"""Group, resource and verb."""
+Grants = dict[Grant, tuple[str, ...]]
+"""Grants, each with the names of the objects that it is restricted to; no name stands for every object."""
+Rule = dict[str, list[str]]
+"""A PolicyRule."""
+
+CLUSTER: Final = ""
+"""The namespace of grants that hold in every namespace."""
+
+
+def grants_in(text: str, namespace: str = CLUSTER) -> Grants:
+    """Return the grants of the markers in a source text.
+
+    Raises:
+        MarkerError: a marker lacks its groups, resources or verbs, or has an unknown field.
+    """
+    return _by_namespace([text]).get(namespace, {})
+
+
+def collect(paths: Iterable[Path]) -> dict[str, Grants]:
+    """Return the grants of the markers in Python files and folders, by namespace.
+
+    Raises:
+        MarkerError: as :func:`grants_in`.
+        FileNotFoundError: a path does not exist.
+    """
+    return _by_namespace(path.read_text(encoding="utf-8") for path in markers.sources(*paths))
+
+
+def merge(found: Iterable[Grants]) -> Grants:
+    """Return the grants of several sources: what one of them grants for every object is not restricted to names."""
+    merged: Grants = {}
+    for grants in found:
+        for grant, names in grants.items():
+            merged[grant] = _either(merged.get(grant), names)
+    return merged
+
+
+def rules(wanted: Iterable[Grant], named: Mapping[Grant, tuple[str, ...]] | None = None) -> list[Rule]:
+    """Return the fewest readable rules: resources of a group with the same verbs share one, then groups alike do."""
+    verbs: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for group, resource, verb in sorted(set(wanted)):
+        names = (named or {}).get((group, resource, verb), ())
+        verbs.setdefault((group, resource, names), []).append(verb)
+    resources: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for (group, resource, names), allowed in verbs.items():
+        resources.setdefault((group, tuple(allowed), names), []).append(resource)
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for (group, allowed_verbs, names), shared in resources.items():
+        groups.setdefault((tuple(shared), allowed_verbs, names), []).append(group)
+    made = [
+        {"apiGroups": same, "resources": list(key[0])}
+        | ({"resourceNames": list(key[2])} if key[2] else {})
+        | {"verbs": list(key[1])}
+        for key, same in groups.items()
+    ]
+    return sorted(made, key=lambda rule: (rule["apiGroups"], rule["resources"]))
+
+
+def manifest(name: str, grants: Grants, namespace: str = CLUSTER) -> str:
+    """Return the YAML of the ClusterRole with these grants, or of the Role in a namespace."""
+    lines = ["apiVersion: rbac.authorization.k8s.io/v1\n"]
+    lines.append(f"kind: {'Role' if namespace else 'ClusterRole'}\nmetadata:\n  name: {name}\n")
+    if namespace:
+        lines.append(f"  namespace: {namespace}\n")
+    lines.append("rules:\n" if grants else "rules: []\n")
+    for rule in rules(grants, grants):
+        lead = "  - "
+        for key, values in rule.items():
+            lines.append(f"{lead}{key}: [{', '.join(map(_scalar, values))}]\n")
+            lead = "    "
+    return "".join(lines)
+
+
+def manifests(name: str, found: Mapping[str, Grants]) -> str:
+    """Return the YAML of the ClusterRole and of the Role of each namespace, all with the same name."""
+    wanted = found or {CLUSTER: {}}
+    return "---\n".join(manifest(name, grants, namespace) for namespace, grants in sorted(wanted.items()))
+
+
+def _by_namespace(texts: Iterable[str]) -> dict[str, Grants]:
+    found: dict[str, list[Grants]] = {}
+    for text in texts:
+        for fields in markers.fields_of(
+            text, "rbac", ("groups", "resources", "verbs"), ("resourceNames", "namespace")
+        ):
+            names = tuple(filter(None, fields.get("resourceNames", ())))
+            grants = itertools.product(fields["groups"], fields["resources"], fields["verbs"])
+            found.setdefault(markers.one(fields, "namespace"), []).append(dict.fromkeys(grants, names))
+    return {namespace: merge(each) for namespace, each in found.items()}
+
+
+def _either(before: tuple[str, ...] | None, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names that two markers of one grant allow together."""
+    if before is None:
+        return names
+    return tuple(sorted({*before, *names})) if before and names else ()
+
+
+def _scalar(value: str) -> str:
+    """Quote what YAML would not read as a plain string: the core group, and ``*``."""
+    return value if value.strip("*") else f'"{value}"'

@@ -1,0 +1,193 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Conversion: objects between the versions of their kind, each by way of one version, the hub.
+
+A :class:`Spoke` says how one other version becomes the hub and back. :class:`Conversions` knows the versions of several
+kinds, since a webhook server has one path for all of them, :data:`PATH`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+
+import msgspec
+import pydantic
+
+from controller_runtime import log
+from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
+from controller_runtime.apis.machinery import shape
+from controller_runtime.apis.machinery.gvk import GVK, GroupKind
+from controller_runtime.apis.machinery.object import Object
+
+PATH: Final = "/convert"
+"""The path that Go's controller-runtime serves, and that generated CustomResourceDefinitions name."""
+
+H = TypeVar("H", bound=Object)
+S = TypeVar("S", bound=Object)
+
+
+class ConversionError(Exception):
+    """An object cannot be converted; the message is shown to the API server's client. Converters may raise it."""
+
+
+class Convertible(Protocol[H]):
+    """A kind that converts itself to and from the hub ``H``, as Go's ``conversion.Convertible``."""
+
+    def convert_to_hub(self) -> H:
+        """Return this object in the hub's version."""
+        ...
+
+    @classmethod
+    def convert_from_hub(cls, hub: H, /) -> Self:
+        """Return ``hub`` in this version."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Spoke(Generic[S, H]):
+    """How ``kind`` becomes the hub's version and back.
+
+    Both functions return a new object and have no side effects: large objects are converted in a thread. A result without
+    metadata gets the metadata of its source. The API server takes changed labels and annotations, and rejects an object
+    whose name, namespace or uid changed.
+    """
+
+    kind: type[S]
+    to_hub: Callable[[S], H]
+    from_hub: Callable[[H], S]
+
+
+def spoke_of(kind: type[Any]) -> Spoke[Any, Any]:
+    """Return the spoke of a kind that is :class:`Convertible`.
+
+    Raises:
+        ValueError: it lacks one of the methods.
+    """
+    missing = [name for name in ("convert_to_hub", "convert_from_hub") if not hasattr(kind, name)]
+    if missing:
+        raise ValueError(f"{kind.gvk} cannot be converted: it has no {' and no '.join(missing)}")
+    return Spoke(kind, kind.convert_to_hub, kind.convert_from_hub)
+
+
+class Conversions:
+    """The versions of kinds, and the way between any two of them."""
+
+    def __init__(self) -> None:
+        self._versions: dict[GroupKind, dict[str, Spoke[Any, Any]]] = {}
+
+    def register(self, hub: type[H], *spokes: Spoke[Any, H]) -> None:
+        """Convert ``hub``'s kind between its version and those of ``spokes``.
+
+        Raises:
+            ValueError: a spoke is of another kind or version twice, or the kind is registered already.
+        """
+        name = hub.gvk.group_kind
+        if name in self._versions:
+            raise ValueError(f"conversion of {name} is registered already")
+        versions: dict[str, Spoke[Any, Any]] = {hub.gvk.version: Spoke(hub, _same, _same)}
+        for spoke in spokes:
+            gvk = spoke.kind.gvk
+            if gvk.group_kind != name:
+                raise ValueError(f"conversion of {name}: {gvk} is another kind")
+            if gvk.version in versions:
+                raise ValueError(f"conversion of {name}: version {gvk.version} is given twice")
+            versions[gvk.version] = spoke
+        self._versions[name] = versions
+
+    def check(self, kind: GroupKind, versions: Iterable[str]) -> None:
+        """Check that ``kind`` can be converted between all of ``versions``.
+
+        Raises:
+            ValueError: some cannot; the message names them.
+        """
+        missing = sorted(set(versions) - self._versions.get(kind, {}).keys())
+        if missing:
+            raise ValueError(f"conversion of {kind}: no converter for {', '.join(missing)}")
+
+    def check_crd(self, crd: CustomResourceDefinition) -> None:
+        """Check that every version in a CustomResourceDefinition can be converted. Raises like :meth:`check`."""
+        names = crd.spec.names
+        kind = GroupKind(crd.spec.group, names.kind if names is not None else "")
+        self.check(kind, (version.name for version in crd.spec.versions or ()))
+
+    def convert(self, data: bytes, api_version: str) -> bytes:
+        """Return the object in JSON text ``data`` in ``api_version``, as JSON text.
+
+        Raises:
+            ConversionError: it has no such version, is not valid, or its converter refuses it.
+        """
+        head = _head(data)
+        gvk, wanted = _gvk(head.api_version, head.kind), _gvk(api_version, head.kind)
+        if gvk == wanted:
+            return data
+        name = f"{gvk.kind} {head.metadata.named}"
+        if gvk.group != wanted.group:
+            raise ConversionError(f"{name}: cannot be converted from group {gvk.group!r} to {wanted.group!r}")
+        source, target = self._spoke(gvk, name), self._spoke(wanted, name)
+        if (reason := shape.check(data)) is not None:
+            raise ConversionError(f"{name}: the object is too large: it has {reason}")
+        try:
+            given = source.kind.from_json(data)
+            converted = target.from_hub(_with_metadata(given, source.to_hub(given)))
+        except pydantic.ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            path = ".".join(map(str, first["loc"]))
+            raise ConversionError(f"{name}: {log.cut(path)}: {log.cut(first['msg'])}") from error
+        except ConversionError as error:
+            raise ConversionError(f"{name}: {error}") from error
+        if not isinstance(converted, target.kind):
+            raise TypeError(f"{name}: converter for {wanted} returned {type(converted).__name__}")
+        answer: bytes = _with_metadata(given, converted).to_json()
+        return answer
+
+    def _spoke(self, gvk: GVK, name: str) -> Spoke[Any, Any]:
+        spoke = self._versions.get(gvk.group_kind, {}).get(gvk.version)
+        if spoke is None:
+            raise ConversionError(f"{name}: no converter for {gvk}")
+        return spoke
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+    @property
+    def named(self) -> str:
+        return log.cut(f"{self.namespace}/{self.name}" if self.namespace else self.name)
+
+
+class _Head(msgspec.Struct, rename="camel"):
+    """What an object says of itself."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+
+
+_DECODER: Final = msgspec.json.Decoder(_Head)
+
+
+def _head(data: bytes) -> _Head:
+    try:
+        return _DECODER.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConversionError(f"the object cannot be decoded: {log.cut(str(error))}") from error
+
+
+def _gvk(api_version: str, kind: str) -> GVK:
+    try:
+        return GVK.parse(log.cut(api_version), log.cut(kind))
+    except ValueError as error:
+        raise ConversionError(str(error)) from error
+
+
+def _with_metadata(source: Object, converted: H) -> H:
+    if converted is not source and "metadata" not in converted.model_fields_set:
+        converted.metadata = source.metadata
+    return converted
+
+
+def _same(hub: H) -> H:
+    return hub

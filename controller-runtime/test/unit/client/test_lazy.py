@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Answers to writes, decoded as far as somebody looks."""
+
+import json
+from typing import Any
+
+import pytest
+
+from controller_runtime import rest
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.client import FakeClient, apply_lazily, merge_from, patch_lazily
+from controller_runtime.client.client import LiveClient
+from controller_runtime.client.lazy import Answer
+from controller_runtime.rest.fake import FakeResponse, FakeTransport
+
+META = {"name": "c", "namespace": "n", "uid": "u", "managedFields": [{"manager": "m"}]}
+
+
+def text(**fields: Any) -> bytes:
+    return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": META, **fields}).encode()
+
+
+def test_metadata_are_read_without_the_rest() -> None:
+    stored = Answer(ConfigMap, text(data="of another shape"))
+    assert (stored.metadata.uid, stored.metadata.managed_fields) == ("u", None)
+    assert stored.known is None
+    with pytest.raises(rest.AnswerError, match="data: Input should be an object"):
+        stored.object  # noqa: B018  # looking at it decodes it
+
+
+def test_the_object_is_decoded_once() -> None:
+    stored = Answer(ConfigMap, text(data={"a": "1"}))
+    assert stored.object.data == {"a": "1"}
+    assert stored.known is stored.object
+    assert stored.metadata is stored.object.metadata
+
+
+def test_metadata_alone_bear_the_names_of_their_kind() -> None:
+    partial = Answer(
+        metadata_only(ConfigMap), text(kind="PartialObjectMetadata", apiVersion="meta.k8s.io/v1")
+    )
+    assert (partial.object.api_version, partial.object.kind) == ("v1", "ConfigMap")
+
+
+async def test_a_client_that_knows_no_other_way_decodes() -> None:
+    client = FakeClient()
+    made = await apply_lazily(
+        client, ConfigMap.from_dict({"metadata": META | {"uid": None}}), field_owner="me"
+    )
+    assert made.text is None
+    changed = made.object.deep_copy()
+    changed.data = {"a": "1"}
+    assert (await patch_lazily(client, changed, merge_from(made.object))).object.data == {"a": "1"}
+
+
+async def test_a_live_client_decodes_nothing_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = LiveClient(FakeTransport(lambda _: FakeResponse(body=text(data={"a": "1"}))))
+    obj = ConfigMap.from_dict({"metadata": {"name": "c", "namespace": "n"}})
+    monkeypatch.setattr(ConfigMap, "from_json", None)
+    for stored in (
+        await client.apply_lazily(obj, field_owner="me"),
+        await client.patch_lazily(obj, merge_from(obj)),
+        await client.status.patch_lazily(obj, merge_from(obj)),
+    ):
+        assert stored.metadata.uid == "u"

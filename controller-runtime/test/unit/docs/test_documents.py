@@ -1,0 +1,45 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The library's documents: Python blocks run, the reference covers the packages, and Trainer is not mentioned."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PACKAGE = ROOT / "controller_runtime"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")])
+BLOCKS = [
+    pytest.param(block, id=f"{path.relative_to(ROOT)}-{number}")
+    for path in DOCUMENTS
+    for number, block in enumerate(
+        re.findall(r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
+    )
+]
+NOT_DOCUMENTED = {"tools"}
+"""Packages that operators do not import."""
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_python_in_the_documents_runs(block: str) -> None:
+    exec(compile(block, "<document>", "exec"), {"__name__": "document"})
+
+
+def test_the_reference_covers_every_package() -> None:
+    directives = re.findall(
+        r"^::: controller_runtime\.(\w+)",
+        "".join(path.read_text() for path in ROOT.glob("docs/reference/*.md")),
+        re.MULTILINE,
+    )
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert {"client", "cache"} <= packages
+    assert packages - set(directives) == NOT_DOCUMENTED & packages
+
+
+def test_the_guides_do_not_mention_trainer() -> None:
+    assert [
+        path.name
+        for path in ROOT.glob("docs/**/*.md")
+        if re.search("TrainJob|Kubeflow|KAI", path.read_text())
+    ] == []

@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The reference of ``trainerctl``, from its parser."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+
+from hack.markdown import NOTE, table
+
+
+def page(parser: argparse.ArgumentParser) -> str:
+    """Return the page: a section for each command that runs, its usage, and its arguments."""
+    return (
+        f"# trainerctl\n\n{NOTE}\n{parser.description}\n\n"
+        "Results go to standard output and everything else to standard error. The exit code is 0 for success, 1 for a failure, 2 for an invalid\n"
+        "command line or input, and 128 plus the number of the signal that ended the command.\n"
+        + "".join(_section(each) for each in _leaves(parser))
+    )
+
+
+def _leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+    if not groups:
+        yield parser
+    for group in groups:
+        for each in group.choices.values():
+            yield from _leaves(each)
+
+
+def _section(parser: argparse.ArgumentParser) -> str:
+    actions = [each for each in parser._actions if each.help != argparse.SUPPRESS and each.dest != "help"]
+    arguments = table(("argument", "meaning"), [(f"`{_named(each)}`", _help(each)) for each in actions])
+    text = "".join(
+        f"\n{each}\n" for each in (parser.description, arguments.rstrip("\n") if actions else "") if each
+    )
+    return f"\n## {parser.prog}\n{text}"
+
+
+def _named(action: argparse.Action) -> str:
+    if action.option_strings:
+        names = ", ".join(action.option_strings)
+        return names if action.nargs == 0 else f"{names} {_value(action)}"
+    return _value(action) + ("…" if action.nargs in ("+", "*", argparse.REMAINDER) else "")
+
+
+def _value(action: argparse.Action) -> str:
+    if action.choices is not None:
+        return "|".join(str(each) for each in action.choices)
+    named = action.metavar if isinstance(action.metavar, str) else action.dest.upper()
+    return f"{named}…" if action.option_strings and action.nargs in ("+", "*") else named
+
+
+def _help(action: argparse.Action) -> str:
+    text = (action.help or "") % {**vars(action), "prog": ""}
+    return re.sub(r"([*_<>])", r"\\\1", text)

@@ -1,0 +1,121 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Run the demo and draw its output as a picture in which each line appears at its time: ``python -m hack.demo_svg``.
+
+The picture loads no other resource. Without animation it shows the whole text.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import anyio
+from rich.terminal_theme import MONOKAI
+from rich.text import Text
+
+from pkg.cli import demo
+from pkg.cli.parser import parse
+from pkg.cli.terminal import Console
+
+FILE: Final = Path(__file__).resolve().parents[1] / "docs" / "demo.svg"
+COMMAND: Final = "trainerctl demo"
+WIDTH: Final = 92
+
+_LINE: Final = re.compile(r'clip-path="url\(#(\S+)-line-(\d+)\)"')
+_FONT: Final = re.compile(r"@font-face\s*\{.*?\}\s*", re.DOTALL)
+_STEP: Final = re.compile(r"^[✓·] .*?([\d.]+) s\s*$")
+_HIDDEN: Final = "@keyframes hidden { from, to { visibility: hidden } }\n"
+
+
+class Screencast:
+    """The output and the time of each line."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.console = Console(
+            file=_Lines(self._line), record=True, width=WIDTH, force_terminal=False, legacy_windows=False
+        )
+        self._clock = clock
+        self._began = clock()
+        self.lines: list[tuple[float, str]] = []
+
+    def _line(self, text: str) -> None:
+        self.lines.append((self._clock() - self._began, text))
+
+    def times(self) -> list[float]:
+        """Return the time of each line; for a milestone of the TrainJob the time at which it was reached, not printed."""
+        title = next((at for at, text in self.lines if text.startswith("TrainJob ")), 0.0)
+        found = [title + float(step[1]) if (step := _STEP.match(text)) else at for at, text in self.lines]
+        # A heading stands there no later than what is below it.
+        for above in range(len(found) - 2, -1, -1):
+            found[above] = min(found[above], found[above + 1])
+        return found
+
+    def svg(self) -> str:
+        """Return the picture."""
+        drawn = _FONT.sub("", self.console.export_svg(title=COMMAND, theme=MONOKAI, unique_id="demo"))
+        times = self.times()
+
+        def appears(match: re.Match[str]) -> str:
+            number = int(match[2])
+            at = times[number] if number < len(times) else 0.0
+            return f'{match[0]} style="animation: hidden {at:.2f}s"' if at else match[0]
+
+        head, mark, body = drawn.partition("</style>")
+        # The title bar comes first; it is not a line of the text.
+        return head + _HIDDEN + mark + _LINE.sub(appears, body)
+
+
+class _Lines(io.StringIO):
+    """A file that hands on whole lines."""
+
+    def __init__(self, take: Callable[[str], None]) -> None:
+        super().__init__()
+        self._take = take
+        self._pending = ""
+
+    def write(self, text: str, /) -> int:
+        *whole, self._pending = (self._pending + text).split("\n")
+        for line in whole:
+            self._take(line)
+        return len(text)
+
+
+class _Printing(io.StringIO):
+    """A file whose lines are printed on a console: the progress."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self._lines = _Lines(lambda line: console.print(Text(line, style="dim")))
+
+    def write(self, text: str, /) -> int:
+        return self._lines.write(text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the demo and write the picture; return the demo's exit code, and write nothing unless it is 0."""
+    arguments = sys.argv[1:] if argv is None else argv
+    screencast = Screencast()
+    screencast.console.print(Text.assemble(("$ ", "green"), (COMMAND, "bold")))
+    stdout, sys.stdout = sys.stdout, _Printing(screencast.console)
+    try:
+        parsed = parse(["demo"])
+        code = anyio.run(demo.demo_command, parsed, screencast.console, screencast.console)
+    finally:
+        sys.stdout = stdout
+    for _, line in screencast.lines:
+        sys.stdout.write(f"{line}\n")
+    if code == 0:
+        path = Path(arguments[0]) if arguments else FILE
+        path.write_text(screencast.svg())
+        sys.stdout.write(f"wrote {path}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

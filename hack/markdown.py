@@ -1,0 +1,17 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Markdown of the generated pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+NOTE: Final = "<!-- Generated from the code by `make manifests`; do not edit. -->\n"
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table; cells may contain pipes."""
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)

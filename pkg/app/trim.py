@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that is free, returned to the kernel.
+
+The C library keeps freed memory for later: after large bodies and answers have come and gone, 20 MiB and more between what is
+in use. It is returned once there is much of it; what a process uses at other times does not change.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import anyio
+import anyio.to_thread
+
+_PERIOD: Final = 1.0
+"""Seconds between two looks at the memory in use."""
+_GROWTH: Final = 8 << 20
+_SHARE: Final = 8
+"""Memory is looked through again when it has grown by that many bytes, and by this part of what is in use."""
+_STATM: Final = Path("/proc/self/statm")
+
+
+def resident() -> int:
+    """Return the bytes of memory in use, 0 where the system does not report them."""
+    try:
+        return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+def give_back() -> None:
+    """Return free memory to the kernel; the interpreter is not held. Only glibc can."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
+class Trimmer:
+    """A runnable of the manager: calls ``give_back`` each time the memory in use has grown, at most once a second."""
+
+    def __init__(
+        self, resident: Callable[[], int] = resident, give_back: Callable[[], None] = give_back
+    ) -> None:
+        self._resident = resident
+        self._give_back = give_back
+
+    def need_leader_election(self) -> bool:
+        """Return False: a standby answers reviews, too."""
+        return False
+
+    async def start(self) -> None:
+        """Look at the memory in use until cancelled."""
+        used = 0
+        while True:
+            now = self._resident()
+            if now > used + max(_GROWTH, used // _SHARE):
+                await anyio.to_thread.run_sync(self._give_back)
+                now = used = self._resident()
+            used = min(used, now)
+            await anyio.sleep(_PERIOD)

@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The execution of a parsed command line: the command's function is loaded and run, and expected errors become one line."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.envtest import EnvtestError, EventuallyError
+from controller_runtime.manager import ManagerError
+from controller_runtime.rest import RestError
+
+from pkg.cli import streams
+from pkg.cli.signals import Signals
+from pkg.cli.terminal import Console
+from pkg.offline import inputfiles
+
+_EXPECTED: Final = (EnvtestError, EventuallyError, ManagerError, RestError, StatusError, OSError, ValueError)
+
+Command = Callable[[argparse.Namespace, Console, Console], Awaitable[int]]
+
+
+def run(parsed: argparse.Namespace, signals: Signals | None) -> int:
+    """Run the command and return its exit code; ``signals`` cancel it.
+
+    Raises:
+        BrokenPipeError: the reader of the output has closed the pipe.
+    """
+    try:
+        return _run(parsed, signals)
+    except BrokenPipeError:
+        raise
+    except (*_EXPECTED, ExceptionGroup) as error:
+        if (expected := _expected(error)) is None:
+            raise
+        streams.say_error(streams.describe(expected))
+        streams.discard()
+        return inputfiles.BAD_INPUT if isinstance(expected, inputfiles.InputError) else 1
+
+
+def function(name: str) -> Any:
+    """Return the function ``module:name``."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _run(parsed: argparse.Namespace, signals: Signals | None) -> int:
+    command: Any = function(parsed.function)
+    code: int
+    if parsed.passes_flags:
+        code = command(parsed)  # the manager runs its own event loop
+        return code
+    out, err = Console(), Console(stderr=True)
+    if signals is None or not parsed.cleans_up:
+        code = anyio.run(command, parsed, out, err)
+    else:
+        code = anyio.run(_until_signal, command, parsed, out, err, signals)
+    return code
+
+
+async def _until_signal(
+    command: Command, parsed: argparse.Namespace, out: Console, err: Console, signals: Signals
+) -> int:
+    """Run ``command``; a signal cancels it, which lets it clean up, and decides the exit code."""
+    loop = asyncio.get_running_loop()
+    code = 1
+    with anyio.CancelScope() as scope:
+
+        def cancel() -> None:
+            if not scope.cancel_called:
+                err.say("Stopping.")
+                scope.cancel()
+
+        signals.cancel = lambda: loop.call_soon_threadsafe(cancel)
+        try:
+            code = await command(parsed, out, err)
+        except Exception:
+            if signals.received is None:
+                raise
+        finally:
+            signals.cancel = None
+    return code if signals.received is None else 128 + signals.received
+
+
+def _expected(error: BaseException) -> BaseException | None:
+    """Return the first error that the user can act on; None if there is any other."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, _EXPECTED) else None
+    found = [_expected(each) for each in error.exceptions]
+    return found[0] if all(found) else None

@@ -1,0 +1,244 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: the commands, their flags, and the function that runs each command.
+
+A function is given as ``module:name`` and loaded by :mod:`pkg.cli.execution`, so that help, ``--version`` and usage errors load
+nothing of what the commands run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+from controller_runtime.apis.machinery import names
+
+from pkg.localcluster.names import DEFAULT_NAME
+from pkg.offline.text import one_line
+
+PROGRAM: Final = "trainerctl"
+DISTRIBUTION: Final = "trainer-controller-manager"
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's parser; what it quotes from the command line cannot control the terminal."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print usage and message, and exit with code 2."""
+        super().error(one_line(message))
+
+
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the parsed command line; ``rest`` holds the flags that ``run`` passes to the manager.
+
+    Raises:
+        SystemExit: help or the version was printed, or the command line is not valid.
+    """
+    top = parser()
+    parsed, rest = top.parse_known_args(list(arguments))
+    if rest and not parsed.passes_flags:
+        top.error(f"unrecognized arguments: {' '.join(rest)}")
+    parsed.rest = rest
+    return parsed
+
+
+def parser() -> Parser:
+    """Return the parser of the whole command line."""
+    top = Parser(prog=PROGRAM, description="Run, inspect and validate Kubeflow TrainJobs on this machine.")
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    top.set_defaults(passes_flags=False, cleans_up=False)
+    commands = top.add_subparsers(required=True, metavar="COMMAND", title="commands")
+    for name, about, add_flags in _COMMANDS:
+        add_flags(commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}."))
+    return top
+
+
+def _cluster(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(cleans_up=True)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
+    for name, about, add_flags in (
+        ("up", "start the cluster and leave it running; an existing cluster keeps its objects", _cluster_up),
+        ("down", "stop the cluster and remove it with all its objects", _cluster_name),
+        ("status", "show the state of each component; exit code 1 unless all are healthy", _cluster_name),
+        ("list", "list the clusters", None),
+        ("build", "build the programs that the cluster needs, and print their paths", None),
+    ):
+        command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
+        command.set_defaults(function=f"pkg.cli.cluster:{name}_command")
+        if add_flags is not None:
+            add_flags(command)
+
+
+def _cluster_name(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--name", default=DEFAULT_NAME, help=f"name of the cluster (default '{DEFAULT_NAME}')"
+    )
+
+
+def _cluster_up(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--nodes", type=integer(0, 5000), metavar="N", help="number of simulated nodes (default 4)")
+    add("--gpus", type=integer(0, 5000), metavar="N", help="GPUs per node (default 8)")
+    add("--without-manager", action="store_true", help="do not start the manager")
+    add(
+        "--coscheduling",
+        action="store_true",
+        help="use the scheduler of scheduler-plugins, for gang scheduling",
+    )
+    add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
+    add("--timeout", type=seconds, default=120, metavar="SECONDS", help="time limit (default 120)")
+    _cluster_name(parser)
+
+
+def _demo(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--nodes", type=integer(1, 100), default=3, metavar="N", help="nodes of the TrainJob (default 3)")
+    add(
+        "--timeout",
+        type=seconds,
+        default=60,
+        metavar="SECONDS",
+        help="time limit of the TrainJob (default 60)",
+    )
+    parser.set_defaults(function="pkg.cli.demo:demo_command", cleans_up=True)
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--name", default=DEFAULT_NAME, help=f"name of the local cluster (default '{DEFAULT_NAME}')"
+    )
+    parser.add_argument(
+        "--kubeconfig", help="use the cluster of this kubeconfig, with its credentials, instead"
+    )
+    parser.epilog = (
+        "All other flags are passed to trainer-controller-manager. With --kubeconfig the manager runs with --webhooks=false, "
+        "because the cluster's API server cannot reach this machine; --webhooks serves the webhooks nevertheless."
+    )
+    parser.set_defaults(function="pkg.cli.run:run_command", passes_flags=True)
+
+
+def _render(parser: argparse.ArgumentParser) -> None:
+    _files(parser, outputs=("yaml", "json", "table"))
+    _runtimes_from_cluster(parser)
+    parser.set_defaults(function="pkg.cli.render:render_command")
+
+
+def _explain(parser: argparse.ArgumentParser) -> None:
+    _files(parser, outputs=("text", "json", "yaml"))
+    _runtimes_from_cluster(parser)
+    parser.set_defaults(function="pkg.cli.explain:explain_command")
+
+
+def _validate(parser: argparse.ArgumentParser) -> None:
+    _files(parser, outputs=("text", "json"))
+    parser.set_defaults(function="pkg.cli.validate:validate_command")
+
+
+def _group(parser: argparse.ArgumentParser) -> None:
+    _files(parser, outputs=("text", "json", "yaml"))
+    parser.add_argument(
+        "--config", metavar="FILE", help="Configuration of the manager, for the pod grouper's settings"
+    )
+    parser.set_defaults(function="pkg.cli.group:group_command")
+
+
+def _crds(parser: argparse.ArgumentParser) -> None:
+    _output(parser, ("yaml", "json"))
+    parser.add_argument(
+        "--apply", action="store_true", help="apply the CRDs (server-side) instead of printing them"
+    )
+    parser.add_argument("--kubeconfig", help="kubeconfig of the cluster for --apply (default as kubectl)")
+    parser.set_defaults(function="pkg.cli.crds:crds_command")
+
+
+_COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
+    ("cluster", "manage local clusters: a real control plane with simulated GPU nodes", _cluster),
+    ("demo", "run one TrainJob to completion on a temporary local cluster", _demo),
+    ("run", "run the manager against a local cluster or a kubeconfig", _run),
+    ("render", "print the objects that TrainJobs create, without a cluster", _render),
+    ("explain", "show stage by stage how TrainJobs become objects", _explain),
+    ("validate", "print what an API server would answer to TrainJobs and runtimes", _validate),
+    ("group", "show the group that the pod grouper assigns to each pod, and why", _group),
+    ("crds", "print or apply the CRDs", _crds),
+)
+
+
+def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="files",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        required=True,
+        help="YAML or JSON files with any number of documents, folders of such files, or - for standard input",
+    )
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        type=namespace,
+        default="default",
+        help="namespace for objects that do not set one (default 'default')",
+    )
+    _output(parser, outputs)
+
+
+def _output(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:
+    parser.add_argument(
+        "-o", "--output", choices=outputs, default=outputs[0], help=f"output format (default {outputs[0]})"
+    )
+
+
+def _runtimes_from_cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubeconfig", help="read runtimes missing from the files from this kubeconfig's cluster"
+    )
+    parser.add_argument("--context", help="kubeconfig context of that cluster")
+
+
+def integer(least: int, most: int) -> Callable[[str], int]:
+    """Return the type of an integer between ``least`` and ``most``."""
+
+    def parsed(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not an integer between {least} and {most}")
+        return number
+
+    return parsed
+
+
+def namespace(text: str) -> str:
+    """Return the valid name of a namespace."""
+    if errors := names.is_dns1123_label(text):
+        raise argparse.ArgumentTypeError(f"{text} is not a valid namespace: {'; '.join(errors)}")
+    return text
+
+
+def seconds(text: str) -> float:
+    """Return a positive, finite number of seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not (number > 0 and math.isfinite(number)):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    return number
+
+
+class _Version(argparse.Action):
+    """Prints the version, which takes longer to find than all the rest of the command line."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            text = version(DISTRIBUTION)
+        except PackageNotFoundError:
+            text = "unknown"
+        sys.stdout.write(f"{PROGRAM} {text}\n")
+        parser.exit()

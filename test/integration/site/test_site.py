@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Both sites as they are built: links and anchors lead somewhere, and a browser makes no request to another host."""
+
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "object": "data"}
+PASSIVE_LINKS = {"canonical", "next", "prev", "edit"}
+
+
+class Page(HTMLParser):
+    """What a page links to, loads, and can be linked to by."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: set[str] = set()
+        self.loads: set[str] = set()
+        self.classes: set[str] = set()
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.ids |= {given[name] for name in ("id", "name") if given.get(name)}
+        self.classes |= set(given.get("class", "").split())
+        if tag == "a" and "href" in given:
+            self.links.add(given["href"])
+        if LOADED.get(tag) in given:
+            self.loads.add(given[LOADED[tag]])
+        if tag == "link" and given.get("rel") not in PASSIVE_LINKS:
+            self.loads.add(given["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both sites, the library's below the manager's."""
+    target = tmp_path_factory.mktemp("site")
+    for folder, below in ((ROOT, target), (ROOT / "controller-runtime", target / "controller-runtime")):
+        done = subprocess.run(
+            [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(below)],
+            cwd=folder,
+            env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    return target
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[str, Page]:
+    found = {str(path.relative_to(site)): Page(path) for path in site.rglob("*.html")}
+    assert {"index.html", "reference/api.html", "controller-runtime/tutorial.html"} <= set(found)
+    return found
+
+
+def local(page: str, link: str) -> tuple[str, str] | None:
+    """Return the file and the anchor that a link of ``page`` names; None for other hosts."""
+    if urlsplit(link).scheme or link.startswith("//"):
+        return None
+    url, anchor = urldefrag(urljoin(f"/{page}", link))
+    path = unquote(urlsplit(url).path).lstrip("/")
+    return (f"{path}index.html" if path.endswith("/") or not path else path), unquote(anchor)
+
+
+def test_links_and_their_anchors_lead_somewhere(site: Path, pages: dict[str, Page]) -> None:
+    dead = set()
+    for name, page in pages.items():
+        if Path(name).name == "404.html":  # its links are absolute: a server decides where it is shown
+            continue
+        for link in page.links | page.loads:
+            if (target := local(name, link)) is None:
+                continue
+            file, anchor = target
+            if not (site / file).is_file() or (anchor and file in pages and anchor not in pages[file].ids):
+                dead.add(f"{name}: {link}")
+    assert dead == set()
+
+
+def test_a_browser_loads_nothing_from_another_host(site: Path, pages: dict[str, Page]) -> None:
+    foreign = {f"{name}: {url}" for name, page in pages.items() for url in page.loads if urlsplit(url).netloc}
+    assert foreign == set()
+    styles = [path.read_text() for path in site.rglob("*.css")]
+    assert styles
+    assert [style[:80] for style in styles if "url(http" in style or "url(//" in style] == []
+    # The theme loads a script for this class from another host.
+    assert [name for name, page in pages.items() if "mermaid" in page.classes] == []
