@@ -162,6 +162,7 @@ lock: $(VENV)/.dev ## Pin the dependencies again, in their newest releases
 		--no-emit-package controller-runtime $(NOT_IN_IMAGE:%=--no-emit-package %) --output-file requirements/image.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 		--constraint requirements/runtime.lock --python-version 3.11 --group build --output-file requirements/build.lock
+	$(MAKE) -C $(LIBRARY) lock VENV=$(abspath $(VENV)) LOCK_ARGS='--constraint ../requirements/dev.lock'
 
 .PHONY: clean
 clean: ## Remove what builds and tests left in the checkout

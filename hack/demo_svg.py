@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run the demo and draw what it printed as a picture in which each line appears when it did: ``python -m hack.demo_svg``.
+"""Run the demo and draw its output as a picture in which each line appears at its time: ``python -m hack.demo_svg``.
 
-The picture needs nothing from elsewhere; where it does not move, the whole text stands there.
+The picture loads no other resource. Without animation it shows the whole text.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HIDDEN: Final = "@keyframes hidden { from, to { visibility: hidden } }\n"
 
 
 class Screencast:
-    """What was printed, and when each line of it was."""
+    """The output and the time of each line."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.console = Console(
@@ -48,7 +48,7 @@ class Screencast:
         self.lines.append((self._clock() - self._began, text))
 
     def times(self) -> list[float]:
-        """Return when each line appeared; a step of the TrainJob's way when it was taken, not when all were told."""
+        """Return the time of each line; for a milestone of the TrainJob the time at which it was reached, not printed."""
         title = next((at for at, text in self.lines if text.startswith("TrainJob ")), 0.0)
         found = [title + float(step[1]) if (step := _STEP.match(text)) else at for at, text in self.lines]
         # A heading stands there no later than what is below it.
@@ -67,7 +67,7 @@ class Screencast:
             return f'{match[0]} style="animation: hidden {at:.2f}s"' if at else match[0]
 
         head, mark, body = drawn.partition("</style>")
-        # The title bar comes first, and is no line of the text.
+        # The title bar comes first; it is not a line of the text.
         return head + _HIDDEN + mark + _LINE.sub(appears, body)
 
 
@@ -87,7 +87,7 @@ class _Lines(io.StringIO):
 
 
 class _Printing(io.StringIO):
-    """A file whose lines are printed on a console: what is told of progress."""
+    """A file whose lines are printed on a console: the progress."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -102,12 +102,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     screencast = Screencast()
     screencast.console.print(Text.assemble(("$ ", "green"), (COMMAND, "bold")))
-    told, sys.stdout = sys.stdout, _Printing(screencast.console)
+    stdout, sys.stdout = sys.stdout, _Printing(screencast.console)
     try:
         parsed = parse(["demo"])
         code = anyio.run(demo.demo_command, parsed, screencast.console, screencast.console)
     finally:
-        sys.stdout = told
+        sys.stdout = stdout
     for _, line in screencast.lines:
         sys.stdout.write(f"{line}\n")
     if code == 0:

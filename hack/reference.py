@@ -123,7 +123,7 @@ def _metrics() -> str:
         (own if metric._name.startswith("kubeflow_trainer") else theirs).append(row)
     (degraded,) = pkg.metrics.KIND_DEGRADED.describe()
     own.append((f"`{degraded.name}`", "gauge", "group, version, kind", degraded.documentation))
-    head = ("series", "type", "labels", "what it tells")
+    head = ("series", "type", "labels", "meaning")
     return (
         f"# Metrics\n\n{NOTE}\nServed at `/metrics` of `metrics.bindAddress`. Beside these there are the process's own (`process_*`, `python_*`).\n\n"
         f"## The manager's own\n\n{table(head, sorted(own))}\n"

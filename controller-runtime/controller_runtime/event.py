@@ -1,64 +1,62 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What happened to an object: the form in which sources tell predicates and handlers.
+"""Events: what happened to an object, as sources report it to predicates and handlers.
 
-Events say why a request is made; they never reach a reconciler. Objects in events may be shared: read
-them, do not change them. What a cache tells is decoded when somebody looks at it: ``metadata`` costs a quarter of
-``object``, and ``key`` nothing.
+Events never reach a reconciler. Their objects may be shared: do not change them. An object from a cache is decoded when it
+is read: ``metadata`` costs a quarter of ``object``, and ``key`` nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from controller_runtime import cache
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object, ObjectMeta, OwnerReference
+from controller_runtime.apis.machinery.lazy import LazyObject, Owners
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
 
 T_co = TypeVar("T_co", bound=Object, covariant=True)
 
 
-class _About(Generic[T_co]):
+class _ObjectEvent(Generic[T_co]):
     """An event with one object."""
 
-    __slots__ = ("_object",)
+    __slots__ = ("_lazy",)
 
-    def __init__(self, object: T_co | cache.Told[T_co]) -> None:  # noqa: A002 controller-runtime's name
-        self._object = object
+    def __init__(self, object: T_co | LazyObject[T_co]) -> None:  # noqa: A002 controller-runtime's name
+        self._lazy = LazyObject.of(object)
 
     @property
     def object(self) -> T_co:
         """The object; UndecodableObjectError when it has another shape than its class."""
-        return whole(self._object)
+        return self._lazy.object
 
     @property
     def metadata(self) -> ObjectMeta:
         """The object's metadata."""
-        return self._object.metadata
+        return self._lazy.metadata
 
     @property
     def key(self) -> NamespacedName:
         """The object's namespace and name."""
-        return self._object.key
+        return self._lazy.key
 
     @property
-    def owner_references(self) -> Sequence[cache.Owner | OwnerReference]:
-        """Who owns the object; to be had for less than its metadata."""
-        return _owners(self._object)
+    def owner_references(self) -> Owners:
+        """The object's owners; cheaper than its metadata."""
+        return self._lazy.owner_references
 
     @property
     def own_write(self) -> bool:
-        """Whether the object is as a write through the cache's own client left it, and the writer knows."""
-        return _own(self._object)
+        """Whether a write through the cache's own client made this state, and no later change is in it."""
+        return self._lazy.own_write
 
 
-class CreateEvent(_About[T_co]):
+class CreateEvent(_ObjectEvent[T_co]):
     """An object is there that was not there before, as far as this process knows."""
 
     __slots__ = ("is_in_initial_list",)
 
-    def __init__(self, object: T_co | cache.Told[T_co], is_in_initial_list: bool = False) -> None:  # noqa: A002
+    def __init__(self, object: T_co | LazyObject[T_co], is_in_initial_list: bool = False) -> None:  # noqa: A002
         super().__init__(object)
         self.is_in_initial_list = is_in_initial_list
         """It was found by the first list after a start, so it may well be old."""
@@ -69,19 +67,19 @@ class UpdateEvent(Generic[T_co]):
 
     __slots__ = ("_new", "_old")
 
-    def __init__(self, old: T_co | cache.Told[T_co], new: T_co | cache.Told[T_co]) -> None:
-        self._old = old
-        self._new = new
+    def __init__(self, old: T_co | LazyObject[T_co], new: T_co | LazyObject[T_co]) -> None:
+        self._old = LazyObject.of(old)
+        self._new = LazyObject.of(new)
 
     @property
     def old(self) -> T_co:
         """The object before; UndecodableObjectError when it has another shape than its class."""
-        return whole(self._old)
+        return self._old.object
 
     @property
     def new(self) -> T_co:
         """The object now; UndecodableObjectError when it has another shape than its class."""
-        return whole(self._new)
+        return self._new.object
 
     @property
     def old_metadata(self) -> ObjectMeta:
@@ -99,55 +97,38 @@ class UpdateEvent(Generic[T_co]):
         return self._new.key
 
     @property
-    def old_owner_references(self) -> Sequence[cache.Owner | OwnerReference]:
-        """Who owned the object before."""
-        return _owners(self._old)
+    def old_owner_references(self) -> Owners:
+        """The owners before."""
+        return self._old.owner_references
 
     @property
-    def new_owner_references(self) -> Sequence[cache.Owner | OwnerReference]:
-        """Who owns the object now."""
-        return _owners(self._new)
+    def new_owner_references(self) -> Owners:
+        """The owners now."""
+        return self._new.owner_references
 
     @property
     def own_write(self) -> bool:
-        """Whether the new state is what a write through the cache's own client made, and the writer knows."""
-        return _own(self._new)
+        """Whether a write through the cache's own client made the new state, and no later change is in it."""
+        return self._new.own_write
 
     @property
     def changed(self) -> bool:
         """Whether the resourceVersion differs; it does not in a resync."""
-        return _version(self._old) != _version(self._new)
+        return self._old.resource_version != self._new.resource_version
 
 
-class DeleteEvent(_About[T_co]):
+class DeleteEvent(_ObjectEvent[T_co]):
     """An object is gone."""
 
     __slots__ = ("state_unknown",)
 
-    def __init__(self, object: T_co | cache.Told[T_co], state_unknown: bool = False) -> None:  # noqa: A002
+    def __init__(self, object: T_co | LazyObject[T_co], state_unknown: bool = False) -> None:  # noqa: A002
         super().__init__(object)
         self.state_unknown = state_unknown
         """The deletion itself was missed; ``object`` is the last state that was seen."""
 
 
-class GenericEvent(_About[T_co]):
+class GenericEvent(_ObjectEvent[T_co]):
     """Something of one's own making: a timer, a call from outside."""
 
     __slots__ = ()
-
-
-def whole(told: T_co | cache.Told[T_co]) -> T_co:
-    """Return the object that an event tells of, decoded now if it was not before."""
-    return told.object if isinstance(told, cache.Told) else told
-
-
-def _owners(told: Object | cache.Told[Any]) -> Sequence[cache.Owner | OwnerReference]:
-    return told.owner_references if isinstance(told, cache.Told) else told.metadata.owner_references or ()
-
-
-def _own(told: Object | cache.Told[Any]) -> bool:
-    return isinstance(told, cache.Told) and told.own_write
-
-
-def _version(told: Object | cache.Told[Any]) -> str | None:
-    return told.resource_version if isinstance(told, cache.Told) else told.metadata.resource_version

@@ -9,12 +9,13 @@ nobody waits for, come after everything else (:data:`controller_runtime.workqueu
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
-from controller_runtime import cache, event, workqueue
+from controller_runtime import event, workqueue
 from controller_runtime.apis.machinery.gvk import GVK, Resource
-from controller_runtime.apis.machinery.object import Object, OwnerReference
+from controller_runtime.apis.machinery.lazy import Owners
+from controller_runtime.apis.machinery.object import Object
 from controller_runtime.reconcile import Request
 
 T = TypeVar("T", bound=Object)
@@ -22,7 +23,6 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 LOW_PRIORITY = workqueue.LOW_PRIORITY
 Queue = workqueue.Adder[Request]
-Owners = Sequence[cache.Owner | OwnerReference]
 MapFunc = Callable[[T], Awaitable[Iterable[Request]]]
 Discover = Callable[[type[Object]], Awaitable[Resource]]
 

@@ -264,7 +264,7 @@ class Kind(SyncingSource, Generic[T]):
         pipe = self._pipe
         await pipe.prepare(self._informers)
         registration = self._informer.add_event_handler(
-            cache.LookingHandlerFuncs(
+            cache.LazyHandlerFuncs(
                 on_add=lambda obj, initial: pipe.create(event.CreateEvent(obj, initial), queue),
                 on_update=lambda old, new: pipe.update(event.UpdateEvent(old, new), queue),
                 on_delete=lambda obj, unknown: pipe.delete(event.DeleteEvent(obj, unknown), queue),

@@ -17,7 +17,7 @@ LAST_MOMENTS: Final = 5.0
 class Bound:
     """Ends the process ``seconds`` after :meth:`within` is left, unless all threads end before.
 
-    :meth:`lift` says that nothing but threads is left. ``report`` writes the error that the manager ended with, or None, and returns the exit code.
+    :meth:`lift` reports that only threads are left. ``report`` logs the manager's error, if there is one, and returns the exit code.
     """
 
     def __init__(

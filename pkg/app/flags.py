@@ -38,7 +38,7 @@ class Flags:
     )
 
     def enabled(self, controller: str) -> bool:
-        """Tell whether ``controller`` shall run: the first word that names it decides, else ``*``."""
+        """Return True if ``controller`` is enabled: the first word that names it decides, else ``*``."""
         for word in self.controllers:
             if word in (controller, f"-{controller}"):
                 return word == controller
@@ -50,7 +50,7 @@ def parse(arguments: Sequence[str]) -> Flags:
 
     Raises:
         goflags.FlagError: with one line naming the flag.
-        goflags.HelpRequested: help is asked for.
+        goflags.HelpRequested: ``-h`` or ``--help`` was given.
     """
     values = goflags.parse(FLAGS, arguments)
     parsed = Flags(
@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str]) -> Flags:
         log=zap_options(values),
     )
     if not parsed.webhooks and not any(map(parsed.enabled, CONTROLLERS)):
-        raise goflags.FlagError("--controllers and --webhooks leave nothing to run")
+        raise goflags.FlagError("--controllers and --webhooks disable everything")
     return parsed
 
 
@@ -77,7 +77,7 @@ def _controllers(text: str) -> tuple[str, ...]:
     words = tuple(word.strip() for word in text.split(",") if word.strip())
     for word in words:
         if word != "*" and word.removeprefix("-") not in CONTROLLERS:
-            raise ValueError(f'no controller is called "{word}"; there are {", ".join(CONTROLLERS)}')
+            raise ValueError(f'unknown controller "{word}"; the controllers are {", ".join(CONTROLLERS)}')
     return words
 
 
@@ -110,13 +110,13 @@ def zap_flags(
         Flag(
             "zap-log-level",
             log_options.parse_level,
-            "Log level: debug, info, error, panic, or a number above 0 for more.",
+            "Log level: debug, info, error, panic, or a number above 0 for more detail.",
             default=None,
         ),
         Flag(
             "zap-stacktrace-level",
             log_options.parse_stacktrace_level,
-            "Level from which on stack traces are logged: info, error, panic.",
+            "Minimum level for stack traces: info, error, panic.",
             default=None,
         ),
         Flag(
@@ -129,7 +129,7 @@ def zap_flags(
 
 
 def zap_options(values: Mapping[str, Any]) -> log_options.Options:
-    """Return the log's options that the values of :func:`zap_flags` say."""
+    """Return the log's options from the values of :func:`zap_flags`."""
     return log_options.Options(
         development=values["zap-devel"],
         encoder=values["zap-encoder"],
@@ -140,14 +140,14 @@ def zap_options(values: Mapping[str, Any]) -> log_options.Options:
 
 
 FLAGS: Final = (
-    Flag("config", str, "File with the Configuration. Without it the defaults apply."),
-    Flag("kubeconfig", str, "Kubeconfig file. Only needed outside a cluster."),
-    Flag("enable-http2", goflags.boolean, "Accepted, without effect.", default=False, boolean=True),
+    Flag("config", str, "File with the Configuration. The default is an empty Configuration."),
+    Flag("kubeconfig", str, "Kubeconfig file. Required only outside a cluster."),
+    Flag("enable-http2", goflags.boolean, "Accepted without effect.", default=False, boolean=True),
     Flag(
         "controllers",
         _controllers,
-        "Controllers to run, comma-separated: * for all, foo for foo, -foo for all but foo; empty for the "
-        f"webhooks alone. There are {', '.join(CONTROLLERS)}.",
+        "Controllers to run, comma-separated: * for all, foo for foo, -foo for all but foo; empty for "
+        f"the webhooks alone. The controllers are {', '.join(CONTROLLERS)}.",
         default=("*",),
         merge=lambda earlier, later: earlier + later,
     ),
@@ -162,10 +162,10 @@ FLAGS: Final = (
     Flag(
         "feature-gates",
         _feature_gates,
-        "Name=bool pairs, comma-separated. No gate has an effect yet.",
+        "name=bool pairs, comma-separated. No feature gate has an effect.",
         default={},
         merge=lambda earlier, later: {**earlier, **later},
     ),
-    Flag("version", goflags.boolean, "Print the version and end.", default=False, boolean=True),
+    Flag("version", goflags.boolean, "Print the version and exit.", default=False, boolean=True),
     *zap_flags(),
 )

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command lines in the style of Go's flag package: one dash or two, ``--name=value`` or ``--name value``.
 
-A boolean takes its value only after an equals sign. Unlike Go, a word that is no flag is an error
-instead of the silent end of all flags.
+A boolean takes its value only after an equals sign. Unlike in Go, a word that is not a flag is an error
+and does not silently end the flags.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class HelpRequested(Exception):  # noqa: N818 - a request, not an error
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag: how its text becomes a value, and what the help says of it.
+    """One flag: the parser of its value, and its help.
 
     ``parse`` raises ValueError with the reason. A repeated flag's last value counts, or with ``merge``
     the two values become one.
@@ -50,11 +50,11 @@ def boolean(text: str) -> bool:
 
 
 def parse(flags: Sequence[Flag], arguments: Sequence[str]) -> dict[str, Any]:
-    """Return a value for every flag, its default where the command line says nothing.
+    """Return a value for every flag, its default if the command line does not set it.
 
     Raises:
-        FlagError: an unknown flag, a missing or bad value, a word that is no flag.
-        HelpRequested: help is asked for.
+        FlagError: an unknown flag, a missing or bad value, a word that is not a flag.
+        HelpRequested: ``-h`` or ``--help`` was given.
     """
     known: Mapping[str, Flag] = {flag.name: flag for flag in flags}
     given: dict[str, Any] = {}

@@ -54,7 +54,7 @@ async def run(parsed: Flags, cfg: Configuration) -> None:
 
 
 def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
-    """Tell whether the pod grouper runs: the Configuration or the command line names it, and none excludes it."""
+    """Return True if the pod grouper runs: the Configuration or the command line names it, and none excludes it."""
     named = cfg.pod_grouper.enable or flags.POD_GROUPER in parsed.controllers
     return bool(named) and parsed.enabled(flags.POD_GROUPER)
 

@@ -28,10 +28,10 @@ _WORDS: Final = {"200": "healthy", "ended": "not running"}
 
 
 async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Start the cluster, or what has ended of it; print what to export."""
+    """Start the cluster, or those of its components that have ended; print the export command."""
     directory = state_directory(parsed.name)
     if parsed.name == DEMO_NAME:
-        raise ValueError(f"the name {DEMO_NAME} is reserved: trainerctl demo replaces that cluster")
+        raise ValueError(f"the name {DEMO_NAME} is reserved for the cluster of trainerctl demo")
     nodes = _NODES if parsed.nodes is None else parsed.nodes
     shape = NodeShape() if parsed.gpus is None else NodeShape(gpus=parsed.gpus)
     options = Options(nodes, shape, not parsed.without_manager, parsed.timeout, parsed.coscheduling)
@@ -43,7 +43,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
             else:
                 await _keep(cluster, parsed, err)
     if parsed.without_manager:
-        err.say("No manager runs. Start yours with:")
+        err.say("The manager was not started. To start it, run:")
         err.say(f"trainer-controller-manager {shlex.join(cluster.manager_arguments)}")
     err.say("The cluster keeps running; its service accounts' tokens are valid for 24 hours.")
     out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
@@ -51,26 +51,28 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
 
 
 async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> None:
-    """Leave a cluster as it is, but start again what has ended of it."""
+    """Keep a cluster and its objects, and start again the components that have ended."""
     if await cluster.is_up():
-        err.say(f"Cluster {parsed.name} is up already; it was left as it is.")
+        err.say(f"Cluster {parsed.name} is already running and was not changed.")
     else:
         try:
             started = await cluster.restart()
         except EnvtestError as error:
             hint = f"trainerctl cluster up --recreate --name {parsed.name}"
             raise EnvtestError(
-                f"{error}\nCluster {parsed.name} and its objects were kept. To replace them: {hint}"
+                f"{error}\nCluster {parsed.name} and its objects were kept. To replace them, run: {hint}"
             ) from error
-        names = ", ".join(started) or "nothing; a component was not healthy yet"
-        err.say(f"Cluster {parsed.name} was kept with its objects. Started again: {names}.")
+        names = ", ".join(started) or "none; a component was not healthy yet"
+        err.say(f"Cluster {parsed.name} was kept with its objects. Restarted components: {names}.")
     flags = {"--nodes": parsed.nodes, "--gpus": parsed.gpus, "--coscheduling": parsed.coscheduling or None}
     if ignored := [flag for flag, value in flags.items() if value is not None]:
-        err.say(f"{', '.join(ignored)} had no effect: the cluster exists. To replace it, add --recreate.")
+        err.say(
+            f"{', '.join(ignored)} had no effect because the cluster exists. To replace it, add --recreate."
+        )
 
 
 async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Stop the cluster; it is no error when there is none."""
+    """Stop the cluster; a cluster that does not exist is not an error."""
     directory = state_directory(parsed.name)
     async with _lock(parsed.name, err):
         stopped = await Cluster(directory).down()
@@ -84,26 +86,26 @@ async def status_command(parsed: argparse.Namespace, out: Console, err: Console)
     state = State.read(directory)
     if state is None:
         name = "" if parsed.name == DEFAULT_NAME else f" --name {parsed.name}"
-        err.say(f"There is no cluster {parsed.name}; make one with: trainerctl cluster up{name}")
+        err.say(f"Cluster {parsed.name} does not exist; create it with: trainerctl cluster up{name}")
         return 1
     cluster = Cluster(directory)
-    said = await cluster.health()
+    answers = await cluster.health()
     rows = []
     for name in state.names:
         process = cluster.supervisor.processes.get(name)
-        answer = said.get(name, "ended")
+        answer = answers.get(name, "ended")
         running = process is not None and answer != "ended"
         pid = str(process.identity.pid) if process is not None and running else "-"
         rows.append((name, _WORDS.get(answer, f"unhealthy: {answer}"), pid))
     out.table(("COMPONENT", "STATE", "PID"), rows)
     out.say(f"logs: {directory / 'logs'}")
-    if said.get("kube-apiserver") == "200":
+    if answers.get("kube-apiserver") == "200":
         async with cluster.client() as client:
             nodes = await client.list(Node)
         usable = sum(is_usable(node.to_dict()) for node in nodes)
-        out.say(f"nodes: {usable} of {len(nodes)} take pods")
+        out.say(f"nodes: {usable} of {len(nodes)} are schedulable")
     out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
-    return 0 if set(said) == set(state.names) and set(said.values()) == {"200"} else 1
+    return 0 if set(answers) == set(state.names) and set(answers.values()) == {"200"} else 1
 
 
 async def list_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
@@ -124,28 +126,28 @@ async def _described(directory: Path) -> tuple[str, str, str]:
     cluster = Cluster(directory)
     if state is None:
         return "unreadable" if State.exists(directory) else "not up", "", ""
-    said = await cluster.health()
-    sick = [name for name in state.names if said.get(name) != "200"]
-    if all(said.get(name, "ended") == "ended" for name in state.names):
-        told = "stopped"
+    answers = await cluster.health()
+    unhealthy = [name for name in state.names if answers.get(name) != "200"]
+    if all(answers.get(name, "ended") == "ended" for name in state.names):
+        state_text = "stopped"
     else:
-        told = f"unhealthy: {', '.join(sick)}" if sick else "healthy"
-    return told, str(state.nodes), str(cluster.kubeconfig)
+        state_text = f"unhealthy: {', '.join(unhealthy)}" if unhealthy else "healthy"
+    return state_text, str(state.nodes), str(cluster.kubeconfig)
 
 
 @asynccontextmanager
 async def _lock(name: str, err: Console) -> AsyncIterator[None]:
-    """Hold the cluster's lock; report that another command holds it."""
+    """Hold the cluster's lock; report when another command holds it."""
 
     def waiting() -> None:
-        err.say(f"Another command is working on cluster {name}; waiting for it to end.")
+        err.say(f"Another command is using cluster {name}; waiting for it to end.")
 
     async with file_lock(state_directory(name).parent / f"{name}.lock", waiting=waiting):
         yield
 
 
 async def build_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
-    """Build what is missing; print where each program is."""
+    """Build the missing programs, and print the path of each."""
     with progress_on(err) as progress:
         located = await Binaries(progress=progress).locate(*ALL)
     for binary in located.values():

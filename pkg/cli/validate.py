@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl validate``: what an API server with our CRDs and webhooks would answer to new objects, without one.
+"""``trainerctl validate``: the answers of an API server with Trainer's CRDs and webhooks to new objects, without a server.
 
-Schema and rules are the shipped CRDs'; the webhooks' verdict comes from the validators themselves. A TrainJob's runtime
-is looked for in the files, then among the shipped ones.
+Schemas and rules are those of the shipped CRDs; the webhooks' answers come from the validators themselves. The runtime of
+a TrainJob is looked up in the files, then among the shipped runtimes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
     """Print a verdict for each of Trainer's objects; return 1 if any is a refusal.
 
     Raises:
-        InputError: a file cannot be read, or holds none of Trainer's objects.
+        InputError: a file cannot be read, or the files contain no object of Trainer's kinds.
     """
     found = await inputfiles.load(arguments.files)
     ours = [document for document in found if document.gvk in KINDS or not_served(document.gvk)]
     for document in found:
         if document not in ours:
-            err.say(str(document.error((), "not validated: not a kind of Trainer")))
+            err.say(str(document.error((), "not validated: not a Trainer kind")))
     if not ours:
         raise inputfiles.InputError(
             "the input contains no TrainJob, TrainingRuntime or ClusterTrainingRuntime"
@@ -38,6 +38,6 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
         out.write_json([verdict.to_dict() for verdict in verdicts])
     else:
         for verdict in verdicts:
-            for line in verdict.told():
+            for line in verdict.lines():
                 out.say(line)
     return 1 if any(verdict.code for verdict in verdicts) else 0

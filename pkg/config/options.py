@@ -26,6 +26,8 @@ def manager_options(cfg: Configuration) -> manager.Options:
     health, election = cfg.health, cfg.leader_election
     return manager.Options(
         scheme=default_scheme(),
+        # Kinds without a model are owners of pods: the pod grouper decides which of them to watch.
+        client_live_unstructured=True,
         controller=manager.ControllerOptions(
             group_kind_concurrency={**_CONCURRENCY, **(cfg.controller.group_kind_concurrency or {})}
         ),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from controller_runtime import client, log
@@ -27,6 +27,7 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.cache import CacheError
+from controller_runtime.recorder import EventRecorder
 from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -49,14 +50,6 @@ _IMMUTABLE: Final = "immutable"
 _EVENT_REASON: Final = "JobSetRecreating"
 
 Applied = list[tuple[Object, Outcome]]
-
-
-class EventRecorder(Protocol):
-    """The part of a recorder that controllers use."""
-
-    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
-        """Queue an event about ``obj``."""
-        ...
 
 
 class PendingError(Exception):

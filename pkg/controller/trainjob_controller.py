@@ -16,6 +16,7 @@ from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
+from controller_runtime.recorder import EventRecorder
 
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -28,7 +29,7 @@ from pkg.util.trainjob import ChildConflictError
 
 from . import patches, wake
 from .applier import Applier, Outcome
-from .children import Children, EventRecorder, PendingError
+from .children import Children, PendingError
 from .unbuilt import UnbuiltFirst
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ class TrainJobReconciler:
         orphan = job_set is not None and trainjob.controller_of(job_set) is None
 
         train_job = stored.shallow_copy()
-        # The status alone is written. It is put past pydantic, for which an assignment would make it one that somebody set.
-        train_job.__dict__["status"] = stored.status.deep_copy()
+        # The status alone is written. An assignment would mark one that the server did not send as set.
+        train_job.put("status", stored.status.deep_copy())
         errors = await self._advance(train_job, orphan=orphan)
         await _attempt(errors, self._write_status(stored, train_job))
         self._phases.observe(train_job)

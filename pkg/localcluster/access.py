@@ -43,8 +43,8 @@ async def write_kubeconfig(
 ) -> Path:
     """Write a kubeconfig for ``server`` with a new token of a service account; return its path."""
     account = ServiceAccount(metadata=ObjectMeta(name=name, namespace=namespace))
-    asked = TOKEN_REQUEST.from_dict({"spec": {"expirationSeconds": TOKEN_SECONDS}})
-    answer = await client.subresource("token").create(account, asked)
+    request = TOKEN_REQUEST.from_dict({"spec": {"expirationSeconds": TOKEN_SECONDS}})
+    answer = await client.subresource("token").create(account, request)
     token = str(answer.nested("status", "token"))
     data = kubeconfig(server, authority, user=name, token=token, namespace=namespace)
     return write_private(path, yaml.safe_dump(data, sort_keys=False))

@@ -47,18 +47,18 @@ _LAST: Final = ("kube-apiserver", "etcd")
 
 @dataclass(frozen=True)
 class Options:
-    """What kind of cluster to make."""
+    """The size and the components of a cluster."""
 
     nodes: int = 4
     shape: NodeShape = field(default_factory=NodeShape)
     manager: bool = True
     timeout: float = 120
     coscheduling: bool = False
-    """Whether scheduler-plugins' scheduler stands in for kube-scheduler, so that gangs are for real."""
+    """Use the scheduler of scheduler-plugins, which schedules gangs, instead of kube-scheduler."""
 
     @property
     def tools(self) -> list[Tool]:
-        """The programs such a cluster needs."""
+        """The programs that the cluster needs."""
         if not self.coscheduling:
             return list(ALL)
         return [COSCHEDULER if tool is KUBE_SCHEDULER else tool for tool in ALL]
@@ -67,7 +67,7 @@ class Options:
 class Cluster:
     """The cluster whose files are in ``directory``.
 
-    A ``tied`` cluster ends with this process; another one stays until `down`, for any process to use.
+    A ``tied`` cluster ends with this process; another one keeps running until `down`.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Cluster:
 
     @property
     def supervisor(self) -> Supervisor:
-        """The owner of the processes; of those that an earlier run left, too."""
+        """The owner of the processes, including those that an earlier run left."""
         if self._supervisor is None:
             private_directory(self.directory)
             self._supervisor = Supervisor(self.directory, tied=self._tied)
@@ -112,7 +112,7 @@ class Cluster:
         On an error nothing of it keeps running, and only the logs stay; on cancellation nothing stays.
 
         Raises:
-            ToolError: a program is neither here nor can it be built.
+            ToolError: a program is missing and cannot be built.
             ComponentError: a component failed; names its log.
         """
         _require_space(self.directory)
@@ -128,7 +128,7 @@ class Cluster:
         except TimeoutError as error:
             self.kill(keep_logs=True)
             raise EnvtestError(
-                f"the cluster is not up after {self.options.timeout:g} s; logs: {self.directory / 'logs'}"
+                f"the cluster is not ready after {self.options.timeout:g} s; logs: {self.directory / 'logs'}"
             ) from error
         except Exception:
             self.kill(keep_logs=True)
@@ -153,7 +153,7 @@ class Cluster:
             with anyio.fail_after(self.options.timeout):
                 return await restart(self.directory, kept, self.supervisor, timeout=self.options.timeout)
         except TimeoutError as error:
-            raise EnvtestError(f"the cluster is not up after {self.options.timeout:g} s") from error
+            raise EnvtestError(f"the cluster is not ready after {self.options.timeout:g} s") from error
 
     async def down(self) -> list[str]:
         """Stop the cluster in order and remove its files; return the names of what ran.
@@ -182,25 +182,25 @@ class Cluster:
         self._supervisor = None
 
     async def health(self) -> dict[str, str]:
-        """Return what each component's health endpoint says: ``200`` when all is well, ``ended`` for a dead one."""
+        """Return the answer of each component's health endpoint: ``200`` if healthy; ``ended`` if the process has ended."""
         kept = state.State.read(self.directory)
         probes = {each.name: each.ready for each in kept.components} if kept else {}
-        said: dict[str, str] = {}
+        answers: dict[str, str] = {}
         for name, process in self.supervisor.processes.items():
             probe = probes.get(name)
             if process.poll() is not None:
-                said[name] = "ended"
+                answers[name] = "ended"
             else:
-                said[name] = await answer(probe, probe.tls()) if probe else "200"
-        return said
+                answers[name] = await answer(probe, probe.tls()) if probe else "200"
+        return answers
 
     async def is_up(self) -> bool:
         """Return True if every component runs and is healthy."""
         kept = state.State.read(self.directory)
         if kept is None:
             return False
-        said = await self.health()
-        return set(said) == set(kept.names) and set(said.values()) == {"200"}
+        answers = await self.health()
+        return set(answers) == set(kept.names) and set(answers.values()) == {"200"}
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[LiveClient]:
@@ -233,7 +233,7 @@ class Cluster:
         # A scheduler of gangs watches PodGroups: they must be served before it starts.
         for component in kubernetes[: 1 if gangs else None]:
             self.supervisor.start(component)
-        async with self._step("install rights and CRDs"):
+        async with self._step("install RBAC and CRDs"):
             await apply_manifests(client, contents.namespaces(), owner=FIELD_OWNER)
             await apply_manifests(client, contents.rights(jobset, kwok), owner=FIELD_OWNER)
             self.supervisor.start(parts.kwok())
@@ -273,7 +273,7 @@ class Cluster:
         return components
 
     async def _wait_usable(self, client: LiveClient) -> None:
-        """Return when pods can be made and scheduled: nodes without taints, default service accounts there."""
+        """Return when pods can be created and scheduled: no node has a taint, and the default service account exists."""
 
         async def usable() -> bool:
             nodes = await client.list(Node)
@@ -283,8 +283,8 @@ class Cluster:
             found = await client.list(ServiceAccount, namespace="default")
             return any(account.name == "default" for account in found)
 
-        await eventually(usable, timeout=self.options.timeout, reason="the simulated nodes take pods")
-        await eventually(accounts, timeout=self.options.timeout, reason="there is a default service account")
+        await eventually(usable, timeout=self.options.timeout, reason="the simulated nodes are schedulable")
+        await eventually(accounts, timeout=self.options.timeout, reason="the default service account exists")
 
     @asynccontextmanager
     async def _step(self, task: str) -> AsyncIterator[None]:
@@ -303,7 +303,7 @@ class Cluster:
 
 
 def _require_space(directory: Path) -> None:
-    """Raise EnvtestError unless the disk has room for a cluster; etcd without room fails late and at length."""
+    """Raise EnvtestError unless the disk has space for a cluster; without space etcd fails late with many errors."""
     there = next(path for path in (directory, *directory.parents) if path.exists())
     if (free := shutil.disk_usage(there).free) < NEEDED_BYTES:
         least = f"{NEEDED_BYTES >> 20} MiB"

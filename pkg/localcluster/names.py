@@ -20,7 +20,7 @@ def state_directory(name: str, environ: Mapping[str, str] | None = None) -> Path
     """Return the directory of the cluster called ``name``.
 
     Raises:
-        ValueError: ``name`` is not a valid name, or there is no home directory.
+        ValueError: ``name`` is not a valid name, or the home directory is unknown.
     """
     if not _PATTERN.fullmatch(name):
         raise ValueError(
@@ -33,12 +33,12 @@ def root_directory(environ: Mapping[str, str] | None = None) -> Path:
     """Return the directory of all clusters.
 
     Raises:
-        ValueError: there is no home directory.
+        ValueError: the home directory is unknown.
     """
     environ = os.environ if environ is None else environ
     base = environ.get("XDG_STATE_HOME", "")
     try:
         root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
     except RuntimeError as error:
-        raise ValueError("there is no home directory: set HOME or XDG_STATE_HOME") from error
+        raise ValueError("the home directory is unknown: set HOME or XDG_STATE_HOME") from error
     return root / "trainer-controller-manager" / "cluster"

@@ -12,7 +12,7 @@ from controller_runtime.apis.core.v1 import Node
 
 @dataclass(frozen=True)
 class NodeShape:
-    """What each node has."""
+    """The resources of each node."""
 
     cpu: str = "64"
     memory: str = "512Gi"
@@ -21,7 +21,7 @@ class NodeShape:
 
 
 def node(number: int, shape: NodeShape) -> Node:
-    """Return the node of that number; kwok makes it ready."""
+    """Return the node with this number; kwok makes it ready."""
     name = f"node-{number}"
     resources = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods)}
     if shape.gpus:
@@ -42,7 +42,7 @@ def node(number: int, shape: NodeShape) -> Node:
 
 
 def is_usable(node: dict[str, Any]) -> bool:
-    """Tell whether pods can be scheduled to a node: ready, and without a taint."""
+    """Return True if pods can be scheduled to a node: it is ready and has no taint."""
     conditions = (node.get("status") or {}).get("conditions") or []
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
     return ready and not (node.get("spec") or {}).get("taints")

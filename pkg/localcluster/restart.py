@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the components of a cluster again that have ended, on the files that they left: its objects stay."""
+"""Restarts the components of a cluster that have ended, on their existing files: the objects are kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pkg.localcluster.components import JOBSET_CONTROLLER, MANAGER
 from pkg.localcluster.state import State
 
 STORE: Final = ("etcd", "kube-apiserver")
-"""What everything else talks to, in the order of the start."""
+"""The components that all others use, in start order."""
 ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
     JOBSET_CONTROLLER: (contents.JOBSET_NAMESPACE, contents.JOBSET_ACCOUNT),
     MANAGER: (contents.TRAINER_NAMESPACE, contents.TRAINER_ACCOUNT),
@@ -27,7 +27,7 @@ ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeout: float) -> list[str]:
-    """Start what has ended and return the names, once every component is ready.
+    """Start the components that have ended, and return their names once every component is ready.
 
     On any error, and on cancellation, what was started here ends again; nothing else changes.
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the full cluster runs beside etcd and kube-apiserver."""
+"""The programs of the cluster."""
 
 from __future__ import annotations
 
@@ -43,4 +43,4 @@ ALL: Final = (
     JOBSET,
     KWOK,
 )
-"""Every tool of the usual cluster, the ones that need the oldest Go first."""
+"""All tools of the default cluster, those that need the oldest Go first."""

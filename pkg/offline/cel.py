@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""CEL, as CRDs' rules use it, by an implementation in Rust: ``common-expression-language``."""
+"""CEL for the rules of CRDs, by the Rust implementation ``common-expression-language``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Evaluator:
         self._programs: dict[str, cel.Program] = {}
 
     def __call__(self, rule: str, value: Any) -> bool | str:
-        """Return whether ``rule`` holds for ``value``, or the server's words for a failure to tell."""
+        """Return True if ``rule`` holds for ``value``, or the server's message if it cannot be evaluated."""
         program = self._programs.get(rule)
         if program is None:
             program = self._programs[rule] = self._compile(rule)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What ``-f FILE…`` holds: objects as they are written down, and where, so that an error can say where it is.
+"""The objects of ``-f FILE…`` with their positions, so that an error can name file, line, document and field.
 
-Read are files, folders (their ``.yaml``, ``.yml`` and ``.json``) and ``-`` for standard input; YAML with many documents, JSON
-with many values, lists of any kind. YAML means here what it means to kubectl: a time stays text, ``12:30`` too, and a
-key that is given twice is an error.
+An argument is a file, a folder (its ``.yaml``, ``.yml`` and ``.json`` files) or ``-`` for standard input, as YAML with any
+number of documents, JSON with any number of values, or lists of any kind. YAML is read as kubectl reads it: times and
+``12:30`` stay strings, and a duplicate key is an error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _EXPECTED: Final = {
 
 
 class InputError(ValueError):
-    """The input is no good; the text names file, line, document and field, as far as there are such."""
+    """The input is not valid; the text names file, line, document and field as far as they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class InputObject:
     source: str
     """The file, or ``standard input``."""
     number: int
-    """Which document of the file it is, or is in, counted from one."""
+    """The number of the document in its file, from one."""
     inside: PathSteps = ()
-    """Where in its document it stands: ``("items", 2)`` in a list."""
+    """The path of the object in its document: ``("items", 2)`` in a list."""
     text: str = field(default="", repr=False, compare=False)
 
     @property
@@ -75,21 +75,21 @@ class InputObject:
         return one_line(" ".join([self.data["kind"], "/".join(str(name) for name in names if name)]).strip())
 
     def error(self, path: Iterable[str | int], problem: str) -> InputError:
-        """Return the error that something is wrong at ``path`` in this object."""
+        """Return an error about ``path`` in this object."""
         steps = tuple(path)
         line = yamljson.line_of(self.text, self.number, (*self.inside, *steps))
         where = f"{self.source}:{line}" if line else self.source
         place = f"document {self.number}"
         if self.inside:
             place += f", {render_path(self.inside)}"
-        told = f"{render_path(steps)}: {problem}" if steps else problem
-        return InputError(f"{where}: {place} ({self.name}): {told}")
+        text = f"{render_path(steps)}: {problem}" if steps else problem
+        return InputError(f"{where}: {place} ({self.name}): {text}")
 
     def decode(self, kind: type[T]) -> T:
         """Return the object as ``kind``.
 
         Raises:
-            InputError: a field has another JSON type than the kind's.
+            InputError: a field has another JSON type than in the kind.
         """
         try:
             return kind.from_dict(self.data)
@@ -103,7 +103,7 @@ class InputObject:
 
 
 async def load(files: Sequence[str]) -> list[InputObject]:
-    """Return what :func:`read` does, standard input read so that a signal can end the wait for it."""
+    """Return the objects as :func:`read` does; a signal can interrupt the wait for standard input."""
     if files.count(STANDARD_INPUT) > 1:
         raise InputError("standard input can be read only once")
     if STANDARD_INPUT in files and sys.stdin is None:
@@ -116,7 +116,7 @@ def read(files: Sequence[str], *, stdin: bytes = b"") -> list[InputObject]:
     """Return the objects in ``files``, in their order.
 
     Raises:
-        InputError: a file cannot be read or holds something else; or there is no object at all.
+        InputError: a file cannot be read or is not valid, or the files contain no object.
     """
     found = [document for source, text in _texts(files, stdin) for document in _documents(source, text)]
     if not found:
@@ -179,7 +179,7 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
         if not isinstance(data.get(key), str) or not data[key]:
             line = yamljson.line_of(found.text, found.number, found.inside)
             at = f"{found.source}:{line}" if line else found.source
-            raise InputError(f"{at}: {where}: {key} is missing or no string")
+            raise InputError(f"{at}: {where}: {key} is missing or not a string")
     items = data.get("items")
     if data["kind"].endswith("List") and isinstance(items, list):
         for index, item in enumerate(items):
@@ -198,7 +198,7 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
 
 
 def _first_problem(error: pydantic.ValidationError, data: Any) -> tuple[PathSteps, str]:
-    """Return path and text of the first problem; steps that pydantic adds for its own unions are left out."""
+    """Return path and text of the first problem, without the steps that pydantic adds for unions."""
     first = error.errors(include_url=False)[0]
     path: list[str | int] = []
     held = data
@@ -220,7 +220,7 @@ def _first_problem(error: pydantic.ValidationError, data: Any) -> tuple[PathStep
 
 
 async def _drain(stream: BinaryIO) -> bytes:
-    """Read to the end in a thread that nobody waits for when the process is told to go."""
+    """Read to the end in a thread that does not delay the end of the process."""
     done = anyio.Event()
     loop = anyio.lowlevel.current_token()
     read: list[bytes | Exception] = []

@@ -1,73 +1,39 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server says to an object by its CRD's schema, in its own words; no server is asked.
+"""Validation of an object by its CRD's schema, with the API server's messages and without a server.
 
-In the server's order: fields that the schema does not know (strict decoding), defaults, the object's metadata, the
-schema itself, and the CEL rules unless something worse was found. Rules about a change do not concern a new object.
+In the server's order: unknown fields (strict decoding), defaults, the metadata (:mod:`pkg.offline.objectmeta`), the schema
+itself, and the CEL rules unless a grave problem was found. Transition rules do not apply to a new object.
 """
 
 from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from controller_runtime.apis.machinery import names
 from controller_runtime.apis.machinery.gojson import go_json
 
+from pkg.offline import objectmeta
+from pkg.offline.problem import Path, Problem, kind_of, render
+
 Schema = Mapping[str, Any]
-Path = tuple[str | int, ...]
 Evaluate = Callable[[str, Any], bool | str]
-"""Evaluates a rule on ``self``: whether it holds, or why it could not be told."""
+"""Evaluates a rule on ``self``: True if it holds, or the reason why it could not be evaluated."""
 
 UNCHECKED: Final = (
     "some validation rules were not checked because the object was invalid; "
     "correct the existing errors to complete validation"
 )
 
-_METADATA: Final = {
-    **dict.fromkeys(("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion"), "string"),
-    **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), ""),
-    **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), ""),
-    **dict.fromkeys(("labels", "annotations"), "map[string]string"),
-    **dict.fromkeys(("ownerReferences", "managedFields"), ""),
-    "finalizers": "[]string",
-}
-_GO: Final = {"integer": "number", "boolean": "bool"}
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something wrong at a place. A ``grave`` one keeps the server from trying the CEL rules."""
-
-    path: Path | None
-    text: str
-    grave: bool = False
-
-    def __str__(self) -> str:
-        return f"{render(self.path) if self.path else '<nil>'}: {self.text}"
-
-
-def render(path: Path) -> str:
-    """Return a path as the server writes it."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
-
-
 # Decoding.
 
 
 def unknown(schema: Schema, data: Mapping[str, Any]) -> list[Path]:
-    """Return the fields of an object that strict decoding refuses, in the server's order."""
+    """Return the unknown fields of an object, in the server's order."""
     found = list(_unknown({**schema, "properties": {**schema["properties"], **_TYPE_META}}, data, ()))
-    metadata = data.get("metadata")
-    if isinstance(metadata, dict):
-        found += [("metadata", key) for key in metadata if key not in _METADATA]
-    return sorted(found, key=render)
+    return sorted([*found, *objectmeta.unknown(data)], key=render)
 
 
 _TYPE_META: Final[dict[str, Any]] = {
@@ -93,30 +59,8 @@ def _unknown(schema: Schema, value: Any, path: Path) -> Iterator[Path]:
             yield (*path, key)
 
 
-def undecodable(data: Mapping[str, Any]) -> str | None:
-    """Return what a Go decoder says to metadata of other types than it knows."""
-    metadata = data.get("metadata")
-    if not isinstance(metadata, dict):
-        return None
-    for key, kind in _METADATA.items():
-        value = metadata.get(key)
-        if value is None or not kind:
-            continue
-        held: Iterable[Any] = [value]
-        wanted = kind
-        if kind == "map[string]string" and isinstance(value, dict):
-            held, wanted = value.values(), "string"
-        elif kind == "[]string" and isinstance(value, list):
-            held, wanted = value, "string"
-        for each in held:
-            if wanted != "string" or not (each is None or isinstance(each, str)):
-                told = _GO.get(kind_of(each), kind_of(each))
-                return f"json: cannot unmarshal {told} into Go struct field ObjectMeta.{key} of type {wanted}"
-    return None
-
-
 def default(schema: Schema, value: Any) -> None:
-    """Fill in the schema's defaults, and take away what is null where nothing may be."""
+    """Set the schema's defaults, and remove null values of fields that are not nullable."""
     if isinstance(value, list):
         for item in value:
             default(schema.get("items") or {}, item)
@@ -134,61 +78,11 @@ def default(schema: Schema, value: Any) -> None:
         default(below, value.get(key))
 
 
-# Metadata.
-
-
-def metadata(data: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with an object's name, labels, annotations and finalizers."""
-    meta = data.get("metadata") or {}
-    name, prefix = meta.get("name"), meta.get("generateName")
-    if prefix and (errors := names.is_dns1123_subdomain(prefix.removesuffix("-") + "x")):
-        yield from _named(("metadata", "generateName"), prefix, errors)
-    if not name and not prefix:
-        yield Problem(("metadata", "name"), "Required value: name or generateName is required", grave=True)
-    elif name:
-        yield from _named(("metadata", "name"), name, names.is_dns1123_subdomain(name))
-    for key, value in (meta.get("labels") or {}).items():
-        yield from _named(("metadata", "labels"), key, _key_errors(key))
-        yield from _named(("metadata", "labels"), value, names.is_label_value(value or ""))
-    for key in meta.get("annotations") or {}:
-        yield from _named(("metadata", "annotations"), key, _key_errors(key.lower()))
-    for each in meta.get("finalizers") or ():
-        yield from _named(("metadata", "finalizers"), each, _key_errors(each))
-
-
-def _key_errors(key: str) -> list[str]:
-    # The server of today has other words for these keys than for other qualified names.
-    return [error.replace("a qualified name", "a valid label key") for error in names.is_qualified_name(key)]
-
-
-def _named(path: Path, value: str, errors: Iterable[str]) -> Iterator[Problem]:
-    for error in errors:
-        yield Problem(path, f"Invalid value: {go_json(value)}: {error}")
-
-
 # The schema.
 
 
-def kind_of(value: Any) -> str:
-    """Return what JSON calls the type of a value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "integer" if value.is_integer() else "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
-
-
 def problems(schema: Schema, value: Any, path: Path = ()) -> Iterator[Problem]:
-    """Yield what the schema does not allow."""
+    """Yield the values that the schema does not allow."""
     kind, where = kind_of(value), render(path)
     either = bool(schema.get("x-kubernetes-int-or-string"))
     wanted = ["integer", "string"] if either else [schema["type"]] if schema.get("type") else []
@@ -300,12 +194,12 @@ def rules(schema: Schema, value: Any, evaluate: Evaluate, path: Path = ()) -> It
         if re.search(r"\boldSelf\b", rule["rule"]):
             continue
         verdict = evaluate(rule["rule"], value)
-        told = rule.get("message") or f"failed rule: {rule['rule']}"
+        message = rule.get("message") or f"failed rule: {rule['rule']}"
         if isinstance(verdict, str):
-            yield Problem(path or None, f'Invalid value: "": {verdict} for rule: {told}')
+            yield Problem(path or None, f'Invalid value: "": {verdict} for rule: {message}')
         elif not verdict:
             shown = f" {go_json(value)}:" if not isinstance(value, dict | list) else ""
-            yield Problem(path or None, f"Invalid value:{shown} {told}")
+            yield Problem(path or None, f"Invalid value:{shown} {message}")
     if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
         for index, item in enumerate(value):
             yield from rules(items, item, evaluate, (*path, index))

@@ -42,7 +42,7 @@ def _objects(folder: Path) -> list[dict[str, Any]]:
     names = ("kustomization.yaml", "Kustomization")
     kustomization = next((folder / name for name in names if (folder / name).exists()), None)
     if kustomization is None:
-        raise FileNotFoundError(f"the manifests are missing: there is no kustomization in {folder}")
+        raise FileNotFoundError(f"the manifests are missing: {folder} contains no kustomization")
     (listed,) = read_manifests(kustomization)
     found: list[dict[str, Any]] = []
     for entry in listed.get("resources", []):

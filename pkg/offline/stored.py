@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server with our CRDs and webhooks makes of a new object, without one: its verdict, or the object as it is stored.
+"""Admission of a new object as an API server with Trainer's CRDs and webhooks does it: the problems, or the stored object.
 
-Every command that reads TrainJobs or runtimes asks here, so that all of them judge an object in the same way.
+All commands that read TrainJobs or runtimes use it, so that all of them agree about an object.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from controller_runtime.webhook.admission import BadRequestError, errored
 
 from pkg import webhooks
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.offline import schema, shipped
+from pkg.offline import objectmeta, schema, shipped
 from pkg.offline.cel import Evaluator
 from pkg.offline.inputfiles import DEFAULT_NAMESPACE
-from pkg.offline.schema import Problem
+from pkg.offline.problem import Path, Problem
 from pkg.runtime import Runtime
 
 Data = dict[str, Any]
@@ -39,9 +39,9 @@ class Checked:
     """An object after the server's schema; without ``undecodable`` and ``problems`` it is valid."""
 
     data: Data
-    """As the server stores it: without unknown fields, with defaults; the status, which it would drop, is kept."""
-    unknown: list[schema.Path]
-    """The fields that the schema does not know: an error in strict mode, which is kubectl's, else dropped."""
+    """As the server stores it: without unknown fields and with defaults. The status, which the server drops, is kept."""
+    unknown: list[Path]
+    """Unknown fields: an error with strict field validation, which kubectl uses, else dropped."""
     undecodable: str | None
     problems: list[Problem]
 
@@ -55,22 +55,22 @@ class Schemas:
         self._evaluate = Evaluator()
 
     def check(self, data: Data) -> Checked:
-        """Return the verdict on a create of ``data``, whose kind must be one of ours."""
+        """Check a create of ``data``, which must be of a Trainer kind."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         of_kind = self._schemas[gvk]
-        unknown, undecodable = schema.unknown(of_kind, data), schema.undecodable(data)
+        unknown, undecodable = schema.unknown(of_kind, data), objectmeta.undecodable(data)
         if undecodable:
             return Checked(data, unknown, undecodable, [])
         stored = self.stored(data, unknown)
         created = without_status(stored)
-        problems = [*schema.metadata(created), *schema.problems(of_kind, created)]
+        problems = [*objectmeta.problems(created), *schema.problems(of_kind, created)]
         if any(problem.grave for problem in problems):
             problems.append(Problem(None, f"Invalid value: null: {schema.UNCHECKED}"))
         else:
             problems += schema.rules(of_kind, created, self._evaluate)
         return Checked(stored, unknown, None, list(dict.fromkeys(problems)))
 
-    def stored(self, data: Data, unknown: list[schema.Path] | None = None) -> Data:
+    def stored(self, data: Data, unknown: list[Path] | None = None) -> Data:
         """Return a copy of ``data`` without the ``unknown`` fields, with defaults, a namespace and a name."""
         gvk = GVK.parse(data["apiVersion"], data["kind"])
         stored = copy.deepcopy(data)
@@ -86,7 +86,7 @@ class Schemas:
 
 
 class Webhooks:
-    """The webhooks' verdicts, from the validators behind them; ``runtimes`` serve the TrainJobs."""
+    """The webhooks' answers, from their validators; ``runtimes`` serve the TrainJobs."""
 
     def __init__(self, runtimes: Mapping[str, Runtime]) -> None:
         self._handlers = {
@@ -102,9 +102,9 @@ class Webhooks:
             response = await self._handlers[gvk].handle(request)
         except BadRequestError as error:
             response = errored(400, str(error))
-        said = response.status.message if response.status is not None else ""
+        message = response.status.message if response.status is not None else ""
         name = f"validator.{gvk.kind.lower()}.{gvk.group}"
-        return response, f'admission webhook "{name}" denied the request: {said}'
+        return response, f'admission webhook "{name}" denied the request: {message}'
 
 
 def without_status(data: Data) -> Data:
@@ -125,14 +125,14 @@ def schemas() -> dict[GVK, schema.Schema]:
 
 
 def not_served(gvk: GVK) -> str | None:
-    """Return what a server says to a kind of ours in a group or version that is not; None for any other kind."""
+    """Return the server's error for a Trainer kind in an unknown group or version; None for all other kinds."""
     ours = gvk.group == TrainJob.gvk.group or gvk.kind in {known.kind for known in KINDS}
     if not ours or gvk in KINDS:
         return None
     return f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"'
 
 
-def _remove(data: Any, path: schema.Path) -> None:
+def _remove(data: Any, path: Path) -> None:
     *parents, last = path
     for step in parents:
         data = data[step]

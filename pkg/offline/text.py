@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Text from files and servers, fit to be printed: what could control a terminal is shown as an escape."""
+"""Text from files and servers made safe to print: characters that control a terminal become escapes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The manager's own runtimes over files instead of a cluster: what ``render``, ``explain`` and their like work with.
+"""TrainJobs of the input, and the manager's pipeline over files instead of a cluster.
 
-A runtime that a TrainJob refers to is looked for in the files, then in the cluster if one is named, else among the runtimes
-that the project ships.
+The runtime of a TrainJob is looked up in the files, then in the cluster if one is given, else among the shipped runtimes.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from pkg.util.trainjob import ChildConflictError
 T = TypeVar("T", bound=Object)
 
 UID: Final = "00000000-0000-0000-0000-000000000000"
-"""Stands for the uid that a server gives a TrainJob when it stores it."""
+"""Stands for the uid that the server sets."""
 
 _RUNTIME_KINDS: Final[dict[str, type[Object]]] = {
     kind.gvk.kind: kind for kind in (TrainingRuntime, ClusterTrainingRuntime)
@@ -59,7 +58,7 @@ _REFUSALS: Final = (
 
 
 class RefusedError(Exception):
-    """A TrainJob cannot become anything; the text names it and says why."""
+    """No objects are created for a TrainJob; the text names it and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +68,12 @@ class Subject:
     train_job: TrainJob
     document: InputObject
     runtime: str
-    """What it runs on, and where that is from: ``ClusterTrainingRuntime torch-distributed (shipped)``."""
+    """The runtime and its origin: ``ClusterTrainingRuntime torch-distributed (shipped)``."""
 
 
 @dataclass(slots=True)
 class Offline:
-    """The TrainJobs of the input and what serves them."""
+    """The TrainJobs of the input, and the runtimes that serve them."""
 
     client: FakeClient
     runtimes: dict[str, Runtime]
@@ -86,10 +85,10 @@ class Offline:
 async def prepare(
     found: Iterable[InputObject], *, namespace: str = DEFAULT_NAMESPACE, cluster: Reader | None = None
 ) -> Offline:
-    """Return the TrainJobs and runtimes among ``found`` with the plugins at work on them.
+    """Return the TrainJobs and runtimes among ``found`` with the pipeline that serves them.
 
     Raises:
-        InputError: one of them would be refused, is a duplicate, or there is no TrainJob.
+        InputError: one of them would be refused or is a duplicate, or the input contains no TrainJob.
     """
     client, checks = FakeClient(), Schemas(schemas(), namespace)
     offline = Offline(client, await core.new(client, client), [], has_cluster=cluster is not None)
@@ -116,22 +115,24 @@ async def prepare(
     origins: dict[tuple[str, NamespacedName], str] = {}
     for document, train_job in train_jobs:
         if (why := _left_alone(train_job)) is not None:
-            offline.warnings.append(f"TrainJob {train_job.key}: {why}; the manager leaves it alone")
+            offline.warnings.append(f"TrainJob {train_job.key}: {why}; the manager ignores it")
         runtime = await _fetch_runtime(client, cluster, train_job, origins)
         offline.subjects.append(Subject(train_job, document, runtime))
     return offline
 
 
 async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
-    """Return what the manager would apply for a TrainJob.
+    """Return the objects that the manager would apply for a TrainJob.
 
     Raises:
-        RefusedError: it would apply nothing, and say why in an event or condition.
+        RefusedError: the manager would apply nothing, and report the reason in an event or condition.
     """
     try:
         return await runtime_for(offline.runtimes, train_job.spec.runtime_ref).new_objects(train_job)
     except core.RuntimeNotFoundError as error:
-        hint = f"; shipped are {', '.join(sorted(_shipped()))}" if not offline.has_cluster else ""
+        hint = (
+            f"; the shipped runtimes are {', '.join(sorted(_shipped()))}" if not offline.has_cluster else ""
+        )
         raise RefusedError(f"TrainJob {train_job.key}: {error}{hint}") from error
     except _REFUSALS as error:
         raise RefusedError(f"TrainJob {train_job.key}: {error}") from error
@@ -148,10 +149,9 @@ def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: lis
     if checked.undecodable is not None:
         raise document.error(("metadata",), checked.undecodable)
     if checked.problems:
-        first, *more = checked.problems
-        others = f" (and {len(more)} more, which trainerctl validate lists)" if more else ""
-        raise document.error(first.path or (), f"{first.text}{others}")
-    warnings += [str(document.error(path, "unknown field, a server drops it")) for path in checked.unknown]
+        lines = [str(document.error(each.path or (), each.text)) for each in checked.problems]
+        raise inputfiles.InputError("\n".join(lines))
+    warnings += [str(document.error(path, "unknown field; a server drops it")) for path in checked.unknown]
     stored = dataclasses.replace(document, data=checked.data)
     obj = stored.decode(kind)
     obj.metadata.uid = obj.metadata.uid or UID
@@ -159,7 +159,7 @@ def _decode(document: InputObject, kind: type[T], checks: Schemas, warnings: lis
 
 
 def _left_alone(train_job: TrainJob) -> str | None:
-    """Return why the manager would do nothing with a TrainJob of this name and state."""
+    """Return why the manager ignores this TrainJob; None if it does not."""
     manager = train_job.spec.managed_by
     if manager not in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME):
         return f"spec.managedBy names {manager}"
@@ -177,7 +177,7 @@ async def _fetch_runtime(
     train_job: TrainJob,
     origins: dict[tuple[str, NamespacedName], str],
 ) -> str:
-    """Put the runtime that a TrainJob refers to among the objects at hand; return its name and where it is from."""
+    """Add the runtime that a TrainJob refers to to the objects; return its name and origin."""
     ref = train_job.spec.runtime_ref
     named = f"{ref.kind} {ref.name}"
     kind = _RUNTIME_KINDS.get(ref.kind or "")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server with our CRDs and webhooks would answer to new objects, without one."""
+"""The answers of an API server with Trainer's CRDs and webhooks to new objects, without a server."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from controller_runtime.client import FakeClient
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.offline import schema, shipped
 from pkg.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
-from pkg.offline.schema import Problem
+from pkg.offline.problem import Problem, render
 from pkg.offline.stored import KINDS, Schemas, Webhooks, not_served, without_status
 from pkg.runtime import core
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is said to one object; no ``code`` is a yes."""
+    """The answer to the creation of one object; without a ``code`` it is admitted."""
 
     document: InputObject
     code: int = 0
@@ -31,23 +31,23 @@ class Verdict:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
-    def told(self) -> list[str]:
-        """Return the lines for a person: what kubectl says, then every field with its place."""
+    def lines(self) -> list[str]:
+        """Return the lines for people: the text that kubectl prints, then each field with its file and line."""
         lines = [str(self.document.error((), f"Warning: {warning}")) for warning in self.warnings]
         kind, name = self.document.data["kind"], (self.document.data.get("metadata") or {}).get("name") or ""
         if not self.code:
             return [*lines, str(self.document.error((), "valid"))]
-        told = f'The {kind} "{name}" is invalid:'
+        text = f'The {kind} "{name}" is invalid:'
         if self.reason != "Invalid":
-            told = f"Error from server ({self.reason}): {self.message}"
-        lines.append(str(self.document.error((), told)))
+            text = f"Error from server ({self.reason}): {self.message}"
+        lines.append(str(self.document.error((), text)))
         for problem in self.problems:
             place = str(self.document.error(problem.path or (), "")).partition(": ")[0]
             lines.append(f"{place}: * {problem if problem.path else problem.text}")
         return lines
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the verdict for a program."""
+        """Return the verdict as JSON."""
         meta = self.document.data.get("metadata") or {}
         return {
             "file": self.document.source,
@@ -59,15 +59,13 @@ class Verdict:
             "code": self.code or 200,
             "reason": self.reason,
             "message": self.message,
-            "causes": [
-                {"field": schema.render(each.path or ()), "message": each.text} for each in self.problems
-            ],
+            "causes": [{"field": render(each.path or ()), "message": each.text} for each in self.problems],
             "warnings": self.warnings,
         }
 
 
 class Validator:
-    """Judges objects; ``runtimes`` are those that TrainJobs may refer to."""
+    """Validates objects; call :meth:`start` first."""
 
     def __init__(self, schemas: Mapping[GVK, schema.Schema], namespace: str = DEFAULT_NAMESPACE) -> None:
         self._schemas = Schemas(schemas, namespace)
@@ -75,7 +73,7 @@ class Validator:
         self._webhooks: Webhooks | None = None
 
     async def start(self, found: Iterable[InputObject]) -> None:
-        """Make the runtimes among ``found``, and the shipped ones, known, and the webhooks' validators."""
+        """Load the runtimes among ``found`` and the shipped ones, which TrainJobs may refer to, and the webhooks' validators."""
         manifests = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
         taken = set()
         for data in [*(document.data for document in found), *manifests]:
@@ -92,13 +90,13 @@ class Validator:
         self._webhooks = Webhooks(await core.new(self._client, self._client))
 
     async def judge(self, document: InputObject) -> Verdict:
-        """Return what the server would answer to a create of ``document``, fields that it does not know refused."""
+        """Return the server's answer to a create of ``document`` with strict field validation."""
         gvk = document.gvk
         if (unserved := not_served(gvk)) is not None:
             return Verdict(document, 404, "NotFound", unserved)
         checked = self._schemas.check(document.data)
         if checked.unknown or checked.undecodable:
-            listed = ", ".join(f'unknown field "{schema.render(path)}"' for path in checked.unknown)
+            listed = ", ".join(f'unknown field "{render(path)}"' for path in checked.unknown)
             why = checked.undecodable or f"strict decoding error: {listed}"
             text = f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {why}'
             fields = [Problem(path, "unknown field") for path in checked.unknown]

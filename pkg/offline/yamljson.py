@@ -128,7 +128,7 @@ class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, 
         """Return the number; a whole one as such."""
         number: float = super().construct_yaml_float(node)
         if not math.isfinite(number):
-            raise SyntaxProblemError(f"{node.value} is no number in JSON", node.start_mark.line + 1)
+            raise SyntaxProblemError(f"{node.value} is not a number in JSON", node.start_mark.line + 1)
         return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
     def construct_other(self, node: yaml.Node) -> Any:
@@ -381,4 +381,4 @@ def _number(text: str) -> float:
 
 
 def _refused(constant: str) -> Any:
-    raise SyntaxProblemError(f"{constant} is no number in JSON")
+    raise SyntaxProblemError(f"{constant} is not a number in JSON")

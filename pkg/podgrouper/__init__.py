@@ -11,6 +11,7 @@ from .hub import new_plugins_hub as new_plugins_hub
 from .owners import DirectOwners as DirectOwners
 from .pod_controller import Options as Options
 from .pod_controller import PodReconciler as PodReconciler
+from .podgrouper import Grouping as Grouping
 from .podgrouper import PodGrouper as PodGrouper
 from .setup import NAME as NAME
 from .setup import Settings as Settings

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Protocol, TypeVar, Unpack
+from typing import Any, Final, NamedTuple, Protocol, TypeVar, Unpack
 
 import anyio
 import msgspec
-from controller_runtime import cache, client
+from controller_runtime import cache, client, source
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import (
@@ -34,10 +35,9 @@ from controller_runtime.apis.machinery.object import (
 from controller_runtime.cache.codec import older
 
 from .budget import REQUEST
-from .changed import changed
 from .costs import Costs
 from .memory import Key, Known, Memory
-from .owners import kind_of
+from .owners import kind_of, pod_as_owner
 from .plugins import Reads
 from .podgroup import KeyedLocks
 
@@ -47,12 +47,8 @@ UNWATCHED_TTL: Final = 10.0
 """Seconds for which an owner is believed whose kind is not watched."""
 
 
-class Informers(Protocol):
-    """What is needed of a cache."""
-
-    async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
-        """Return the informer of ``kind``, which starts now if the cache runs."""
-        ...
+class Watches(source.Informers, Protocol):
+    """The cache whose watches keep owners."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object as last seen; NotFoundError when there is none."""
@@ -71,16 +67,23 @@ class Kinds(Protocol):
         ...
 
 
+class _State(NamedTuple):
+    """Which state of which object: all that is needed of an event."""
+
+    uid: str
+    version: str
+
+
 class _News:
     """What a watch has reported of an owner while it was being read."""
 
     def __init__(self) -> None:
-        self.metas: list[ObjectMeta] = []
+        self.states: list[_State] = []
         self.deleted = False
 
     def overtakes(self, found: ObjectMeta) -> bool:
         """Return True if ``found`` was read before something that the watch has reported."""
-        return self.deleted or any(_is_news(meta, found) for meta in self.metas)
+        return self.deleted or any(_is_news(state, _state(found)) for state in self.states)
 
 
 class OwnerCache:
@@ -96,7 +99,7 @@ class OwnerCache:
         self,
         live: client.Reader,
         cached: client.Reader,
-        informers: Informers,
+        informers: Watches,
         *,
         served: Callable[[GVK], Awaitable[object]] | None = None,
         clock: Callable[[], float] = anyio.current_time,
@@ -210,11 +213,7 @@ class OwnerCache:
 
     async def _pod_metadata(self, namespace: str, name: str) -> PartialObjectMetadata:
         """Return a pod's metadata out of the pods that are watched anyway."""
-        pod = await self._informers.get(Pod, (namespace, name))
-        kind = metadata_only(Pod)
-        return kind.model_construct(
-            api_version=kind.gvk.api_version, kind=kind.gvk.kind, metadata=pod.metadata
-        )
+        return pod_as_owner(await self._informers.get(Pod, (namespace, name)))
 
     async def _pod(self, key: NamespacedName) -> Unstructured:
         try:
@@ -244,7 +243,7 @@ class OwnerCache:
         kind, namespace, name = key
         async with self.costs.reading(kind, namespace, alone=not self.kinds.watches(kind)):
             found = await self._live.get(unstructured(kind), (namespace, name))
-        read, rest = found.metadata, found.__pydantic_extra__ or {}
+        read, rest = found.metadata, found.unknown_fields
         known = self._memory.find(key) or Known()
         known.uid, known.generation, known.version = read.uid, read.generation, read.resource_version
         if reads is Reads.SPEC and read.generation:
@@ -253,7 +252,7 @@ class OwnerCache:
         known.rest = msgspec.json.encode(rest)
         self._memory.keep(key, known)
         if read.uid == meta.uid and older(read.resource_version or "", meta.resource_version or ""):
-            return _assembled(kind, meta, found.__pydantic_extra__ or {})
+            return _assembled(kind, meta, found.unknown_fields)
         return found
 
     # Remembering.
@@ -288,24 +287,27 @@ class OwnerCache:
         """Have the kind watched. Only kinds of which an object could be read are: no reference makes one up."""
         if kind in self._watched or not self.kinds.watches(kind):
             return
-        informer = self._watched[kind] = await self._informers.get_informer(changed(kind))
+        informer = self._watched[kind] = await self._informers.get_informer(metadata_only(kind))
         informer.add_event_handler(
-            cache.EventHandlerFuncs(
-                on_add=lambda obj, _initial: self._forget(obj),
-                on_update=lambda _old, obj: self._forget(obj),
-                on_delete=lambda obj, _unknown: self._deleted((kind, obj.namespace, obj.name)),
+            cache.LazyHandlerFuncs(
+                on_add=lambda obj, _initial: self._forget(
+                    (kind, *obj.key), _State(obj.uid, obj.resource_version)
+                ),
+                on_update=lambda _old, obj: self._forget(
+                    (kind, *obj.key), _State(obj.uid, obj.resource_version)
+                ),
+                on_delete=lambda obj, _unknown: self._deleted((kind, *obj.key)),
             )
         )
 
-    def _forget(self, obj: Object) -> None:
-        """Believe what is known no more, unless the watch reports just that, as its first list mostly does."""
-        key = (type(obj).gvk, obj.namespace, obj.name)
+    def _forget(self, key: Key, state: _State) -> None:
+        """Drop the remembered metadata, unless the watch reports just that state, as its first list mostly does."""
         if (news := self._reading.get(key)) is not None:
-            news.metas.append(obj.metadata)
+            news.states.append(state)
         known = self._memory.find(key)
         if known is None:
             return
-        if known.metadata is not None and not _is_news(obj.metadata, known.metadata.metadata):
+        if known.metadata is not None and not _is_news(state, _state(known.metadata.metadata)):
             return
         known.metadata = None
 
@@ -315,9 +317,12 @@ class OwnerCache:
         self._memory.drop(key)
 
 
-def _is_news(told: ObjectMeta, known: ObjectMeta) -> bool:
-    version, have = told.resource_version or "", known.resource_version or ""
-    return (told.uid, version) != (known.uid, have) and not older(version, have)
+def _state(meta: ObjectMeta) -> _State:
+    return _State(meta.uid or "", meta.resource_version or "")
+
+
+def _is_news(reported: _State, known: _State) -> bool:
+    return reported != known and not older(reported.version, known.version)
 
 
 def _has(known: Known, meta: ObjectMeta, reads: Reads) -> bool:
@@ -328,8 +333,7 @@ def _has(known: Known, meta: ObjectMeta, reads: Reads) -> bool:
     return known.version == meta.resource_version
 
 
-def _assembled(kind: GVK, meta: ObjectMeta, rest: dict[str, Any]) -> Unstructured:
-    cls = unstructured(kind)
-    made = cls.model_construct(api_version=kind.api_version, kind=kind.kind, metadata=meta)
-    object.__setattr__(made, "__pydantic_extra__", rest)
+def _assembled(kind: GVK, meta: ObjectMeta, rest: dict[str, JSON]) -> Unstructured:
+    made = unstructured(kind).of_metadata(meta)
+    made.set_unknown_fields(rest)
     return made

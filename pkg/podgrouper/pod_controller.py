@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import controller_runtime as ctrl
 import msgspec
@@ -16,33 +16,25 @@ from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import Namespace, Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object, ObjectMeta, Unstructured, metadata_only
+from controller_runtime.apis.machinery.object import ObjectMeta, metadata_only
 from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.cache.codec import older
+from controller_runtime.recorder import EventRecorder
 
 from pkg import metrics
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 
 from .budget import Budget, OverBudgetError
-from .changed import PodIdentity
 from .owners import short
 from .plugins import InvalidOwnerError
 from .podgroup import Handler, Metadata
-from .podgrouper import PodGrouper
+from .podgrouper import Grouping, PodGrouper
 
 _MESSAGE_LIMIT: Final = 1024
 """Longer event messages the API server refuses."""
 _LONG: Final = 0.005
 """Seconds of decoding a pod that are charged to its namespace: ten times what an ordinary one takes."""
-
-
-class EventRecorder(Protocol):
-    """The one thing asked of a recorder."""
-
-    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
-        """Queue an event about ``obj``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,10 +141,10 @@ class PodReconciler:
         self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, str(error)[:_MESSAGE_LIMIT])
 
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
-        """Tell whether the cache shows a pod as it was before our own mark on it, or with that and nothing else."""
+        """Return True if the cache shows a pod as it was before our own mark on it, or with that and nothing else."""
         if (mark := self._marks.get(key)) is None:
             return False
-        version = (await self._client.get(PodIdentity, key)).metadata.resource_version or ""
+        version = (await client.get_lazily(self._client, Pod, key)).resource_version
         if older(version, mark.version):
             return True  # the mark will come, and wake us
         self._marks.pop(key, None)
@@ -171,22 +163,22 @@ class PodReconciler:
 
     async def _group(self, pod: Pod) -> None:
         try:
-            top_owner, owners = await self._grouper.get_pod_owners(pod)
+            found = await self._grouper.get_pod_owners(pod)
         except Exception as error:
             if pod.metadata.deletion_timestamp is None:
                 raise
             # The owner of a pod that is going may well be gone before it.
             log.logger_from().debug("Pod is being deleted and has no owner", error=error)
             return
-        metadata = await self._grouper.get_pg_metadata(pod, top_owner, owners)
-        if top_owner.metadata.owner_references and await self._has_another_group(pod, metadata.name):
+        metadata = await found.metadata(pod)
+        if found.top_owner.metadata.owner_references and await self._has_another_group(pod, metadata.name):
             # The owner could be read when the pod was grouped: what may be read now is no reason to regroup it.
             log.logger_from().debug("Pod keeps its group: an owner may not be read", podGroup=metadata.name)
             return
         self._add_node_pool_label(metadata, pod)
         await self._handler.apply_to_cluster(metadata)
         if await self._assign(pod, metadata):
-            self._tell(pod, top_owner, metadata)
+            self._report_owner(pod, found, metadata)
 
     async def _has_another_group(self, pod: Pod, name: str) -> bool:
         current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, name)
@@ -203,10 +195,10 @@ class PodReconciler:
         if key and (pool := pod.labels.get(key)) is not None:
             metadata.labels = {key: pool, **(metadata.labels or {})}
 
-    def _tell(self, pod: Pod, top_owner: Unstructured, metadata: Metadata) -> None:
-        """Say which owner was chosen, and why."""
-        kind = type(top_owner).gvk
-        if references := top_owner.metadata.owner_references:
+    def _report_owner(self, pod: Pod, found: Grouping, metadata: Metadata) -> None:
+        """Report which owner was chosen, and why."""
+        kind, grouper = type(found.top_owner).gvk, found.grouper.name
+        if references := found.top_owner.metadata.owner_references:
             reason = "denied"
             if self._notices is not None:
                 denied = f"{short(references[0].kind)} {pod.namespace}/{short(references[0].name)}"
@@ -214,12 +206,11 @@ class PodReconciler:
                 self._notices.event(pod, "Warning", kai.OWNER_NOT_READABLE, message)
         else:
             reason = "top" if pod.metadata.owner_references else "none"
-        grouper = self._grouper.grouper_name(kind)
         metrics.PODS_GROUPED.labels(str(kind.group_kind), grouper, reason).inc()
         log.logger_from().debug(
             "Pod was given its group",
             podGroup=metadata.name,
-            topOwner=f"{kind.kind} {top_owner.name}",
+            topOwner=f"{kind.kind} {found.top_owner.name}",
             plugin=grouper,
             reason=reason,
         )

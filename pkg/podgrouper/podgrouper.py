@@ -1,16 +1,15 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pod grouper: the walk from a pod to its top owner, and the question to that one's grouper."""
+"""The pod grouper: the walk from a pod to its top owner, and that owner's grouper."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import ExpiredError, ForbiddenError, StatusError
-from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import (
     Object,
     OwnerReference,
@@ -21,7 +20,7 @@ from controller_runtime.rest import RestError
 
 from .hub import PluginsHub
 from .owners import Owners, pod_as_owner, short
-from .plugins import GroupingError, InvalidOwnerError, fields
+from .plugins import Grouper, GroupingError, InvalidOwnerError, fields
 from .podgroup import Metadata
 
 _MAX_DEPTH: Final = 64
@@ -33,15 +32,29 @@ _SHOWN_LENGTH: Final = 1024
 _log: Final = log.logger_from("podgrouper")
 
 
+class Grouping(NamedTuple):
+    """What the walk from a pod found."""
+
+    grouper: Grouper
+    """The grouper of the top owner's kind."""
+    top_owner: Unstructured
+    owners: list[PartialObjectMetadata]
+    """The metadata of the pod's owners, nearest first, the top owner among them; none for a pod without owners."""
+
+    async def metadata(self, pod: Pod) -> Metadata:
+        """Return the group of ``pod``. Raises what the grouper raises."""
+        return await self.grouper.get_pod_group_metadata(self.top_owner, pod, *self.owners)
+
+
 class PodGrouper:
-    """Says to which group a pod belongs; writes nothing."""
+    """Finds the owners of a pod and the grouper for them; writes nothing."""
 
     def __init__(self, owners: Owners, hub: PluginsHub) -> None:
         self._owners = owners
         self._hub = hub
 
-    async def get_pod_owners(self, pod: Pod) -> tuple[Unstructured, list[PartialObjectMetadata]]:
-        """Return the top owner, and the metadata of all owners on the way, nearest first.
+    async def get_pod_owners(self, pod: Pod) -> Grouping:
+        """Return the top owner, the metadata of all owners on the way, and the top owner's grouper.
 
         A pod without owners is its own top owner, with no owners on the way. An owner that we may not read
         ends the walk: the one before it, or the pod, is on top.
@@ -52,17 +65,8 @@ class PodGrouper:
             StatusError, RestError, CacheError: the top owner cannot be read.
         """
         top, owners = await self._walk(pod)
-        reads = self._hub.grouper_for(type(top).gvk).reads
-        return await self._owners.instance(top, reads), owners
-
-    async def get_pg_metadata(self, pod: Pod, top_owner: Unstructured, owners: Sequence[Object]) -> Metadata:
-        """Return the group that the top owner's grouper says. Raises what the grouper raises."""
-        grouper = self._hub.grouper_for(type(top_owner).gvk)
-        return await grouper.get_pod_group_metadata(top_owner, pod, *owners)
-
-    def grouper_name(self, kind: GVK) -> str:
-        """Return what the grouper of ``kind`` is called."""
-        return self._hub.grouper_for(kind).name
+        grouper = self._hub.grouper_for(type(top).gvk)
+        return Grouping(grouper, await self._owners.instance(top, grouper.reads), owners)
 
     async def _walk(self, pod: Pod) -> tuple[PartialObjectMetadata, list[PartialObjectMetadata]]:
         owners: list[PartialObjectMetadata] = []

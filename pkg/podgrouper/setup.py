@@ -19,7 +19,6 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 
-from .changed import PodIdentity
 from .hub import HubOptions, new_plugins_hub
 from .ownercache import OwnerCache
 from .plugins.defaultgrouper import GrouperOptions
@@ -135,7 +134,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     )
     builder = (
         ctrl.new_controller_managed_by(mgr)
-        .for_(PodIdentity)
+        .for_(Pod)
         .with_options(
             controller.Options(
                 max_concurrent_reconciles=options.max_concurrent_reconciles,
@@ -146,8 +145,8 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     if options.controller.namespace_labels:
 
         async def pods_of(namespace: Object) -> list[ctrl.Request]:
-            pods = await mgr.client.list(PodIdentity, namespace=namespace.name)
-            return [ctrl.Request.for_object(pod) for pod in pods]
+            pods = await mgr.cache.get_informer(Pod)
+            return [ctrl.Request(*key) for key in pods.keys(namespace.name)]
 
         builder.watches(
             Namespace,

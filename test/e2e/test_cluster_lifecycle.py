@@ -90,10 +90,10 @@ def test_up_leaves_it_running_status_tells_and_down_removes_all(
     code, out, err = finish(trainerctl("cluster", "status"))
     assert code == 0, out + err
     assert len(re.findall(r"^\S+ +healthy +\d+$", out, re.MULTILINE)) == 7
-    assert "nodes: 2 of 2 take pods" in out
+    assert "nodes: 2 of 2 are schedulable" in out
 
     code, out, err = finish(trainerctl("cluster", "up"))
-    assert (code, "is up already" in err) == (0, True)
+    assert (code, "is already running" in err) == (0, True)
 
     code, out, err = finish(trainerctl("cluster", "down"))
     assert code == 0, err
@@ -102,7 +102,7 @@ def test_up_leaves_it_running_status_tells_and_down_removes_all(
     assert not directory.exists()
     code, out, err = finish(trainerctl("cluster", "status"))
     assert (code, out) == (1, "")
-    assert "There is no cluster default" in err
+    assert "Cluster default does not exist" in err
 
 
 async def config_maps(cluster: Cluster, *, create: str = "") -> list[str]:
@@ -148,7 +148,7 @@ async def test_what_has_ended_is_started_again_by_the_next_up_and_every_object_i
     assert re.search(r"^default +unhealthy: kube-scheduler +1 +/", out, re.MULTILINE)
     code, out, err = finish(trainerctl("cluster", "up", "--nodes", "3"))
     assert (code, out) == (0, f"export KUBECONFIG={directory / 'admin.kubeconfig'}\n")
-    assert "Started again: kube-scheduler." in err
+    assert "Restarted components: kube-scheduler." in err
     assert "--nodes had no effect" in err
     now = {name: process.identity.pid for name, process in Cluster(directory).supervisor.processes.items()}
     assert {name for name, pid in pids.items() if now[name] != pid} == {"kube-scheduler"}
@@ -181,7 +181,7 @@ async def test_a_component_that_cannot_start_again_costs_no_object(
         code, out, err = finish(trainerctl("cluster", "up", "--timeout", "60"))
     assert (code, out) == (1, "")
     assert err.startswith("trainerctl: jobset-controller exited with code 1; log: ")
-    assert "To replace them: trainerctl cluster up --recreate --name default" in err
+    assert "To replace them, run: trainerctl cluster up --recreate --name default" in err
     assert "Traceback" not in err
 
     process = trainerctl("cluster", "up")  # interrupted, it ends what it started
@@ -205,8 +205,8 @@ def test_of_two_that_start_a_cluster_at_once_one_waits(trainerctl: Trainerctl, d
     said = [finish(first), finish(second)]
     assert [code for code, _, _ in said] == [0, 0]
     assert {out for _, out, _ in said} == {f"export KUBECONFIG={directory / 'admin.kubeconfig'}\n"}
-    (late,) = (err for _, _, err in said if "is up already" in err)
-    assert "Another command is working on cluster default; waiting for it to end." in late
+    (late,) = (err for _, _, err in said if "is already running" in err)
+    assert "Another command is using cluster default; waiting for it to end." in late
     assert len(running_in(directory)) == 7
 
 

@@ -6,12 +6,10 @@ Owns lists, watches and what is stored of them; knows nothing of queues and cont
 """
 
 from .cache import Cache as Cache
-from .codec import Owner as Owner
 from .codec import Transform as Transform
 from .delivery import EventHandlerFuncs as EventHandlerFuncs
-from .delivery import LookingHandlerFuncs as LookingHandlerFuncs
+from .delivery import LazyHandlerFuncs as LazyHandlerFuncs
 from .delivery import Registration as Registration
-from .delivery import Told as Told
 from .errors import BadObjectError as BadObjectError
 from .errors import CacheDegradedError as CacheDegradedError
 from .errors import CacheError as CacheError
@@ -23,4 +21,5 @@ from .errors import UndecodableObjectError as UndecodableObjectError
 from .informer import Informer as Informer
 from .options import ALL_NAMESPACES as ALL_NAMESPACES
 from .options import ByObject as ByObject
+from .options import InNamespace as InNamespace
 from .options import Options as Options

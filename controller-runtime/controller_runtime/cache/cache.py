@@ -18,10 +18,12 @@ from controller_runtime import client, rest
 from controller_runtime.apis.machinery import errors as api
 from controller_runtime.apis.machinery import labels as selectors
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName, Resource
+from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
 
 from . import errors
 from .codec import Entry
+from .delivery import CachedObject
 from .informer import Engine, Informer
 from .options import Options
 from .outage import Outage
@@ -31,9 +33,9 @@ DECODE_STEP: Final = 16
 """Objects a list decodes in a row before other tasks get a turn: half a millisecond's worth."""
 MATCH_STEP: Final = 1024
 """Objects a list looks at in a row."""
-PEEKED: Final = 32
-"""Decoded objects kept for those who peek: those of the reconciles under way, and the runtimes most in use."""
-PEEKED_BYTES: Final = 32 << 10
+SHARED: Final = 32
+"""Decoded objects kept for lazy reads: those of the reconciles under way, and the runtimes most in use."""
+SHARED_BYTES: Final = 32 << 10
 """Bytes of the text of such an object: decoded, it may take several hundred times as much."""
 
 
@@ -55,7 +57,7 @@ class Cache:
         self._transport = transport
         self._mapper = mapper or rest.RESTMapper(transport)
         self._engines: dict[tuple[GVK, bool], Engine] = {}
-        self._peeked: dict[tuple[type[Object], NamespacedName], tuple[Entry, Object]] = {}
+        self._shared: dict[tuple[type[Object], NamespacedName], CachedObject[Any]] = {}
         self._outage = Outage()
         self._tasks: TaskGroup | None = None
         self._stopped = False
@@ -161,23 +163,23 @@ class Cache:
         engine = await self._readable(kind, key[0])
         return _decode(engine, kind, self._entry(engine, kind, key))
 
-    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object as :meth:`get` does, shared with others who peek: see :func:`controller_runtime.client.peek`.
+    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object as :meth:`get` does, undecoded, and shared with others: see ``client.get_lazily``.
 
-        Raises like :meth:`get`.
+        Raises like :meth:`get`, save that an object of another shape raises when it is read.
         """
         engine = await self._readable(kind, key[0])
         entry = self._entry(engine, kind, key)
         place = (kind, entry.key)
-        held, obj = self._peeked.pop(place, (None, None))
-        if held is not entry or obj is None:
-            obj = _decode(engine, kind, entry)
-            if len(entry.data) > PEEKED_BYTES:
-                return obj
-            if len(self._peeked) >= PEEKED:
-                del self._peeked[next(iter(self._peeked))]
-        self._peeked[place] = (entry, obj)
-        return obj  # type: ignore[return-value]  # stored under its own class
+        shared = self._shared.pop(place, None)
+        if shared is None or shared.entry is not entry:
+            shared = CachedObject(kind, entry, failed=engine.count_skipped)
+            if len(entry.data) > SHARED_BYTES:
+                return shared
+            if len(self._shared) >= SHARED:
+                del self._shared[next(iter(self._shared))]
+        self._shared[place] = shared
+        return shared
 
     def _entry(self, engine: Engine, kind: type[Object], key: NamespacedName | tuple[str, str]) -> Entry:
         key = NamespacedName(*key)
@@ -246,23 +248,17 @@ class Cache:
         engines = [engine for engine in found if engine is not None]
         return engines[0].writing(obj.key) if len(engines) == 1 else _writing(engines, obj.key)
 
-    def remember_write(self, obj: Object) -> None:
-        """Make reads see ``obj``, which the server returned for a write, before the watch tells of it."""
-        if obj.metadata.resource_version:
-            self.remember_stored(client.Stored(type(obj), obj.to_json(), obj))
-
-    def remember_stored(self, stored: client.Stored[Any]) -> None:
-        """Make reads see what the server returned for a write, undecoded as it is."""
-        kind = stored.kind
-        if stored.text is None:
-            self.remember_write(stored.object)
-            return
+    def remember_write(self, obj: Object | LazyObject[Object]) -> None:
+        """Make reads see ``obj``, which the server returned for a write, before the watch reports it."""
+        stored = LazyObject.of(obj)
+        kind, text = stored.kind, stored.text
         partial = issubclass(kind, PartialObjectMetadata)
         for metadata in (False, True):
             # Of a full object its metadata is known, but not the other way round.
             if (partial and not metadata) or (engine := self._engines.get((kind.gvk, metadata))) is None:
                 continue
-            engine.remember(stored.text, stored.known, asyncio.get_running_loop().time())
+            text = stored.object.to_json() if text is None else text
+            engine.remember(text, stored.known, asyncio.get_running_loop().time())
 
     def uid_of(self, obj: Object) -> str:
         """Return the uid of the object that reads find by the name of ``obj``; the empty string if there is none."""

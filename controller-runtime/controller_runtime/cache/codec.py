@@ -8,7 +8,7 @@ first two, and nobody reads the third. Beside it stand the few fields that indic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,6 +17,8 @@ import pydantic
 from controller_runtime.apis.machinery import errors as api
 from controller_runtime.apis.machinery import shape
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.lazy import metadata_text
+from controller_runtime.apis.machinery.lazy import parts as parts_of
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 
 from . import errors
@@ -73,7 +75,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     def decode_metadata(self, kind: type[Object]) -> ObjectMeta:
         """Return the metadata alone; the error of :meth:`decode` when it has another shape."""
         try:
-            return ObjectMeta.from_json(bytes(_decode_parts(self.data)["metadata"]))
+            return ObjectMeta.from_json(metadata_text(self.data))
         except pydantic.ValidationError:
             return self.decode(kind).metadata
 
@@ -122,24 +124,6 @@ class _Meta(msgspec.Struct, rename="camel"):
     finalizers: list[str] | None = None
 
 
-class Owner(msgspec.Struct, rename="camel", frozen=True, gc=False):
-    """An owner reference, as far as anybody asks before the object is decoded."""
-
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
-    controller: bool | None = None
-
-
-class _OwnedMeta(msgspec.Struct, rename="camel"):
-    owner_references: list[Owner] | None = None
-
-
-class _Owned(msgspec.Struct):
-    metadata: _OwnedMeta
-
-
 class _Key(msgspec.Struct):
     name: str
     namespace: str = ""
@@ -155,10 +139,8 @@ class _Marked(msgspec.Struct):
 
 _decode_line = msgspec.json.Decoder(Line).decode
 _decode_page = msgspec.json.Decoder(Page).decode
-_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_meta = msgspec.json.Decoder(_Meta).decode
 _decode_name = msgspec.json.Decoder(_Named).decode
-_decode_owned = msgspec.json.Decoder(_Owned).decode
 _decode_marked = msgspec.json.Decoder(_Marked).decode
 _encoder = msgspec.json.Encoder()
 _encode = _encoder.encode
@@ -223,8 +205,8 @@ def entry_of(
         BadObjectError: it is no object with a name, its metadata has the wrong types, or ``transform`` fails on it.
     """
     try:
-        parts = _decode_parts(raw)
-        meta_parts = _decode_parts(parts["metadata"])
+        parts = parts_of(raw)
+        meta_parts = parts_of(parts["metadata"])
         parts.pop("apiVersion", None)
         parts.pop("kind", None)
         if meta_parts.pop("managedFields", None) is not None:
@@ -249,7 +231,7 @@ def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str)
 def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> bytes:
     try:
         text = _compact(transform(msgspec.json.decode(untransformed)))
-        _decode_meta(_decode_parts(text)["metadata"])
+        _decode_meta(parts_of(text)["metadata"])
     except (
         Exception
     ) as error:  # the caller's code: its failure on one object must not end the watch of its kind
@@ -270,14 +252,9 @@ def _compact(value: Any) -> bytes:
 def outline(text: bytes) -> bytes:
     """Return the text of an object's metadata alone, in an object; BadObjectError when there is none."""
     try:
-        return b'{"metadata":' + bytes(_decode_parts(text)["metadata"]) + b"}"
+        return b'{"metadata":' + metadata_text(text) + b"}"
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
         raise errors.BadObjectError(str(error), _key_in(text)) from error
-
-
-def owners_of(data: bytes) -> Sequence[Owner]:
-    """Return the owners of an entry's object. msgspec.DecodeError when they have another shape than owners have."""
-    return _decode_owned(data).metadata.owner_references or ()
 
 
 def older(version: str, than: str) -> bool:

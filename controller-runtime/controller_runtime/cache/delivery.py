@@ -1,23 +1,24 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Handing events to handlers: each object decoded once per class and event, and only when somebody looks."""
+"""Handing events to handlers: each object is decoded at most once for each event and class, when a handler reads it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object, ObjectMeta, OwnerReference
+from controller_runtime.apis.machinery.lazy import LazyObject
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
 
-from .codec import Entry, Owner, owners_of
+from .codec import Entry, outline
 from .errors import UndecodableObjectError
 
 T = TypeVar("T", bound=Object)
-_decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+K = TypeVar("K", bound=Object)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,105 +33,91 @@ class EventHandlerFuncs(Generic[T]):
     """The last known state, and whether the true final one was missed."""
 
 
-class Lazy:
-    """An entry that is decoded when asked for, once per class."""
+class CachedObject(LazyObject[T]):
+    """An entry of a store as an object of one class; a failure to decode it raises UndecodableObjectError."""
 
-    __slots__ = ("_metadata", "_objects", "entry", "own_write")
+    __slots__ = ("_failed", "_siblings", "entry")
 
-    def __init__(self, entry: Entry, *, own_write: bool = False, known: Object | None = None) -> None:
+    def __init__(
+        self,
+        kind: type[T],
+        entry: Entry,
+        known: T | None = None,
+        *,
+        failed: Callable[[], None] | None = None,
+    ) -> None:
+        """``failed`` is called before the error is raised."""
+        super().__init__(kind, entry.data, known)
         self.entry = entry
-        self.own_write = own_write
-        """It came of a write of this process, and of nothing later."""
-        self._objects: dict[type[Object], Object] = {} if known is None else {type(known): known}
-        self._metadata: ObjectMeta | None = None
-
-    def as_(self, kind: type[T]) -> T:
-        """Return the object; UndecodableObjectError when it has another shape."""
-        obj = self._objects.get(kind)
-        if obj is None:
-            obj = self._objects[kind] = self.entry.decode(kind)
-        return obj  # type: ignore[return-value]  # stored under its own class
-
-    def legible_as(self, kind: type[Object]) -> bool:
-        """Tell whether :meth:`as_` returns."""
-        try:
-            self.as_(kind)
-        except UndecodableObjectError:
-            return False
-        return True
-
-    def outline(self) -> Lazy:
-        """Return the same with the metadata alone, for an object of which nothing else can be read."""
-        metadata = _decode_parts(self.entry.data)["metadata"]
-        data = b'{"metadata":' + metadata + b"}"
-        return Lazy(msgspec.structs.replace(self.entry, data=data, refused=""))
-
-    def owners(self, kind: type[Object]) -> Sequence[Owner | OwnerReference]:
-        """Return the owners alone, which is a tenth of the work; the error of :meth:`metadata` when that is odd."""
-        try:
-            return owners_of(self.entry.data)
-        except msgspec.DecodeError:
-            return self.metadata(kind).owner_references or ()
-
-    def metadata(self, kind: type[Object]) -> ObjectMeta:
-        """Return the metadata, whatever the shape of the rest; UndecodableObjectError when it is odd itself."""
-        for obj in self._objects.values():
-            return obj.metadata
-        if self._metadata is None:
-            self._metadata = self.entry.decode_metadata(kind)
-        return self._metadata
-
-
-class Told(Generic[T]):
-    """What a handler that looks by itself is told of an object: who it is, and the rest when asked for.
-
-    Most handlers need a name or an owner. Objects may be shared: read them, do not change them.
-    """
-
-    __slots__ = ("_kind", "_lazy")
-
-    def __init__(self, kind: type[T], lazy: Lazy) -> None:
-        self._kind = kind
-        self._lazy = lazy
+        self._failed = failed
+        self._siblings: list[CachedObject[Any]] | None = None
 
     @property
     def key(self) -> NamespacedName:
-        """Namespace and name."""
-        return self._lazy.entry.key
+        """Namespace and name; nothing is decoded for them."""
+        return self.entry.key
+
+    @property
+    def uid(self) -> str:
+        """The uid; nothing is decoded for it."""
+        return self.entry.uid
 
     @property
     def resource_version(self) -> str:
-        """Its version."""
-        return self._lazy.entry.resource_version
+        """The resourceVersion; nothing is decoded for it."""
+        return self.entry.resource_version
+
+    def seen_as(self, kind: type[K]) -> CachedObject[K]:
+        """Return the same entry as an object of another class; each class decodes once for all that ask."""
+        if kind is self.kind:
+            return self  # type: ignore[return-value]  # of that very class
+        if self._siblings is None:
+            self._siblings = [self]
+        for sibling in self._siblings:
+            if sibling.kind is kind:
+                return sibling
+        made = CachedObject(kind, self.entry)
+        made.own_write, made._siblings = self.own_write, self._siblings
+        self._siblings.append(made)
+        return made
+
+    def mark_own_write(self) -> None:
+        """Note that a write of this process made this state."""
+        for each in self._siblings or (self,):
+            each.own_write = True
 
     @property
-    def own_write(self) -> bool:
-        """Whether this state came of a write through this cache's client, and of nothing later."""
-        return self._lazy.own_write
+    def is_decodable(self) -> bool:
+        """Whether :attr:`object` can be read."""
+        try:
+            return self.object is not None
+        except UndecodableObjectError:
+            return False
 
-    @property
-    def metadata(self) -> ObjectMeta:
-        """The metadata; the rest stays undecoded. UndecodableObjectError when it is odd."""
-        return self._lazy.metadata(self._kind)
+    def outline(self) -> CachedObject[T]:
+        """Return the object with its metadata alone, for one of which nothing else can be decoded."""
+        data = outline(self.entry.data)
+        return CachedObject(self.kind, msgspec.structs.replace(self.entry, data=data, refused=""))
 
-    @property
-    def owner_references(self) -> Sequence[Owner | OwnerReference]:
-        """Who owns it; the rest stays undecoded."""
-        return self._lazy.owners(self._kind)
+    def _decode(self) -> T:
+        try:
+            return self.entry.decode(self.kind)
+        except UndecodableObjectError:
+            if self._failed is not None:
+                self._failed()
+            raise
 
-    @property
-    def object(self) -> T:
-        """The object; UndecodableObjectError when it has another shape."""
-        return self._lazy.as_(self._kind)
+    def _decode_metadata(self) -> ObjectMeta:
+        return self.entry.decode_metadata(self.kind)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LookingHandlerFuncs(Generic[T]):
-    """As :class:`EventHandlerFuncs`, for functions that decide themselves what they look at."""
+class LazyHandlerFuncs(Generic[T]):
+    """Like :class:`EventHandlerFuncs`, but only what the functions read of an object is decoded."""
 
-    on_add: Callable[[Told[T], bool], None]
-    on_update: Callable[[Told[T], Told[T]], None]
-    on_delete: Callable[[Told[T], bool], None]
+    on_add: Callable[[LazyObject[T], bool], None]
+    on_update: Callable[[LazyObject[T], LazyObject[T]], None]
+    on_delete: Callable[[LazyObject[T], bool], None]
 
 
 class Registration:
@@ -139,14 +126,14 @@ class Registration:
     def __init__(
         self,
         kind: type[Any],
-        handler: EventHandlerFuncs[Any] | LookingHandlerFuncs[Any],
+        handler: EventHandlerFuncs[Any] | LazyHandlerFuncs[Any],
         remove: Callable[[Registration], None],
     ) -> None:
         self.kind = kind
         self.handler = handler
         self.backlog: dict[NamespacedName, bool] = {}
         """Keys still to be told: True as an addition, False as a resync."""
-        self._looks = isinstance(handler, LookingHandlerFuncs)
+        self._lazy = isinstance(handler, LazyHandlerFuncs)
         self._remove = remove
         self._informer_synced: Callable[[], bool] = lambda: False
 
@@ -163,34 +150,35 @@ class Registration:
         """Listen no more."""
         self._remove(self)
 
-    def on_put(self, new: Lazy, before: Lazy | None, initial: bool) -> None:
-        """Tell that an object exists and looks like this."""
-        untold = self.backlog and self.backlog.pop(new.entry.key, False)
-        if untold or before is None:
+    def on_put(self, new: CachedObject[Any], before: CachedObject[Any] | None, initial: bool) -> None:
+        """Report that an object exists in this state."""
+        unreported = self.backlog and self.backlog.pop(new.key, False)
+        if unreported or before is None:
             self.add(new, initial=initial)
         elif (on_update := self.handler.on_update) is not None:
             try:
-                on_update(self._told(before), self._told(new))
+                on_update(self._given(before), self._given(new))
             except UndecodableObjectError:
-                if before.legible_as(self.kind):
+                if before.seen_as(self.kind).is_decodable:
                     raise
-                # What could not be read was told to nobody: once mended, it is new.
+                # The state before was never reported: once it can be decoded, the object is new.
                 self.add(new, initial=initial)
 
-    def on_gone(self, last: Lazy, unknown: bool) -> None:
-        """Tell that an object is gone, by its metadata if nothing else can be read, unless it waits to be told of."""
-        if self.backlog and self.backlog.pop(last.entry.key, False):
+    def on_gone(self, last: CachedObject[Any], unknown: bool) -> None:
+        """Report that an object is deleted, by its metadata if nothing else can be decoded, unless it was never reported."""
+        if self.backlog and self.backlog.pop(last.key, False):
             return
         if (on_delete := self.handler.on_delete) is not None:
             try:
-                on_delete(self._told(last), unknown)
+                on_delete(self._given(last), unknown)
             except UndecodableObjectError:
-                on_delete(self._told(last.outline()), unknown)
+                on_delete(self._given(last.outline()), unknown)
 
-    def add(self, new: Lazy, *, initial: bool) -> None:
-        """Tell of an object for the first time."""
+    def add(self, new: CachedObject[Any], *, initial: bool) -> None:
+        """Report an object for the first time."""
         if (on_add := self.handler.on_add) is not None:
-            on_add(self._told(new), initial)
+            on_add(self._given(new), initial)
 
-    def _told(self, lazy: Lazy) -> Any:
-        return Told(self.kind, lazy) if self._looks else lazy.as_(self.kind)
+    def _given(self, obj: CachedObject[Any]) -> Any:
+        seen = obj.seen_as(self.kind)
+        return seen if self._lazy else seen.object

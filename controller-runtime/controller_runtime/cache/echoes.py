@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
 
-from .delivery import Lazy
+from .delivery import CachedObject
 
 HOLD: Final = 0.25
 """Seconds a change waits for the answer to a write of its object: far longer than the answer stays behind the watch."""
@@ -30,7 +30,7 @@ class _Writing:
         self.count = 0
         self.made: set[tuple[str, str]] = set()
         """Uids and versions that the server returned."""
-        self.held: list[tuple[Lazy | None, Callable[[], None]]] = []
+        self.held: list[tuple[CachedObject[Any] | None, Callable[[], None]]] = []
         """What the watch delivered meanwhile, beside the object if it may be of our making."""
         self.timer: asyncio.TimerHandle | None = None
 
@@ -59,7 +59,7 @@ class Echoes:
         if (writing := self._writing.get(key)) is not None:
             writing.made.add((uid, version))
 
-    def deliver(self, key: NamespacedName, echo: Lazy | None, tell: Callable[[], None]) -> None:
+    def deliver(self, key: NamespacedName, echo: CachedObject[Any] | None, tell: Callable[[], None]) -> None:
         """Call ``tell`` now or, while ``key`` is being written, when it is known whose change this is.
 
         ``echo`` is the object, if it may be what the write makes.
@@ -79,8 +79,8 @@ class Echoes:
             writing.timer.cancel()
         held, writing.held = writing.held, []
         for echo, tell in held:
-            if echo is not None and (echo.entry.uid, echo.entry.resource_version) in writing.made:
-                echo.own_write = True
+            if echo is not None and (echo.uid, echo.resource_version) in writing.made:
+                echo.mark_own_write()
             tell()
 
     def release_all(self) -> None:

@@ -18,7 +18,7 @@ from controller_runtime.apis.machinery.gvk import GVK, NamespacedName, Resource
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
 
 from . import codec, errors
-from .delivery import EventHandlerFuncs, Lazy, LookingHandlerFuncs, Registration
+from .delivery import CachedObject, EventHandlerFuncs, LazyHandlerFuncs, Registration
 from .echoes import Echoes
 from .feed import Feed
 from .options import ByObject, Options
@@ -62,10 +62,11 @@ class Engine:
         with self.scope:
             async with anyio.create_task_group() as tasks:
                 for namespace, feed in self._feeds.items():
+                    picked = selection.within(namespace)
                     target = Target(
                         namespace=namespace,
-                        labels=selection.labels,
-                        fields=selection.fields,
+                        labels=picked.labels,
+                        fields=picked.fields,
                         metadata_only=self.metadata_only,
                         transform=selection.transform,
                         limits=selection.limits or options.limits,
@@ -178,14 +179,15 @@ class Engine:
             self.remove(key, entry.resource_version)
         ours, written = self.store.written(key), self.store.wrote(entry)
         # A list shows the last of several changes: with ours it may bring another writer's, of which no event follows.
-        new = Lazy(entry, own_write=written is not None and not listed)
+        new = CachedObject(self.kind, entry)
+        new.own_write = written is not None and not listed
         if entry.refused and (told is None or told.uid != entry.uid or not told.refused):
             self.skip(errors.UndecodableObjectError(self.gvk, key, entry.refused))
         before = self.store.put(entry, self._index(new) if written is None else written)
         if before is None and ours is not None and ours.uid != entry.uid and not self.store.written(key):
             self._report_ended(ours)
         if self._registrations:
-            old = Lazy(before) if before is not None else None
+            old = CachedObject(self.kind, before) if before is not None else None
             self._echoes.deliver(key, None if listed else new, partial(self._tell_put, new, old, initial))
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
@@ -193,7 +195,7 @@ class Engine:
         before = self.store.remove(key, version)
         if before is None:
             return
-        last = Lazy(final or before)
+        last = CachedObject(self.kind, final or before)
         self._echoes.deliver(key, None, partial(self._tell_gone, last, final is None))
 
     def settle(self, version: str, namespace: str) -> None:
@@ -204,15 +206,16 @@ class Engine:
 
     def _report_ended(self, entry: codec.Entry) -> None:
         """Report the end of an object that readers saw because we wrote it, and that the watch never delivered."""
-        made, ended = Lazy(entry, own_write=True), Lazy(entry)
+        made, ended = CachedObject(self.kind, entry), CachedObject(self.kind, entry)
+        made.own_write = True
         self._echoes.deliver(entry.key, None, partial(self._tell_put, made, None, False))
         self._echoes.deliver(entry.key, None, partial(self._tell_gone, ended, True))
 
-    def _tell_put(self, new: Lazy, old: Lazy | None, initial: bool) -> None:
+    def _tell_put(self, new: CachedObject[Any], old: CachedObject[Any] | None, initial: bool) -> None:
         for registration in tuple(self._registrations):
             self._guard(registration.on_put, new, old, initial)
 
-    def _tell_gone(self, last: Lazy, unknown: bool) -> None:
+    def _tell_gone(self, last: CachedObject[Any], unknown: bool) -> None:
         for registration in tuple(self._registrations):
             self._guard(registration.on_gone, last, unknown)
 
@@ -259,18 +262,18 @@ class Engine:
         self._indexers[field] = (kind, extract)
         self.store.add_index(field)
 
-    def _index(self, lazy: Lazy) -> Mapping[str, tuple[str, ...]]:
+    def _index(self, obj: CachedObject[Any]) -> Mapping[str, tuple[str, ...]]:
         values: dict[str, tuple[str, ...]] = {}
-        if lazy.entry.refused:
+        if obj.entry.refused:
             return values
         for field, (kind, extract) in self._indexers.items():
             try:
-                values[field] = tuple(dict.fromkeys(extract(lazy.as_(kind))))
+                values[field] = tuple(dict.fromkeys(extract(obj.seen_as(kind).object)))
             except errors.UndecodableObjectError as error:
                 self.skip(error)
             except Exception as error:  # the caller's code: its failure on one object must not end the watch
                 reason = f"index {field!r}: {type(error).__name__}: {error}"
-                self.skip(errors.UndecodableObjectError(self.gvk, lazy.entry.key, reason))
+                self.skip(errors.UndecodableObjectError(self.gvk, obj.key, reason))
         return values
 
     # Own writes.
@@ -294,21 +297,23 @@ class Engine:
             self.store.remember(entry, {}, now)
         elif self._selects(entry):
             known = None if transform is not None else obj
-            self.store.remember(entry, self._index(Lazy(entry, known=known)), now)
+            made = CachedObject(self.kind if known is None else type(known), entry, known)
+            self.store.remember(entry, self._index(made), now)
 
     def _selects(self, entry: codec.Entry) -> bool:
         """Return True if the watch is going to deliver ``entry``."""
         feed = self._feeds.get(entry.namespace) or self._feeds.get("")
         if feed is None or feed.covers(entry.resource_version):
             return False
-        if self.selection.labels and not selectors.selector(self.selection.labels).matches(entry.labels):
+        here = self.selection.within(entry.namespace)
+        if here.labels and not selectors.selector(here.labels).matches(entry.labels):
             return False
         # Whether a field selector picks it only the server knows, unless it did before.
-        return not self.selection.fields or self.store.told(entry.key) is not None
+        return not here.fields or self.store.told(entry.key) is not None
 
     # Handlers.
 
-    def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LookingHandlerFuncs[T]) -> Registration:
+    def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
         """Tell ``handler`` of what exists and of every change."""
         self._echoes.release_all()  # what the newcomer finds in the store is not told to it once more
         registration = Registration(kind, handler, self._unregister)
@@ -339,8 +344,8 @@ class Engine:
                 if (adding := registration.backlog.get(key)) is None:
                     continue
                 if (entry := self.store.told(key)) is not None:
-                    lazy = Lazy(entry)
-                    self._guard(registration.on_put, lazy, None if adding else lazy, True)
+                    obj = CachedObject(self.kind, entry)
+                    self._guard(registration.on_put, obj, None if adding else obj, True)
                 registration.backlog.pop(key, None)
                 number += 1
                 if number % STEP == 0:
@@ -378,11 +383,11 @@ class Informer(Generic[T]):
         """How many objects could not be read."""
         return self.engine.skipped
 
-    def keys(self) -> Iterator[NamespacedName]:
-        """Yield the keys of all there is, as far as the watch has told; nothing is decoded for that."""
-        return self.engine.store.keys_told()
+    def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
+        """Yield the keys that the watch has reported, in one namespace or all; nothing is decoded for that."""
+        return self.engine.store.keys_told(namespace)
 
-    def add_event_handler(self, handler: EventHandlerFuncs[T] | LookingHandlerFuncs[T]) -> Registration:
+    def add_event_handler(self, handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
         """Tell ``handler`` of every object there is, then of changes, in order."""
         return self.engine.register(self.kind, handler)
 

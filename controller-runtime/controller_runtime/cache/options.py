@@ -20,16 +20,34 @@ ALL_NAMESPACES: Final[Collection[str]] = ("",)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class InNamespace:
+    """What is cached of one kind in one namespace; what is unset is as for the kind."""
+
+    labels: client.LabelSelectorLike | None = None
+    fields: Mapping[str, str] | str | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ByObject:
     """What is cached of one kind; what is unset falls back to the defaults of :class:`Options`."""
 
     labels: client.LabelSelectorLike | None = None
     fields: Mapping[str, str] | str | None = None
     """A field selector, as the server understands it: what must be equal, or the selector's text."""
-    namespaces: Collection[str] | None = None
-    """One list and watch each; ``("",)`` is all of them in one."""
+    namespaces: Collection[str] | Mapping[str, InNamespace | None] | None = None
+    """One list and watch each; ``("",)`` is all of them in one. A map gives namespaces selectors of their own:
+    ``{"team-a": InNamespace(labels="app=web"), "team-b": None}``."""
     transform: Transform | None = None
     limits: shape.Limits | None = None
+
+    def within(self, namespace: str) -> InNamespace:
+        """Return the selectors of one namespace."""
+        own = self.namespaces.get(namespace) if isinstance(self.namespaces, Mapping) else None
+        own = own or InNamespace()
+        return InNamespace(
+            labels=own.labels if own.labels is not None else self.labels,
+            fields=own.fields if own.fields is not None else self.fields,
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +72,11 @@ class Options:
     random: RandomFunc = random.random
 
     def for_kind(self, kind: type[Object]) -> ByObject:
-        """Return what is cached of ``kind``, defaults filled in."""
+        """Return what is cached of ``kind``, defaults filled in.
+
+        Raises:
+            ValueError: a map of namespaces has all namespaces in it, and others.
+        """
         own = self.by_object.get(kind)
         if own is None:
             own = next((value for key, value in self.by_object.items() if key.gvk == kind.gvk), ByObject())
@@ -63,7 +85,15 @@ class Options:
         return ByObject(
             labels=own.labels if own.labels is not None else self.default_labels,
             fields=own.fields if own.fields is not None else self.default_fields,
-            namespaces=(tuple(dict.fromkeys(namespaces)) or ALL_NAMESPACES) if namespaced else ALL_NAMESPACES,
+            namespaces=_distinct(namespaces) if namespaced else ALL_NAMESPACES,
             transform=own.transform or self.default_transform,
             limits=own.limits or self.limits,
         )
+
+
+def _distinct(namespaces: Collection[str]) -> Collection[str]:
+    if isinstance(namespaces, Mapping):
+        if "" in namespaces and len(namespaces) > 1:
+            raise ValueError('the namespace "" stands for all namespaces; selectors of others are ambiguous')
+        return namespaces or ALL_NAMESPACES
+    return tuple(dict.fromkeys(namespaces)) or ALL_NAMESPACES

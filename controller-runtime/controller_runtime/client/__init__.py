@@ -16,12 +16,17 @@ from .interfaces import IndexerFunc as IndexerFunc
 from .interfaces import ObjectList as ObjectList
 from .interfaces import Patch as Patch
 from .interfaces import Reader as Reader
+from .interfaces import ReaderWriter as ReaderWriter
 from .interfaces import StatusClient as StatusClient
 from .interfaces import SubResourceClient as SubResourceClient
 from .interfaces import Writer as Writer
+from .lazy import LazyReader as LazyReader
+from .lazy import apply_lazily as apply_lazily
+from .lazy import get_lazily as get_lazily
+from .lazy import patch_lazily as patch_lazily
+from .lazy import peek as peek
 from .narrow import ignore_not_found as ignore_not_found
 from .narrow import namespaced as namespaced
-from .narrow import peek as peek
 from .narrow import read_only as read_only
 from .options import ApplyOptions as ApplyOptions
 from .options import CreateOptions as CreateOptions
@@ -33,6 +38,7 @@ from .options import ListOptions as ListOptions
 from .options import PatchOptions as PatchOptions
 from .options import Propagation as Propagation
 from .options import UpdateOptions as UpdateOptions
+from .options import WatchOptions as WatchOptions
 from .options import check_options as check_options
 from .patch import APPLY as APPLY
 from .patch import JSON as JSON
@@ -45,9 +51,8 @@ from .readthrough import ReadThrough as ReadThrough
 from .settings import dry_run as dry_run
 from .settings import with_field_owner as with_field_owner
 from .settings import with_field_validation as with_field_validation
-from .stored import Stored as Stored
-from .stored import apply_lazily as apply_lazily
-from .stored import patch_lazily as patch_lazily
+from .watching import Watch as Watch
+from .watching import WatchEvent as WatchEvent
 
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor

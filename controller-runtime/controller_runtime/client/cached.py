@@ -6,12 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import Protocol, TypeVar, Unpack
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object, Unstructured
 
-from . import interfaces, narrow
+from . import interfaces, lazy
 from .options import (
     ApplyOptions,
     CreateOptions,
@@ -22,7 +23,6 @@ from .options import (
     UpdateOptions,
     WriteOptions,
 )
-from .stored import Stored, apply_lazily, patch_lazily
 
 T = TypeVar("T", bound=Object)
 
@@ -34,12 +34,8 @@ class CacheReader(interfaces.Reader, Protocol):
         """Stand around a write of ``obj`` until it is remembered."""
         ...
 
-    def remember_write(self, obj: Object) -> None:
+    def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Take over ``obj``, which the server returned for a write."""
-        ...
-
-    def remember_stored(self, stored: Stored[Any]) -> None:
-        """Take over what the server returned for a write, undecoded where it is."""
         ...
 
     def uid_of(self, obj: Object) -> str:
@@ -62,8 +58,8 @@ class Backend(interfaces.Client, Protocol):
 class CachedClient:
     """A Client over a cache and a live client.
 
-    Kinds in ``uncached`` are read from the server, as are unstructured ones unless ``unstructured`` says
-    otherwise, and pages after the first.
+    The server is read for kinds in ``uncached``, with ``live_unstructured`` for all kinds without a model, and for pages
+    after the first.
     """
 
     def __init__(
@@ -72,12 +68,12 @@ class CachedClient:
         cache: CacheReader,
         *,
         uncached: Collection[type[Object]] = (),
-        unstructured: bool = False,
+        live_unstructured: bool = False,
     ) -> None:
         self._live = live
         self._cache = cache
         self._uncached = frozenset(kind.gvk for kind in uncached)
-        self._unstructured = unstructured
+        self._live_unstructured = live_unstructured
 
     @property
     def status(self) -> CachedSubResource:
@@ -92,9 +88,9 @@ class CachedClient:
         """Return the object at (namespace, name); NotFoundError when there is none."""
         return await self._reader(kind).get(kind, key)
 
-    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object, perhaps shared with others: see :func:`controller_runtime.client.peek`."""
-        return await narrow.peek(self._reader(kind), kind, key)
+    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
+        return await lazy.get_lazily(self._reader(kind), kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that the selectors pick."""
@@ -125,12 +121,12 @@ class CachedClient:
             stored = await self._live.apply(obj, **options)
             return self._remembered(stored, options)
 
-    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> Stored[T]:
+    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
         """Apply, and leave the answer undecoded."""
         with self._cache.writing(obj):
-            stored = await apply_lazily(self._live, obj, **options)
+            stored = await lazy.apply_lazily(self._live, obj, **options)
             if not options.get("dry_run"):
-                self._cache.remember_stored(stored)
+                self._cache.remember_write(stored)
             return stored
 
     async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
@@ -150,7 +146,7 @@ class CachedClient:
         await self._live.delete_all_of(kind, **options)
 
     def _reader(self, kind: type[Object]) -> interfaces.Reader:
-        if kind.gvk in self._uncached or (issubclass(kind, Unstructured) and not self._unstructured):
+        if kind.gvk in self._uncached or (self._live_unstructured and issubclass(kind, Unstructured)):
             return self._live
         return self._cache
 
@@ -192,12 +188,12 @@ class CachedSubResource:
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
-    ) -> Stored[T]:
+    ) -> LazyObject[T]:
         """Patch the subresource, and leave the answer undecoded."""
         with self._cache.writing(obj):
-            stored = await patch_lazily(self._live, obj, patch, **options)
+            stored = await lazy.patch_lazily(self._live, obj, patch, **options)
             if self._returns_object and not options.get("dry_run"):
-                self._cache.remember_stored(stored)
+                self._cache.remember_write(stored)
             return stored
 
     async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:

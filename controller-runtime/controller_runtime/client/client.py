@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 import msgspec
 
 from controller_runtime import log, rest
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject
+from controller_runtime.apis.machinery.lazy import parts as parts_of
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
 from controller_runtime.rest import request as requests
 
 from . import interfaces
+from .lazy import Answer, bounded
 from .options import (
     ApplyOptions,
     CreateOptions,
@@ -24,9 +27,12 @@ from .options import (
     ListOptions,
     PatchOptions,
     UpdateOptions,
+    WatchOptions,
     check_options,
 )
-from .stored import Stored, bounded
+
+if TYPE_CHECKING:
+    from .watching import Watch
 
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("client")
@@ -46,7 +52,6 @@ class _List(msgspec.Struct):
 
 
 _list_decoder = msgspec.json.Decoder(_List)
-_decode_parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_answer: Final = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -83,7 +88,7 @@ class LiveClient:
         namespace, name = key
         resource = await self.mapper.resource_for(kind)
         request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
-        return Stored(kind, await self._send(request), name=name).object
+        return Answer(kind, await self._send(request), name=name).object
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that the selectors pick; with ``limit``, one page of them."""
@@ -91,6 +96,33 @@ class LiveClient:
         resource = await self.mapper.resource_for(kind)
         request = requests.list_(resource, metadata_only=is_metadata(kind), **options)
         return decode_list(kind, await self._send(request))
+
+    def watch(self, kind: type[T], **options: Unpack[WatchOptions]) -> Watch[T]:
+        """Return the changes of ``kind`` as an async iterator of :class:`WatchEvent`, which has no end of its own.
+
+        ::
+
+            async with client.watch(Pod, namespace="team-a") as events:
+                async for event in events:
+                    print(event.type, event.object.name)
+
+        Without ``resource_version`` the objects that exist come first, as ADDED. With one, e.g. of a list, only changes
+        after it. Objects that start or stop to meet a selector are ADDED or DELETED.
+
+        A connection that ends, breaks or is silent is replaced, with a growing pause after failures, and continues after
+        the last event: none is lost and none repeated. Bookmarks are not events; they advance the iterator's
+        ``resource_version``, so that a quiet watch also continues from a recent version.
+
+        Iterating raises:
+            ExpiredError (410): the version has been compacted. What happened since is unknown: list again.
+            StatusError: the server refuses the watch, e.g. ForbiddenError.
+            TransportError: the server could not be reached for the first connection.
+            AnswerError: an object is not of the kind.
+        """
+        from .watching import Watch
+
+        check_options(WatchOptions, options)
+        return Watch(self, kind, options)
 
     async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError when its name is taken."""
@@ -101,7 +133,7 @@ class LiveClient:
         request = requests.create(
             resource, obj.namespace, obj.to_json(), metadata_only=is_metadata(kind), **options
         )
-        return Stored(kind, await self._send(request), name=obj.name).object
+        return Answer(kind, await self._send(request), name=obj.name).object
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
@@ -113,7 +145,7 @@ class LiveClient:
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
-    ) -> Stored[T]:
+    ) -> LazyObject[T]:
         """Patch, and leave the answer undecoded."""
         return await self._patch(obj, patch, "", options)
 
@@ -121,7 +153,7 @@ class LiveClient:
         """Server-side apply exactly the fields that are set."""
         return (await self._apply(obj, "", options)).object
 
-    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> Stored[T]:
+    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
         """Apply, and leave the answer undecoded."""
         return await self._apply(obj, "", options)
 
@@ -153,7 +185,7 @@ class LiveClient:
             ),
         )
         if body := await self._send(request):
-            rest.decoded(_decode_parts, body)
+            rest.decoded(parts_of, body)
 
     async def _update(self, obj: T, subresource: str, options: UpdateOptions) -> T:
         check_options(UpdateOptions, options)
@@ -167,11 +199,11 @@ class LiveClient:
             metadata_only=is_metadata(kind),
             **options,
         )
-        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name).object
+        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name).object
 
     async def _patch(
         self, obj: T, patch: interfaces.Patch, subresource: str, options: PatchOptions
-    ) -> Stored[T]:
+    ) -> LazyObject[T]:
         check_options(PatchOptions, options)
         options.setdefault("field_validation", self.field_validation)
         kind = type(obj)
@@ -184,9 +216,9 @@ class LiveClient:
             metadata_only=is_metadata(kind),
             **options,
         )
-        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
+        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name)
 
-    async def _apply(self, obj: T, subresource: str, options: ApplyOptions) -> Stored[T]:
+    async def _apply(self, obj: T, subresource: str, options: ApplyOptions) -> LazyObject[T]:
         check_options(ApplyOptions, options)
         options.setdefault("field_validation", self.field_validation)
         kind = type(obj)
@@ -198,7 +230,7 @@ class LiveClient:
             metadata_only=is_metadata(kind),
             **options,
         )
-        return Stored(kind, await self._send(_below(request, subresource)), name=obj.name)
+        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _send(self, request: rest.Request) -> bytes:
         response = await self.transport.send(request)
@@ -217,7 +249,7 @@ class SubResource:
         """Return the subresource of ``obj`` as an object of ``into`` (e.g. a Scale)."""
         resource = await self._client.mapper.resource_for(type(obj))
         request = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
-        return Stored(into, await self._client._send(request), name=obj.name).object
+        return Answer(into, await self._client._send(request), name=obj.name).object
 
     async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction)."""
@@ -239,7 +271,7 @@ class SubResource:
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
-    ) -> Stored[T]:
+    ) -> LazyObject[T]:
         """Patch the subresource, and leave the answer undecoded."""
         return await self._client._patch(obj, patch, self._name, options)
 
@@ -255,7 +287,7 @@ def is_metadata(kind: type[Object]) -> bool:
 
 def decode(kind: type[T], body: bytes) -> T:
     """Return the object in ``body`` as a ``kind``; a metadata-only one is given its kind's own names."""
-    return Stored(kind, body).object
+    return Answer(kind, body).object
 
 
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
@@ -268,7 +300,7 @@ def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
         [
             decode(kind, text)
             for item in listed.items or ()
-            if (text := _listed(kind, bytes(item))) is not None
+            if (text := listed_text(kind, bytes(item))) is not None
         ]
     )
     objects.resource_version = listed.metadata.resource_version
@@ -277,7 +309,8 @@ def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     return objects
 
 
-def _listed(kind: type[Object], text: bytes) -> bytes | None:
+def listed_text(kind: type[Object], text: bytes) -> bytes | None:
+    """Return the text to decode of an object in a list or watch, or None for one that exceeds the bounds."""
     try:
         return bounded(text)
     except rest.AnswerError as error:

@@ -96,6 +96,10 @@ class Writer(Protocol):
         ...
 
 
+class ReaderWriter(Reader, Writer, Protocol):
+    """Reads and writes objects, but no subresources."""
+
+
 class SubResourceClient(Protocol):
     """Reads and writes one subresource (``status``, ``scale`` …) and nothing else of an object."""
 

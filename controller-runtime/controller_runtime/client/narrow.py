@@ -9,9 +9,10 @@ from typing import TypeVar, Unpack
 
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object
 
-from . import interfaces
+from . import interfaces, lazy
 from .options import (
     ApplyOptions,
     CreateOptions,
@@ -35,15 +36,6 @@ def read_only(reader: interfaces.Reader) -> ReadOnly:
     return ReadOnly(reader)
 
 
-async def peek(reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-    """Return what ``reader.get`` does, perhaps shared with others: look at it, do not change it, do not keep it.
-
-    A cache decodes what is asked for again and again only once; a reader that has no :func:`peek` of its own is asked as ever.
-    """
-    found: T = await getattr(reader, "peek", reader.get)(kind, key)
-    return found
-
-
 def namespaced(client: interfaces.Client, namespace: str) -> Namespaced:
     """Return ``client`` held to one namespace."""
     return Namespaced(client, namespace)
@@ -61,9 +53,9 @@ class ReadOnly:
         """Return the object at (namespace, name); NotFoundError when there is none."""
         return await self.__reader.get(kind, key)
 
-    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object, perhaps shared with others: see :func:`peek`."""
-        return await peek(self.__reader, kind, key)
+    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
+        return await lazy.get_lazily(self.__reader, kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that the selectors pick."""

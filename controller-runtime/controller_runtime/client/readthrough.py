@@ -12,6 +12,7 @@ import anyio
 
 from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import RestError
 from controller_runtime.tokenbucket import TokenBucket
@@ -50,12 +51,12 @@ class ReadThrough(narrow.ReadOnly):
         except NotFoundError as missing:
             return await self._look(kind, key, missing)
 
-    async def peek(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object, perhaps shared with others: see :func:`controller_runtime.client.peek`."""
+    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
         try:
-            return await super().peek(kind, key)
+            return await super().get_lazily(kind, key)
         except NotFoundError as missing:
-            return await self._look(kind, key, missing)
+            return LazyObject.of(await self._look(kind, key, missing))
 
     async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str], missing: NotFoundError) -> T:
         """Return the object as the server lists it; raise ``missing`` if it does not, or is not asked."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -37,11 +37,9 @@ class OperationResult(enum.StrEnum):
     UPDATED_STATUS_ONLY = "updatedStatusOnly"
 
 
-class ReaderWriter(client.Reader, client.Writer, Protocol):
-    """What :func:`create_or_update` needs of a client."""
-
-
-async def create_or_update(writer: ReaderWriter, obj: T, mutate: Mutate[T]) -> tuple[T, OperationResult]:
+async def create_or_update(
+    writer: client.ReaderWriter, obj: T, mutate: Mutate[T]
+) -> tuple[T, OperationResult]:
     """Return the object named by ``obj`` as ``mutate`` wants it, and what that took: a create, an update, nothing.
 
     ``mutate`` gets the stored object, or a copy of ``obj`` where there is none. What it does to the status is

@@ -32,6 +32,9 @@ from controller_runtime.envtest.locks import file_lock
 from controller_runtime.envtest.progress import Progress, SilentProgress
 
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
+_PROGRAM: Final = "controller-runtime"
+_FORMER_PROGRAM: Final = "trainer-controller-manager"
+"""Names the cache of releases before 0.2; what they built is not built again."""
 _BUILD_RECIPE: Final = "1"  # raise it when the build command changes what comes out
 
 
@@ -119,12 +122,12 @@ def kube_tool(name: str) -> Tool:
     return Tool(name, KUBE, f"k8s.io/kubernetes/cmd/{name}", symbols)
 
 
-def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Return where binaries are kept."""
+def cache_directory(environ: Mapping[str, str] | None = None, *, program: str = _PROGRAM) -> Path:
+    """Return where binaries, or what else ``program`` builds once, are kept."""
     environ = os.environ if environ is None else environ
     base = environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
-    return root / "trainer-controller-manager"
+    return root / program
 
 
 class Binaries:
@@ -142,6 +145,7 @@ class Binaries:
     ) -> None:
         self._environ = os.environ if environ is None else environ
         self._cache = cache or cache_directory(self._environ)
+        self._former = None if cache else cache_directory(self._environ, program=_FORMER_PROGRAM)
         self._progress = progress or SilentProgress()
 
     async def locate(self, *tools: Tool) -> dict[str, Binary]:
@@ -174,6 +178,8 @@ class Binaries:
     async def _from_cache(self, tool: Tool) -> Binary:
         directory = self._cache / "bin" / tool.group.key
         binary = _cached(tool, directory)
+        if binary is None and self._former is not None:
+            binary = _cached(tool, self._former / "bin" / tool.group.key)
         if binary is not None:
             return binary
         task = f"build {tool.name} {tool.group.version}"

@@ -81,7 +81,10 @@ class Manager:
         self.cache = cache_ or cache.Cache(main, mapper=self.rest_mapper, options=self.options.cache)
         self.field_indexer: client.FieldIndexer = self.cache
         self.client: client.Client = client.CachedClient(
-            self.api_reader, self.cache, uncached=self.options.client_disable_cache_for
+            self.api_reader,
+            self.cache,
+            uncached=self.options.client_disable_cache_for,
+            live_unstructured=self.options.client_live_unstructured,
         )
         self._main = main
         self._broadcaster = recorder.Broadcaster(self._aside)
@@ -108,6 +111,8 @@ class Manager:
             self.metrics_server = made.metrics
         if made.health is not None:
             self.health_server = made.health
+        if made.pprof is not None:
+            self.pprof_server = made.pprof
         for each in made.runnables:
             self._lifecycle.servers.add(each)
         self._open = False
@@ -156,7 +161,7 @@ class Manager:
         except ValueError as error:
             raise ManagerError(str(error)) from error
 
-    def event_recorder_for(self, source: str) -> recorder.EventRecorder:
+    def event_recorder_for(self, source: str) -> recorder.SourceRecorder:
         """Return a recorder whose events come from ``source``."""
         return self._broadcaster.recorder_for(source)
 

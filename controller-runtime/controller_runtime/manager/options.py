@@ -42,6 +42,9 @@ class Options:
     cache: cache.Options = field(default_factory=cache.Options)
     client_disable_cache_for: Collection[type[Object]] = ()
     """Kinds that the client reads from the server."""
+    client_live_unstructured: bool = False
+    """Read kinds without a model from the server. By default the client reads them from the cache, which watches each
+    such kind from its first read on; a map function that lists one then sends one request, not one for each event."""
     client_field_validation: client.FieldValidation | None = None
     """What the server shall do about unknown fields in the client's writes; None leaves it to the server."""
     controller: ControllerOptions = field(default_factory=ControllerOptions)
@@ -74,6 +77,9 @@ class Options:
     health_probe_bind_address: str = "0"
     readiness_endpoint_name: str = "readyz"
     liveness_endpoint_name: str = "healthz"
+
+    pprof_bind_address: str = ""
+    """Where profiles are served without authorization, so on loopback: see :mod:`controller_runtime.pprof`. Empty is off."""
 
     webhook_host: str = ""
     webhook_port: int = 9443

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The servers that a manager's options turn on: metrics and health probes."""
+"""The servers that a manager's options turn on: metrics, health probes and profiles."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Servers:
 
     metrics: metrics.MetricsServer | None = None
     health: Server | None = None
+    pprof: Server | None = None
     runnables: list[Runnable] = field(default_factory=list)
     """The servers, and what they need."""
 
@@ -53,6 +54,12 @@ def build(
         routes = {**liveness.routes(), **readiness.routes()}
         made.health = Server(address, routes, name="health probe server")
         made.runnables.append(made.health)
+    if options.pprof_bind_address not in OFF:
+        from controller_runtime import pprof  # only where it is on
+
+        address = Address.parse(options.pprof_bind_address)
+        made.pprof = Server(address, pprof.routes(), name="pprof server")
+        made.runnables.append(made.pprof)
     return made
 
 

@@ -12,7 +12,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 import anyio
 import msgspec
@@ -45,12 +45,8 @@ _DEFAULT_NAMESPACE: Final = "default"
 _log = log.logger_from("events")
 
 
-class EventRecorder:
-    """Tells events as one source; made by :meth:`Broadcaster.recorder_for`."""
-
-    def __init__(self, broadcaster: Broadcaster, source: str) -> None:
-        self._broadcaster = broadcaster
-        self._source = source
+class EventRecorder(Protocol):
+    """Records events: what controllers need of :class:`SourceRecorder`."""
 
     def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
         """Queue an event about ``obj``, which needs its name; ``event_type`` is Normal or Warning.
@@ -58,6 +54,17 @@ class EventRecorder:
         Raises:
             ValueError: the type is another one.
         """
+        ...
+
+
+class SourceRecorder(EventRecorder):
+    """Records events by a broadcaster."""
+
+    def __init__(self, broadcaster: Broadcaster, source: str) -> None:
+        self._broadcaster = broadcaster
+        self._source = source
+
+    def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
         if event_type not in {NORMAL, WARNING}:
             raise ValueError(f"event type {event_type!r} is neither {NORMAL} nor {WARNING}")
         self._broadcaster.tell(self._source, obj, event_type, reason, message)
@@ -96,9 +103,9 @@ class Broadcaster:
         self._pending: Verdict | None = None
         self._correlator = Correlator(anyio.current_time, self._new_name)
 
-    def recorder_for(self, source: str) -> EventRecorder:
+    def recorder_for(self, source: str) -> SourceRecorder:
         """Return a recorder whose events carry ``source`` as component."""
-        return EventRecorder(self, source)
+        return SourceRecorder(self, source)
 
     def tell(self, source: str, obj: Object, event_type: str, reason: str, message: str) -> None:
         """Queue an event, or lose it when the queue is full."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Generators for the authors of operators: ``python -m controller_runtime crd|rbac|webhook``.
+"""Generators for the authors of operators: ``python -m controller_runtime crd|rbac|webhook|new``.
 
 No controller imports them at run time. ``crd`` makes CustomResourceDefinitions from kinds; ``rbac`` and ``webhook`` make
 roles and webhook configurations from the ``+kubebuilder:rbac`` and ``+kubebuilder:webhook`` comments beside the code that

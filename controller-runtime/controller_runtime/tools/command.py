@@ -19,13 +19,24 @@ _CHECK_HELP: Final = "write nothing; exit with 1 if --output is not up to date"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 1 for what is wrong with files and modules, 2 for the command line."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parse(argv)
     try:
         code: int = arguments.run(arguments)
     except (ValueError, TypeError, OSError) as error:
         sys.stderr.write(f"{PROGRAM} {arguments.command}: {error}\n")
         return _FAILED
     return code
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    # argparse does not accept an optional positional after options: new NAME --kind KIND DIR.
+    if arguments.command == "new" and arguments.directory is None and rest and not rest[0].startswith("-"):
+        arguments.directory = Path(rest.pop(0))
+    if rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return arguments
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_output(webhook, "file")
     webhook.set_defaults(run=_webhook)
+    _add_new(commands.add_parser("new", help="write the project of a new operator"))
     return parser
 
 
@@ -62,6 +74,18 @@ def _add_output(parser: argparse.ArgumentParser, what: str) -> None:
         "--output", "-o", type=Path, metavar=what.upper(), help=_OUTPUT_HELP.format(what=what)
     )
     parser.add_argument("--check", action="store_true", help=_CHECK_HELP)
+
+
+def _add_new(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Write a working operator: a kind, its controller, a webhook, tests, manifests."
+    parser.add_argument("name", metavar="NAME", help="name of the project, e.g. website-operator")
+    parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="a new or empty folder (NAME)")
+    parser.add_argument("--kind", required=True, help="the kind to reconcile, e.g. Website")
+    parser.add_argument("--group", default="example.com", help="its API group (%(default)s)")
+    parser.add_argument("--version", default="v1alpha1", help="its API version (%(default)s)")
+    parser.add_argument("--plural", default="", help="its plural name in the API; derived from the kind")
+    parser.add_argument("--no-webhook", dest="webhook", action="store_false", help="leave out the webhook")
+    parser.set_defaults(run=_new)
 
 
 def _crd(arguments: argparse.Namespace) -> int:
@@ -81,14 +105,30 @@ def _rbac(arguments: argparse.Namespace) -> int:
 
 
 def _webhook(arguments: argparse.Namespace) -> int:
-    from . import files, webhooks
+    from . import webhooks
 
     namespace, slash, name = arguments.service.partition("/")
     if not (namespace and slash and name):
         raise ValueError(f"--service {arguments.service}: must be NAMESPACE/NAME")
     service = webhooks.Service(namespace, name, arguments.name)
-    made = webhooks.configurations(webhooks.collect(arguments.paths), service)
-    return _write_one(arguments, "---\n".join(files.to_yaml(each, sort_keys=False) for each in made))
+    return _write_one(arguments, webhooks.manifests(webhooks.collect(arguments.paths), service))
+
+
+def _new(arguments: argparse.Namespace) -> int:
+    from . import new
+
+    project = new.Project(
+        name=arguments.name,
+        kind=arguments.kind,
+        group=arguments.group,
+        version=arguments.version,
+        plural=arguments.plural,
+        webhook=arguments.webhook,
+    )
+    directory = arguments.directory or Path(arguments.name)
+    written = new.create(project, directory)
+    sys.stdout.write(f"wrote {len(written)} files to {directory}; its README.md describes the next steps\n")
+    return 0
 
 
 def _write_one(arguments: argparse.Namespace, text: str) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from . import markers
+from .files import to_yaml
 
 _REQUIRED: Final = ("path", "mutating", "failurePolicy", "groups", "resources", "verbs", "versions", "name")
 _OPTIONAL: Final = (
@@ -65,6 +66,11 @@ def configurations(found: Iterable[markers.Fields], service: Service) -> list[di
         for mutating, each in hooks.items()
         if each
     ]
+
+
+def manifests(found: Iterable[markers.Fields], service: Service) -> str:
+    """Return :func:`configurations` as YAML documents."""
+    return "---\n".join(to_yaml(each, sort_keys=False) for each in configurations(found, service))
 
 
 def _webhook(fields: markers.Fields, service: Service) -> dict[str, Any]:

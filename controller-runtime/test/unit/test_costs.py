@@ -102,7 +102,7 @@ async def test_an_event_is_decoded_no_more_than_its_handler_looks_at(
         kind = source.Kind(informers, Pod, how)
         tasks.start_soon(kind.start, queue)
         await kind.wait_for_sync()
-        counter: cache.LookingHandlerFuncs[Pod] = cache.LookingHandlerFuncs(count, count, count)
+        counter: cache.LazyHandlerFuncs[Pod] = cache.LazyHandlerFuncs(count, count, count)
         pod.add_event_handler(counter)
         await anyio.sleep(1)
         decoded.clear()

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which fields of TrainJob and runtime a part of the result is due to.
+"""The fields of TrainJob and runtime that cause a change.
 
-Found by trial: the pipeline runs again with one field left out, and what comes out differently is due to that field. Nothing
-here knows what a plugin does.
+They are found by trial: the pipeline runs again without one field, and that field causes the differences. No plugin is known
+here.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pkg.offline.trace.diff import Change, Path, difference, touches
 
 Data = dict[str, Any]
 Run = Callable[[TrainingRuntimeSpec, TrainJob], Awaitable[Any]]
-"""Runs the pipeline and returns the result, as changes are counted in it."""
+"""Runs the pipeline and returns its result in the form in which changes are recorded."""
 
 
 class Causes:
-    """Fields, each with the paths of the result that it bears on."""
+    """Fields, each with the paths of the result that depend on it."""
 
     def __init__(self) -> None:
         self._found: list[tuple[str, list[Path]]] = []
 
     def of(self, change: Change) -> list[str]:
-        """Return the fields that a change is due to, the most specific ones."""
+        """Return the most specific fields that cause a change."""
         names = [name for name, paths in self._found if any(touches(path, change.path) for path in paths)]
         return [
             name
@@ -40,7 +40,7 @@ class Causes:
         """Try every field of the TrainJob's spec and of the runtime's policies."""
         whole = await run(spec, train_job)
         for name, changed_spec, changed_job in _variants(spec, train_job):
-            with suppress(Exception):  # a plugin may need the field: then there is nothing to compare
+            with suppress(Exception):  # a plugin may require the field: then there is nothing to compare
                 other = await run(changed_spec, changed_job)
                 if paths := [change.path for change in difference(other, whole)]:
                     self._found.append((name, paths))

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What changed between two JSON values, told the way people think of Kubernetes objects: list items go by their names.
+"""The changes between two JSON values, with list items identified by their names as in Kubernetes.
 
-The changes are the whole truth: :func:`replay` makes the later value of the earlier one and them.
+The changes are complete: :func:`replay` applies them to the earlier value and returns the later one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _KEYS: Final = ("name", "mountPath", "containerPort", "uid")
 
 
 class _Absent:
-    """Tells nothing from null."""
+    """Distinguishes an absent value from null."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -67,7 +67,7 @@ def render(path: Path) -> str:
 
 
 def touches(one: Path, other: Path) -> bool:
-    """Say whether one of two paths leads to the other."""
+    """Return True if one of two paths is a prefix of the other."""
     return all(a == b for a, b in zip(one, other, strict=False))
 
 
@@ -94,7 +94,7 @@ def replay(value: Any, changes: Iterable[Change]) -> Any:
 
 
 def _both(kind: type, before: Any, after: Any) -> bool:
-    """Say whether both are of a kind; one that is absent counts as an empty one, if the other is not empty."""
+    """Return True if both are of the type; an absent one counts as empty if the other is not empty."""
     if before is ABSENT:
         return isinstance(after, kind) and bool(after)
     return isinstance(before, kind) and isinstance(after, kind)

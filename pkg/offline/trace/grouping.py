@@ -32,10 +32,10 @@ Path = tuple[str | int, ...]
 
 REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
-"""So many changes are tried for one pod; the causes of a value beyond are not looked for."""
+"""Maximum number of changes that are tried for one pod; causes beyond it are not found."""
 
 _JUNK: Final = "x"
-"""Stands where a map or a list is expected."""
+"""Replaces a map or a list."""
 _NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
 _SHORT: Final = {"labels": "label", "annotations": "annotation"}
 
@@ -87,11 +87,10 @@ class _Try:
         grouper = PodGrouper(DirectOwners(self.snapshot, self.snapshot), hub)
         pod = Pod.from_dict(self.objects[self._pod])
         pod.metadata.namespace = self._pod.namespace
-        top, owners = await grouper.get_pod_owners(pod)
-        self.owners = [_key(each) for each in (owners or (top,))]
-        chosen = hub.grouper_for(type(top).gvk)
-        self.grouper, self.reads = chosen.name, chosen.reads
-        metadata = await grouper.get_pg_metadata(pod, top, owners)
+        found = await grouper.get_pod_owners(pod)
+        self.owners = [_key(each) for each in (found.owners or (found.top_owner,))]
+        self.grouper, self.reads = found.grouper.name, found.grouper.reads
+        metadata = await found.metadata(pod)
         pool = self._settings.controller.node_pool_label_key
         if pool and pool in pod.labels:
             metadata.labels = {pool: pod.labels[pool], **(metadata.labels or {})}
@@ -100,12 +99,12 @@ class _Try:
 
 @cache
 def _installed() -> tuple[EntryPoint, ...]:
-    """Return the groupers of others; looking for them takes longer than grouping."""
+    """Return the installed groupers; finding them takes longer than grouping."""
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
 class _Search:
-    """Tries changes of all that was read, and notes which values come out otherwise."""
+    """Tries changes of everything that was read, and records which values differ."""
 
     def __init__(self, trace: GroupTrace, first: _Try, settings: Settings) -> None:
         self._trace = trace
@@ -136,7 +135,7 @@ class _Search:
                 await self._try(without, f"{key}: that it exists")
 
     async def _look_into(self, key: Key, path: Path) -> None:
-        """Try other values at ``path`` and below; below, only where it matters that there is something at all."""
+        """Try other values at ``path`` and below it; below only if the result depends on the presence of the value."""
         value = _at(self._first.objects[key], path)
         if isinstance(value, dict | list):
             in_metadata = path[0] == "metadata"  # whose types the API server sees to
@@ -153,14 +152,14 @@ class _Search:
         return {**self._first.objects, key: _with(self._first.objects[key], path, value)}
 
     async def _try(self, objects: Objects, what: str = "") -> bool:
-        """Group again; note what comes out otherwise, and say whether anything does."""
+        """Group again, record the values that differ, and return True if there are any."""
         self._tries += 1
         if self._tries > MOST_TRIES:
             return False
         try:
             values = await _Try(objects, self._trace.pod, self._settings).run()
         except (*REFUSALS, pydantic.ValidationError):
-            return True  # without it there is no group at all, which tells nothing about one value
+            return True  # without it there is no group, so no value can be compared
         before, sources = self._trace.values, self._trace.sources
         changed = [name for name in before.keys() | values.keys() if before.get(name) != values.get(name)]
         for name in changed:
@@ -188,7 +187,7 @@ def _renamed(objects: Objects, key: Key) -> Objects | None:
 
 
 def _others(value: Any) -> list[Any]:
-    """Return what to try in place of a plain value; the last is nothing at all."""
+    """Return the values to try in place of a scalar; None removes it."""
     match value:
         case bool():
             return [not value, None]

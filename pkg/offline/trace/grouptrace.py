@@ -25,17 +25,17 @@ class GroupTrace:
 
     pod: Key
     left_alone: str = ""
-    """Why the pod grouper does nothing about the pod, or nothing."""
+    """Why the pod grouper ignores the pod; empty if it does not."""
     owners: list[Key] = field(default_factory=list)
-    """Nearest first, the top owner last; of a pod without owners the pod itself."""
+    """Nearest first, the top owner last; for a pod without owners the pod itself."""
     grouper: str = ""
     values: Values = field(default_factory=dict)
     sources: dict[str, list[str]] = field(default_factory=dict)
-    """By value: what it is due to; the grouper alone where there is nothing."""
+    """The causes of each value; a value without causes is the grouper's own."""
     missing: list[Key] = field(default_factory=list)
-    """Asked for, and not among the objects."""
+    """Read by the grouper, and not among the objects."""
     refusal: str = ""
-    """Why the pod has no group, or nothing."""
+    """Why the pod has no group; empty if it has one."""
 
     def to_dict(self) -> Data:
         """Return the trace as JSON."""

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Looks on while the manager's pipeline turns a TrainJob into objects, and keeps who changed what.
+"""Observes how the manager's pipeline turns a TrainJob into objects, and records the author of each change.
 
-All stages are shown on the same thing, the objects to be: what a plugin sets in the pipeline's ``Info`` appears at the place
-in the JobSet that it stands for. So each change has one author, and together they lead from the template to the result.
+All stages are shown as changes of the resulting objects: a value that a plugin sets in the pipeline's ``Info`` appears at
+its path in the JobSet. So each change has one author, and all changes together lead from the template to the result.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ State = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one author left in one stage."""
+    """The changes of one author in one stage."""
 
     stage: str
     author: str
     changes: list[Change]
     aside: str | None = None
-    """Why the author did nothing, where it says so."""
+    """The author's reason for changing nothing, if it gave one."""
     notes: tuple[str, ...] = ()
 
 
 class PipelineObserver(Observer):
-    """Records one pass of one TrainJob."""
+    """Records one pass of one TrainJob through the pipeline."""
 
     def __init__(self, train_job: TrainJob, shown: Callable[[Object], dict[str, Any]]) -> None:
         self._train_job = train_job
         self._shown = shown
         self.steps: list[Step] = []
         self.template_state: State = {}
-        """What the changes begin with."""
+        """The state before the first change."""
         self.state: State = {}
 
     def template(self, spec: dict[str, Any], override: int | None) -> None:
-        """Note the template, or what an override made of it."""
+        """Record the template, or the changes of an override to it."""
         state = {**self.state, _JOB_SET: {"spec": copy.deepcopy(spec)}}
         if override is None:
             self.template_state = self.state = state
@@ -68,11 +68,11 @@ class PipelineObserver(Observer):
         self._advance(OVERRIDES, f"podTemplateOverrides[{override}] for {names}", state)
 
     def begin(self, info: Info) -> None:
-        """Note labels, annotations and counts that runtime and TrainJob ask for before any plugin."""
+        """Record the labels, annotations and counts that runtime and TrainJob set, before any plugin."""
         self._advance(LABELS, "runtime and TrainJob", self._seen(info))
 
     def ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object]) -> None:
-        """Note what a plugin did."""
+        """Record the changes of a plugin."""
         state = self._seen(info)
         add_objects(state, objects, self._shown)
         aside = plugin.stands_aside(info, self._train_job)
@@ -87,7 +87,7 @@ class PipelineObserver(Observer):
         self.state = state
 
     def _seen(self, info: Info) -> State:
-        """Return the objects as they would be if what the pipeline holds now were written into them."""
+        """Return the objects with the current values of the pipeline's Info."""
         built = self.state.get(_JOB_SET, {})
         if "kind" in built:
             return dict(self.state)
@@ -115,7 +115,7 @@ def add_objects(state: State, objects: Sequence[Object], shown: Callable[[Object
 
 
 def _write_pod_set(spec: dict[str, Any], pod_set: PodSet) -> None:
-    """Write what plugins may change in a pod set to where the JobSet plugin will."""
+    """Write the fields of a pod set that plugins may change to the paths that the JobSet plugin uses."""
     if pod_set.count != spec.get("parallelism", 1):
         spec["parallelism"] = pod_set.count
     pod = spec["template"]["spec"]

@@ -26,15 +26,11 @@ def operator_namespace(folder: Path = _SERVICE_ACCOUNT) -> str:
         return DEFAULT_NAMESPACE
 
 
-class ReaderWriter(client.Reader, client.Writer, Protocol):
-    """What is asked of a client; it does not cache."""
-
-
 class Cluster(Protocol):
     """Where the Secret and the webhook configuration are."""
 
     @property
-    def client(self) -> ReaderWriter:
+    def client(self) -> client.ReaderWriter:
         """Reads what is true now."""
         ...
 
@@ -45,7 +41,7 @@ class Cluster(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class _Connected:
-    client: ReaderWriter
+    client: client.ReaderWriter
     transport: rest.Transport
     selection: cache.Options
 

@@ -11,7 +11,7 @@ from controller_runtime import reconcile
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Object
 from controller_runtime.cache import CacheError
 from controller_runtime.rest import RestError
 
@@ -24,7 +24,7 @@ from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions
 from pkg.podgrouper.pod_controller import Options, PodReconciler
 from pkg.podgrouper.podgroup import Handler, Metadata, SubGroupMetadata, TopologyConstraintMetadata
-from pkg.podgrouper.podgrouper import PodGrouper
+from pkg.podgrouper.podgrouper import Grouping, PodGrouper
 
 from .groupworld import GroupCluster, Watches
 from .world import Recorder
@@ -84,7 +84,7 @@ async def owners(case: Answer, *, remembering: bool = False) -> Answer:
     found = await _walk(
         _product(cluster, case.get("config") or {}, remembering=remembering), await cluster.pod(case["pod"])
     )
-    return found if isinstance(found, dict) else _owners_answer(*found)
+    return _owners_answer(found.top_owner, found.owners) if isinstance(found, Grouping) else found
 
 
 async def metadata(case: Answer, *, remembering: bool = False) -> Answer:
@@ -93,12 +93,11 @@ async def metadata(case: Answer, *, remembering: bool = False) -> Answer:
     product = _product(cluster, case.get("config") or {}, remembering=remembering)
     pod = await cluster.pod(case["pod"])
     found = await _walk(product, pod)
-    if isinstance(found, dict):
+    if not isinstance(found, Grouping):
         return found
-    top, below = found
-    answer = _owners_answer(top, below) | {"plugin": product.hub.grouper_for(type(top).gvk).name}
+    answer = _owners_answer(found.top_owner, found.owners) | {"plugin": found.grouper.name}
     try:
-        wanted = await product.grouper.get_pg_metadata(pod, top, below)
+        wanted = await found.metadata(pod)
     except _CLEAN as error:
         return answer | {"error": {"stage": "metadata", **_error(error)}}
     sub_group = wanted.find_sub_group_for_pod(pod.namespace, pod.name)
@@ -160,7 +159,7 @@ async def _reconcile(
     }
 
 
-async def _walk(product: _Product, pod: Pod) -> tuple[Unstructured, list[Any]] | Answer:
+async def _walk(product: _Product, pod: Pod) -> Grouping | Answer:
     try:
         return await product.grouper.get_pod_owners(pod)
     except _CLEAN as error:

@@ -58,11 +58,11 @@ def test_a_boolean_does_not_eat_the_next_word() -> None:
         (["--feature-gates=A=2"], 'invalid value "A=2" for flag -feature-gates: "A" must be true or false, not "2"'),
         (
             ["--controllers=", "--webhooks=false"],
-            "--controllers and --webhooks leave nothing to run",
+            "--controllers and --webhooks disable everything",
         ),
         (
             ["--controllers=trainjobs"],
-            'invalid value "trainjobs" for flag -controllers: no controller is called "trainjobs"; there are trainjob, trainingruntime, clustertrainingruntime, podgrouper',
+            'invalid value "trainjobs" for flag -controllers: unknown controller "trainjobs"; the controllers are trainjob, trainingruntime, clustertrainingruntime, podgrouper',
         ),
     ],
 )  # fmt: skip

@@ -88,7 +88,7 @@ def test_a_cluster_that_cannot_be_read_is_not_replaced(
 
     assert trainerctl.main(["cluster", "up"]) == 1
 
-    assert "To replace them: trainerctl cluster up --recreate --name default" in capsys.readouterr().err
+    assert "To replace them, run: trainerctl cluster up --recreate --name default" in capsys.readouterr().err
     assert kept.read_text() == '{"of": "another version"}'
     assert trainerctl.main(["cluster", "list"]) == 0
     assert "default  unreadable" in capsys.readouterr().out

@@ -208,11 +208,11 @@ def test_aliases_share_nothing() -> None:
     [
         (JOB + "spec: {runtimeRef: [}", "job.yaml:4: did not find expected node content"),
         (JOB + "spec:\n  a: 1\n  a: 2\n", "job.yaml:6: key a is given twice"),
-        (JOB + "spec: {a: .nan}", "job.yaml:4: .nan is no number in JSON"),
+        (JOB + "spec: {a: .nan}", "job.yaml:4: .nan is not a number in JSON"),
         (JOB + "spec: {a: !!binary aGk=}", "job.yaml:4: a value of type binary has no place in JSON"),
         (JOB + "spec: &a {a: *a}", "job.yaml: an alias contains itself"),
         (MAP + "---\n- a\n", "job.yaml: document 2, [0]: a map is expected"),
-        (MAP + "---\nkind: A\n", "job.yaml:5: document 2: apiVersion is missing or no string"),
+        (MAP + "---\nkind: A\n", "job.yaml:5: document 2: apiVersion is missing or not a string"),
         ("apiVersion: v1\nkind: A\nmetadata: 3\n", "job.yaml:3: document 1 (A): metadata: a map is expected"),
         ("# nothing\n", "job.yaml: contains no Kubernetes objects"),
         (

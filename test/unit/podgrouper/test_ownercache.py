@@ -14,6 +14,7 @@ from controller_runtime import cache
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import (
     Object,
     OwnerReference,
@@ -40,9 +41,9 @@ class Informer:
     def __init__(self) -> None:
         self.has_synced = True
         self.problem: str | None = None
-        self.handlers: list[cache.EventHandlerFuncs[Any]] = []
+        self.handlers: list[cache.LazyHandlerFuncs[Any]] = []
 
-    def add_event_handler(self, handler: cache.EventHandlerFuncs[Any]) -> None:
+    def add_event_handler(self, handler: cache.LazyHandlerFuncs[Any]) -> None:
         self.handlers.append(handler)
 
 
@@ -78,14 +79,12 @@ class Cluster:
         for client in (self.server, self.watched):
             client._table(type(obj)).rows.pop(obj.key)
         for handler in self.informers[type(obj).gvk].handlers:
-            assert handler.on_delete is not None
-            handler.on_delete(self.kind.from_json(obj.to_json()), False)
+            handler.on_delete(LazyObject(self.kind, obj.to_json()), False)
 
     def tell(self, obj: Object) -> None:
         if (informer := self.informers.get(type(obj).gvk)) is not None:
-            changed = self.kind.from_json(obj.to_json())
+            changed: LazyObject[Any] = LazyObject(self.kind, obj.to_json())
             for handler in informer.handlers:
-                assert handler.on_update is not None
                 handler.on_update(changed, changed)
 
     @property
@@ -523,7 +522,7 @@ async def test_a_change_that_the_first_list_of_the_watch_reports_is_not_lost(
     await cluster.put(old, told=False)
 
     class Telling(Informer):
-        def add_event_handler(self, handler: cache.EventHandlerFuncs[Any]) -> None:
+        def add_event_handler(self, handler: cache.LazyHandlerFuncs[Any]) -> None:
             super().add_event_handler(handler)
             cluster.watched.add(new)
             cluster.tell(new)

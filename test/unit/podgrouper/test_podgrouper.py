@@ -35,10 +35,11 @@ async def test_the_walk_ends_at_the_owner_without_owners(
     replica_set = make_object("apps/v1", "ReplicaSet", "web-1", deployment)
     pod = make_pod("web-1-a", replica_set)
 
-    top, owners = await make_grouper(FakeClient(deployment, replica_set, pod)).get_pod_owners(pod)
+    grouper, top, owners = await make_grouper(FakeClient(deployment, replica_set, pod)).get_pod_owners(pod)
 
     assert (top.gvk.kind, top["spec"]) == ("Deployment", {"replicas": 2})
     assert [owner.name for owner in owners] == ["web-1", "web"]
+    assert grouper.name == "Deployment Grouper"
 
 
 async def test_a_pod_without_owners_is_its_own_top_owner(
@@ -46,7 +47,7 @@ async def test_a_pod_without_owners_is_its_own_top_owner(
 ) -> None:
     pod = make_pod("solo")
 
-    top, owners = await make_grouper(FakeClient(pod)).get_pod_owners(pod)
+    _, top, owners = await make_grouper(FakeClient(pod)).get_pod_owners(pod)
 
     assert (top.gvk.kind, top.name, owners) == ("Pod", "solo", [])
 
@@ -67,7 +68,7 @@ async def test_an_owner_that_may_not_be_read_ends_the_walk_below_it(
     pod = make_pod("web-1-a", replica_set)
     client = refusing(FakeClient(deployment, replica_set, pod), refused)
 
-    top, owners = await make_grouper(client).get_pod_owners(pod)
+    _, top, owners = await make_grouper(client).get_pod_owners(pod)
 
     assert (top.gvk.kind, len(owners)) == (top_kind, count)
 

@@ -10,7 +10,9 @@ is no integer.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final, Self
+import difflib
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError, from_json
@@ -47,6 +49,26 @@ class Struct(BaseModel):
     """Fields that Go writes even when they are unset; only texts that quote Go's JSON need to know."""
     go_pointers: ClassVar[frozenset[str]] = frozenset()
     """Scalars behind a pointer in Go, whose zero it writes; of the others it leaves the zero out."""
+    takes_any_field: ClassVar[bool] = False
+    """The constructor accepts fields that the model does not name."""
+
+    if not TYPE_CHECKING:  # a type checker derives each model's own signature
+
+        def __init__(self, /, **data: JSON) -> None:
+            """Return a struct of the given fields, by their names here or on the wire.
+
+            Decoding keeps unknown fields, which a newer server may send. In a program they are misspelled.
+
+            Raises:
+                TypeError: the model has no such field.
+                pydantic.ValidationError: a field has another type.
+            """
+            if not data.keys() <= type(self).model_fields.keys() and not self.takes_any_field:
+                _check_names(type(self), data)
+            super().__init__(**data)
+
+        # Decoding does not call this constructor: pydantic calls only those that are not marked as its own.
+        __init__.__pydantic_base_init__ = True
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
@@ -88,6 +110,19 @@ class Struct(BaseModel):
         """Return the same as compact JSON text."""
         return self.__pydantic_serializer__.to_json(self, exclude_none=True, by_alias=True)
 
+    @property
+    def unknown_fields(self) -> dict[str, JSON]:
+        """The fields that the model does not name, as decoded JSON; a fresh empty map where there are none."""
+        return self.__pydantic_extra__ or {}
+
+    def set_unknown_fields(self, fields: dict[str, JSON]) -> None:
+        """Replace the fields that the model does not name; ``fields`` is kept, not copied."""
+        object.__setattr__(self, "__pydantic_extra__", fields)
+
+    def put(self, field: str, value: object) -> None:
+        """Replace the value of a field without validation; whether the field counts as set stays as it is."""
+        self.__dict__[field] = value
+
     def deep_copy(self) -> Self:
         """Return a copy that shares nothing with this one."""
         copied: Self = _copy(self)
@@ -109,6 +144,16 @@ def _summary(error: ValidationError) -> ValidationError:
     text = f"{error.error_count()} values have another type than their fields"
     details = InitErrorDetails(type=PydanticCustomError("too_many", text), input=None)
     return ValidationError.from_exception_data(error.title, [details])
+
+
+def _check_names(model: type[Struct], data: Collection[str]) -> None:
+    fields = model.model_fields
+    aliases = {field.alias for field in fields.values()}
+    for name in data:
+        if name not in fields and name not in aliases:
+            close = difflib.get_close_matches(name, [*fields, *filter(None, aliases)], n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise TypeError(f"{model.__name__} has no field {name}{hint}")
 
 
 def _is_no_json(error: ValidationError) -> bool:

@@ -18,11 +18,16 @@ from controller_runtime.cache import (
     CacheSyncTimeoutError,
     EventHandlerFuncs,
     IndexMissingError,
+    InNamespace,
     NamespaceNotCachedError,
     UndecodableObjectError,
     codec,
 )
-from controller_runtime.rest import FakeResponse, FakeTransport
+from controller_runtime.client import CachedClient, LiveClient
+from controller_runtime.reconcile import Request
+from controller_runtime.rest import FakeResponse, FakeTransport, RESTMapper
+
+CORE = {"resources": [{"name": "configmaps", "kind": "ConfigMap", "namespaced": True}]}
 
 
 def names(objects: Iterable[Object]) -> list[str]:
@@ -33,8 +38,8 @@ async def test_the_room_exports_what_others_build_on() -> None:
     exported = {name for name in vars(room) if name[0].isupper()}
     assert exported == {
         "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
-        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "IndexMissingError", "Informer", "Owner",
-        "LookingHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Told", "Transform", "UndecodableObjectError",
+        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "InNamespace", "IndexMissingError", "Informer",
+        "LazyHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Transform", "UndecodableObjectError",
     }  # fmt: skip
 
 
@@ -47,6 +52,62 @@ async def test_a_kind_is_watched_when_somebody_first_reads_it(server: Any, start
     assert (got.api_version, got.kind, got.metadata.managed_fields) == ("v1", "ConfigMap", None)
     await cache.list(ConfigMap)
     assert len(server.transport.requests) == 1
+
+
+@pytest.mark.parametrize("live", [False, True])
+async def test_a_map_function_that_lists_an_unstructured_kind_sends_one_request_in_all(
+    server: Any, start: Any, live: bool
+) -> None:
+    for number in range(20):
+        server.put(f"c{number}")
+    cache = await start()
+    kind = unstructured(GVK("", "v1", "ConfigMap"))
+    mapper = RESTMapper(FakeTransport(lambda _: FakeResponse(200, CORE)))
+    client = CachedClient(LiveClient(server.transport, mapper), cache, live_unstructured=live)
+    cache._mapper = mapper
+
+    async def requests_for(obj: ConfigMap) -> list[Request]:
+        return [Request(*each.key) for each in await client.list(kind, namespace=obj.namespace)]
+
+    for obj in await cache.list(ConfigMap):
+        assert len(await requests_for(obj)) == 20
+    assert len(server.transport.requests) == (21 if live else 1)
+
+
+async def test_a_namespace_may_have_selectors_of_its_own(server: Any, start: Any) -> None:
+    own = InNamespace(labels={"app": "web"}, fields={"metadata.name": "a"})
+    kind = ByObject(
+        labels={"app": "any"}, namespaces={"team-a": own, "team-b": InNamespace(), "team-c": None}
+    )
+    cache = await start(by_object={ConfigMap: kind})
+    await cache.list(ConfigMap, namespace="team-a")
+    selected = {
+        request.path.split("/")[4]: (query.get("labelSelector"), query.get("fieldSelector"))
+        for request, query in zip(server.transport.requests, server.queries, strict=True)
+    }
+    assert selected == {
+        "team-a": ("app=web", "metadata.name=a"),
+        "team-b": ("app=any", None),
+        "team-c": ("app=any", None),
+    }
+
+
+async def test_reads_see_a_write_that_the_selectors_of_its_namespace_pick(server: Any, start: Any) -> None:
+    kind = ByObject(namespaces={"a": InNamespace(labels="app=web"), "b": None})
+    cache = await start(by_object={ConfigMap: kind})
+    await cache.list(ConfigMap)
+    for namespace in "ab":
+        made = ConfigMap.from_dict(
+            {"metadata": {"name": "w", "namespace": namespace, "resourceVersion": "99"}}
+        )
+        cache.remember_write(made)
+    assert [each.namespace for each in await cache.list(ConfigMap)] == ["b"]
+
+
+def test_all_namespaces_have_no_others_beside_them() -> None:
+    kind = ByObject(namespaces={"": InNamespace(), "a": None})
+    with pytest.raises(ValueError, match="all namespaces"):
+        room.Options(by_object={ConfigMap: kind}).for_kind(ConfigMap)
 
 
 async def test_a_read_gives_up_after_its_timeout(server: Any, start: Any) -> None:
@@ -593,7 +654,7 @@ async def test_a_read_outside_the_cached_namespaces_is_an_error(server: Any, sta
     cache = await start(default_namespaces=("team-a",))
     for reading in (
         cache.get(ConfigMap, ("team-b", "a")),
-        cache.peek(ConfigMap, ("team-b", "a")),
+        cache.get_lazily(ConfigMap, ("team-b", "a")),
         cache.list(ConfigMap, namespace="team-b"),
         cache.list(ConfigMap, fields={"metadata.namespace": "team-b"}),
     ):

@@ -12,6 +12,7 @@ import pytest
 from controller_runtime import cache, client
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.lazy import LazyObject
 
 Settle = Callable[[], Awaitable[None]]
 
@@ -20,13 +21,13 @@ Settle = Callable[[], Awaitable[None]]
 async def told(start: Any) -> tuple[cache.Cache, list[str]]:
     lines: list[str] = []
 
-    def say(what: str, obj: cache.Told[ConfigMap]) -> None:
+    def say(what: str, obj: LazyObject[ConfigMap]) -> None:
         lines.append(f"{what} {obj.key.name} {'ours' if obj.own_write else 'theirs'}")
 
     made: cache.Cache = await start()
     informer = await made.get_informer(ConfigMap)
     informer.add_event_handler(
-        cache.LookingHandlerFuncs(
+        cache.LazyHandlerFuncs(
             on_add=lambda obj, _: say("add", obj),
             on_update=lambda _, obj: say("update", obj),
             on_delete=lambda obj, _: say("delete", obj),

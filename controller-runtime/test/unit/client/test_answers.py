@@ -11,8 +11,9 @@ from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import metadata_only, unstructured
-from controller_runtime.client import Stored, merge_from
+from controller_runtime.client import merge_from
 from controller_runtime.client.client import LiveClient
+from controller_runtime.client.lazy import Answer
 from controller_runtime.rest.fake import FakeResponse, FakeTransport
 
 OBJ = ConfigMap.from_dict({"metadata": {"namespace": "n", "name": "c"}})
@@ -124,9 +125,9 @@ async def test_a_deletion_may_be_answered_by_nothing() -> None:
 
 def test_an_error_shows_a_page_and_no_object() -> None:
     with pytest.raises(rest.AnswerError, match="its 41 bytes begin with b'<html>"):
-        Stored(ConfigMap, HTML).object  # noqa: B018
+        Answer(ConfigMap, HTML).object  # noqa: B018
     with pytest.raises(rest.AnswerError) as caught:
-        Stored(ConfigMap, b'{"data":{"password":["s3cret"]}}').object  # noqa: B018
+        Answer(ConfigMap, b'{"data":{"password":["s3cret"]}}').object  # noqa: B018
     assert "data.password: Input should be a valid string" in str(caught.value)
     assert "s3cret" not in str(caught.value)
 

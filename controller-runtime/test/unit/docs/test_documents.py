@@ -17,7 +17,7 @@ BLOCKS = [
         re.findall(r"^```python\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE)
     )
 ]
-NOT_DOCUMENTED = {"httpserver", "tools"}
+NOT_DOCUMENTED = {"tools"}
 """Packages that operators do not import."""
 
 

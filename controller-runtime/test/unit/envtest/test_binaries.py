@@ -122,7 +122,18 @@ async def test_a_tool_with_manifests_is_not_taken_from_assets_which_have_none(
     ],
 )
 def test_the_cache_is_where_xdg_says(environ: dict[str, str], expected: Path) -> None:
-    assert cache_directory(environ) == expected / "trainer-controller-manager"
+    assert cache_directory(environ) == expected / "controller-runtime"
+    assert cache_directory(environ, program="other") == expected / "other"
+
+
+async def test_what_former_releases_built_is_used_unless_there_is_another(
+    group: ToolGroup, tmp_path: Path
+) -> None:
+    tool, environ = Tool("one", group, "example.com/one"), {"XDG_CACHE_HOME": str(tmp_path), "PATH": ""}
+    former = put(tmp_path / "trainer-controller-manager" / "bin" / group.key / "one")
+    assert (await Binaries(environ=environ).locate(tool))["one"].path == former
+    own = put(tmp_path / "controller-runtime" / "bin" / group.key / "one")
+    assert (await Binaries(environ=environ).locate(tool))["one"].path == own
 
 
 def test_kubernetes_programs_tell_the_version_that_is_pinned() -> None:

@@ -24,7 +24,7 @@ def now() -> datetime:
 
 
 @asynccontextmanager
-async def running(client: Any, **options: Any) -> AsyncIterator[recorder.EventRecorder]:
+async def running(client: Any, **options: Any) -> AsyncIterator[recorder.SourceRecorder]:
     broadcaster = recorder.Broadcaster(client, now=now, rng=lambda: 0.5, **options)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(broadcaster.start)

@@ -160,7 +160,7 @@ async def test_an_answer_names_every_object_that_failed_and_holds_none(
             "uid of the ConversionReview is longer",
         ),
         ({"request": {"uid": 1}}, 400, "body is not a ConversionReview: "),
-        ({"spare": [{}] * 100_000}, 413, "ConversionReview is too large: it has 100007 objects and lists"),
+        ({"spare": [{}] * 100_000}, 413, "ConversionReview is too large: it has "),
     ],
 )
 async def test_a_body_that_is_not_a_conversion_review_is_answered_with_a_status(

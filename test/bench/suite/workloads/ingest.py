@@ -98,7 +98,7 @@ async def _ingest(config: rest.Config, how: handler.EventHandler[Any]) -> measur
     async with rest.Transport(config) as transport, anyio.create_task_group() as tasks:
         reader = cache.Cache(transport)
         await tasks.start(reader.start)
-        counter: cache.LookingHandlerFuncs[Pod] = cache.LookingHandlerFuncs(count, count, count)
+        counter: cache.LazyHandlerFuncs[Pod] = cache.LazyHandlerFuncs(count, count, count)
         (await reader.get_informer(Pod)).add_event_handler(counter)
         tasks.start_soon(source.Kind(reader, Pod, how).start, queue)
         await last.wait()

@@ -25,8 +25,7 @@ def group() -> Group:
     async def group_of(pod: Pod, *objects: Object, options: HubOptions | None = None) -> Metadata:
         cluster = client.FakeClient(pod, *objects)
         grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(cluster, options, found=[]))
-        top, owners = await grouper.get_pod_owners(pod)
-        return await grouper.get_pg_metadata(pod, top, owners)
+        return await (await grouper.get_pod_owners(pod)).metadata(pod)
 
     return group_of
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pydantic
 import pytest
+from pydantic import Field
 from sample_kinds import Crew, Fleet
 
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Container, ContainerPort, Pod, PodTemplateSpec
-from controller_runtime.apis.machinery.base import camel, is_unset
+from controller_runtime.apis.machinery.base import Struct, camel, is_unset
+from controller_runtime.apis.machinery.object import ObjectMeta
 
 
 @pytest.mark.parametrize(
@@ -113,3 +115,58 @@ def test_many_values_of_a_wrong_type_are_one_error(decode: Callable[[bytes], Pod
     assert len(refused(1000)) == 1000
     (error,) = refused(1001)
     assert error["msg"] == "1001 values have another type than their fields"
+
+
+def test_a_value_is_put_without_counting_as_set() -> None:
+    fleet = Fleet.from_dict({"metadata": {"name": "f"}})
+    spec = fleet.spec.deep_copy()
+    fleet.put("spec", spec)
+    assert fleet.spec is spec
+    assert "spec" not in fleet.model_fields_set
+
+
+def test_unknown_fields_are_read_and_replaced() -> None:
+    fleet = Fleet.from_dict({"metadata": {"name": "f"}, "future": {"x": [1]}})
+    assert fleet.unknown_fields == {"future": {"x": [1]}}
+    fleet.set_unknown_fields({"other": True})
+    assert fleet.to_dict()["other"] is True
+    assert "future" not in fleet.to_dict()
+
+
+def test_an_object_of_metadata_has_its_kinds_names_and_shares_the_metadata() -> None:
+    metadata = ObjectMeta(name="f")
+    made = Fleet.of_metadata(metadata)
+    assert (made.api_version, made.kind) == (Fleet.gvk.api_version, Fleet.gvk.kind)
+    assert made.metadata is metadata
+
+
+class Room(Struct):
+    floor_number: int | None = None
+    pod_ip: str | None = Field(default=None, alias="podIP")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("flor_number", "Room has no field flor_number; did you mean floor_number?"),
+        ("podIp", "Room has no field podIp; did you mean podIP?"),
+        ("windows", "Room has no field windows"),
+    ],
+)
+def test_a_constructor_refuses_a_field_that_the_model_does_not_name(name: str, message: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        Room(**{name: None})
+    assert str(caught.value) == message
+
+
+def test_a_constructor_takes_names_here_and_on_the_wire() -> None:
+    assert Room(floorNumber=1, podIP="x") == Room(floor_number=1, pod_ip="x")  # type: ignore[call-arg]
+
+
+def test_decoding_keeps_unknown_fields_and_calls_no_constructor(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **data: object) -> None:
+        raise AssertionError("decoding called the constructor")
+
+    monkeypatch.setattr(Struct, "__init__", refuse)
+    assert Room.from_json('{"floorNumber":1,"windows":2}').to_dict() == {"floorNumber": 1, "windows": 2}
+    assert Room.from_dict({"windows": 2}).to_dict() == {"windows": 2}

@@ -97,7 +97,10 @@ ENV = st.lists(
     st.fixed_dictionaries({"name": st.sampled_from("xyz")}, optional={"value": st.sampled_from(["", "1"])}),
     unique_by=lambda item: item["name"],
 )
-PORTS = st.lists(st.fixed_dictionaries({"containerPort": st.integers(1, 2)}), max_size=3)
+# The API server puts items with the same key next to each other.
+PORTS = st.lists(st.fixed_dictionaries({"containerPort": st.integers(1, 2)}), max_size=3).map(
+    lambda items: sorted(items, key=lambda item: item["containerPort"])
+)
 CONTAINERS = st.lists(
     st.fixed_dictionaries(
         {"name": st.sampled_from("abc")},

@@ -10,8 +10,9 @@ import pytest
 from controller_runtime import rest
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery.object import metadata_only
-from controller_runtime.client import FakeClient, Stored, apply_lazily, merge_from, patch_lazily
+from controller_runtime.client import FakeClient, apply_lazily, merge_from, patch_lazily
 from controller_runtime.client.client import LiveClient
+from controller_runtime.client.lazy import Answer
 from controller_runtime.rest.fake import FakeResponse, FakeTransport
 
 META = {"name": "c", "namespace": "n", "uid": "u", "managedFields": [{"manager": "m"}]}
@@ -22,7 +23,7 @@ def text(**fields: Any) -> bytes:
 
 
 def test_metadata_are_read_without_the_rest() -> None:
-    stored = Stored(ConfigMap, text(data="of another shape"))
+    stored = Answer(ConfigMap, text(data="of another shape"))
     assert (stored.metadata.uid, stored.metadata.managed_fields) == ("u", None)
     assert stored.known is None
     with pytest.raises(rest.AnswerError, match="data: Input should be an object"):
@@ -30,14 +31,14 @@ def test_metadata_are_read_without_the_rest() -> None:
 
 
 def test_the_object_is_decoded_once() -> None:
-    stored = Stored(ConfigMap, text(data={"a": "1"}))
+    stored = Answer(ConfigMap, text(data={"a": "1"}))
     assert stored.object.data == {"a": "1"}
     assert stored.known is stored.object
     assert stored.metadata is stored.object.metadata
 
 
 def test_metadata_alone_bear_the_names_of_their_kind() -> None:
-    partial = Stored(
+    partial = Answer(
         metadata_only(ConfigMap), text(kind="PartialObjectMetadata", apiVersion="meta.k8s.io/v1")
     )
     assert (partial.object.api_version, partial.object.kind) == ("v1", "ConfigMap")

@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""LazyObject: an object that stays JSON text until it is read.
+
+Watch events, cached reads and answers to writes carry it. Most handlers and writers need a key, a version or an owner, and
+decoding an object costs a hundred times as much as finding these in its text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from .gvk import NamespacedName
+from .object import Object, ObjectMeta, OwnerReference
+
+parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+"""Returns the fields of a JSON object as texts; msgspec.DecodeError or RecursionError if the text is not an object."""
+
+T = TypeVar("T", bound=Object)
+T_co = TypeVar("T_co", bound=Object, covariant=True)
+
+
+class Owner(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """An owner reference read from the text of an object."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+Owners = Sequence[Owner | OwnerReference]
+
+
+class LazyObject(Generic[T_co]):
+    """An object of class ``kind``. Each part is decoded when it is first read, and at most once.
+
+    Several readers may share it: do not change what it returns. Whatever decodes raises ``pydantic.ValidationError`` if the
+    text has another shape than ``kind``; a subclass may bound the work and raise an error of its own.
+    """
+
+    __slots__ = ("_metadata", "_object", "kind", "own_write", "text")
+
+    def __init__(self, kind: type[T_co], text: bytes | None = None, known: T_co | None = None) -> None:
+        """``known`` is the decoded object; without it, ``text`` is required."""
+        self.kind = kind
+        self.text = text
+        self.own_write = False
+        """Whether a write through the cache's own client made this state, and no later change is in it."""
+        self._object = known
+        self._metadata: ObjectMeta | None = None
+
+    @staticmethod
+    def of(obj: T | LazyObject[T]) -> LazyObject[T]:
+        """Return a decoded object as a lazy one."""
+        return obj if isinstance(obj, LazyObject) else LazyObject(type(obj), known=obj)
+
+    @property
+    def known(self) -> T_co | None:
+        """The object if it is decoded already."""
+        return self._object
+
+    @property
+    def object(self) -> T_co:
+        """The object."""
+        if self._object is None:
+            self._object = self._decode()
+        return self._object
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """The metadata; the rest stays undecoded, whatever its shape. May lack ``managedFields``."""
+        if self._object is not None:
+            return self._object.metadata
+        if self._metadata is None:
+            self._metadata = self._decode_metadata()
+        return self._metadata
+
+    @property
+    def key(self) -> NamespacedName:
+        """Namespace and name."""
+        return NamespacedName(self.metadata.namespace or "", self.metadata.name or "")
+
+    @property
+    def uid(self) -> str:
+        """``metadata.uid``, or the empty string."""
+        return self.metadata.uid or ""
+
+    @property
+    def resource_version(self) -> str:
+        """``metadata.resourceVersion``, or the empty string."""
+        return self.metadata.resource_version or ""
+
+    @property
+    def owner_references(self) -> Owners:
+        """The owners; a tenth of the work of :attr:`metadata`."""
+        if self._object is None and self._metadata is None and self.text is not None:
+            try:
+                return _decode_owned(self.text).metadata.owner_references or ()
+            except msgspec.DecodeError:
+                pass  # decoding the metadata reports what is wrong
+        return self.metadata.owner_references or ()
+
+    def _decode(self) -> T_co:
+        return self.kind.from_json(self.text or b"")
+
+    def _decode_metadata(self) -> ObjectMeta:
+        return ObjectMeta.from_json(metadata_text(self.text or b""))
+
+
+def metadata_text(text: bytes) -> bytes:
+    """Return the text of an object's metadata. Raises like :func:`parts`; KeyError if there is none."""
+    return bytes(parts(text)["metadata"])
+
+
+class _OwnedMeta(msgspec.Struct, rename="camel"):
+    owner_references: list[Owner] | None = None
+
+
+class _Owned(msgspec.Struct):
+    metadata: _OwnedMeta
+
+
+_decode_owned: Final = msgspec.json.Decoder(_Owned).decode

@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reads and writes whose answer stays text until it is read, by clients that can leave it so."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar, Unpack, runtime_checkable
+
+import msgspec
+
+from controller_runtime import rest
+from controller_runtime.apis.machinery import errors, shape
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject, metadata_text, parts
+from controller_runtime.apis.machinery.object import Object, ObjectMeta, PartialObjectMetadata
+
+from . import interfaces
+from .options import ApplyOptions, PatchOptions
+
+T = TypeVar("T", bound=Object)
+
+
+@runtime_checkable
+class LazyReader(Protocol):
+    """A Reader that can leave what it reads undecoded."""
+
+    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object as ``get`` does, undecoded; it may be shared."""
+        ...
+
+
+@runtime_checkable
+class LazyApplier(Protocol):
+    """A Writer that can leave the answer to an apply undecoded."""
+
+    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
+        """Apply as ``apply`` does, and leave the answer undecoded."""
+        ...
+
+
+@runtime_checkable
+class LazyPatcher(Protocol):
+    """A writer, of objects or a subresource, that can leave the answer to a patch undecoded."""
+
+    async def patch_lazily(
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
+    ) -> LazyObject[T]:
+        """Patch as ``patch`` does, and leave the answer undecoded."""
+        ...
+
+
+class Answer(LazyObject[T]):
+    """The object that the server answered a request with.
+
+    ``object`` raises AnswerError if the answer is not an object of ``kind`` called ``name`` (where given), or exceeds the
+    bounds on its shape, and StatusError if it is a Status that reports a failure. ``metadata`` raises AnswerError.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, kind: type[T], text: bytes, *, name: str = "") -> None:
+        super().__init__(kind, text)
+        self._name = name
+
+    def _decode(self) -> T:
+        obj = rest.decoded(self.kind.from_json, bounded(self.text or b""))
+        if issubclass(self.kind, PartialObjectMetadata):
+            _check(obj, "", self._name)
+            obj.api_version, obj.kind = self.kind.gvk.api_version, self.kind.gvk.kind
+        else:
+            _check(obj, self.kind.gvk.kind, self._name)
+        return obj
+
+    def _decode_metadata(self) -> ObjectMeta:
+        metadata = rest.decoded(_metadata, self.text or b"")
+        _check_name(metadata.name, self._name)
+        return metadata
+
+
+def bounded(text: bytes) -> bytes:
+    """Return an object's text, without managedFields if only these exceed the bounds on the shape of a text.
+
+    Raises:
+        AnswerError: the rest exceeds them, too: decoding it would hold up the process.
+    """
+    if shape.check(text, shape.WIDE) is not None:
+        text = rest.decoded(_without_managed_fields, text)
+        if (reason := shape.check(text, shape.WIDE)) is not None:
+            raise rest.AnswerError(f"the object is not decoded: {reason}")
+    return text
+
+
+def _without_managed_fields(text: bytes) -> bytes:
+    whole = parts(text)
+    whole["metadata"] = msgspec.Raw(_trimmed_metadata(bytes(whole["metadata"])))
+    return msgspec.json.encode(whole)
+
+
+def _trimmed_metadata(metadata: bytes) -> bytes:
+    fields = parts(metadata)
+    fields.pop("managedFields", None)
+    return msgspec.json.encode(fields)
+
+
+def _metadata(text: bytes) -> ObjectMeta:
+    return ObjectMeta.from_json(bounded(_trimmed_metadata(metadata_text(text))))
+
+
+def _check(obj: Object, kind: str, name: str) -> None:
+    """Check that an answer is what was asked for: an object of ``kind`` (if given) called ``name`` (if given)."""
+    if obj.kind == "Status" != kind:
+        status = obj.to_dict()
+        if status.get("status") != "Success":
+            raise errors.from_status(status, http_code=500)
+    if kind and obj.kind != kind:
+        raise rest.AnswerError(f"the answer is a {obj.kind}, not a {kind}")
+    _check_name(obj.name, name)
+
+
+def _check_name(found: str | None, name: str) -> None:
+    if name and found != name:
+        raise rest.AnswerError(f"the answer is the object {found!r}, not {name!r}")
+
+
+async def get_lazily(
+    reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
+) -> LazyObject[T]:
+    """Return what ``reader.get`` does, undecoded where the reader can leave it so.
+
+    It may be shared: do not change it, and do not keep it. Raises like ``reader.get``.
+    """
+    if isinstance(reader, LazyReader):
+        return await reader.get_lazily(kind, key)
+    return LazyObject.of(await reader.get(kind, key))
+
+
+async def peek(reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
+    """Return the object of :func:`get_lazily`: a cache decodes one that is read again and again only once."""
+    return (await get_lazily(reader, kind, key)).object
+
+
+async def apply_lazily(writer: interfaces.Writer, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
+    """Apply as ``writer.apply`` does, and leave the answer undecoded where the writer can."""
+    if isinstance(writer, LazyApplier):
+        return await writer.apply_lazily(obj, **options)
+    return LazyObject.of(await writer.apply(obj, **options))
+
+
+async def patch_lazily(
+    writer: interfaces.Writer | interfaces.SubResourceClient,
+    obj: T,
+    patch: interfaces.Patch,
+    **options: Unpack[PatchOptions],
+) -> LazyObject[T]:
+    """Patch as ``writer.patch`` does, and leave the answer undecoded where the writer can."""
+    if isinstance(writer, LazyPatcher):
+        return await writer.patch_lazily(obj, patch, **options)
+    return LazyObject.of(await writer.patch(obj, patch, **options))

@@ -1,0 +1,58 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Entries of a store as handlers of several classes see them."""
+
+import pytest
+
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.cache import UndecodableObjectError
+from controller_runtime.cache.codec import entry_of
+from controller_runtime.cache.delivery import CachedObject
+
+
+class Renamed(ConfigMap, group="", version="v1", kind="ConfigMap", plural="configmaps"):
+    """A class that decodes less than the text holds."""
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> "Renamed":
+        del data
+        return cls.from_dict({"metadata": {"name": "short"}})
+
+
+TEXT = b'{"metadata":{"name":"c","uid":"u","resourceVersion":"7","labels":{"a":"b"}}}'
+
+
+def cached() -> CachedObject[ConfigMap]:
+    return CachedObject(ConfigMap, entry_of(TEXT))
+
+
+def test_each_class_decodes_once_and_for_itself() -> None:
+    first = cached()
+    other = first.seen_as(Renamed)
+    assert other.object.name == "short"
+    assert first.metadata.labels == {"a": "b"}
+    assert other.seen_as(ConfigMap) is first
+    assert first.seen_as(Renamed) is other
+    assert (other.key, other.uid, other.resource_version) == (first.key, "u", "7")
+
+
+def test_a_write_is_marked_for_every_class() -> None:
+    first = cached()
+    before = first.seen_as(Renamed)
+    first.mark_own_write()
+    assert (first.own_write, before.own_write, first.seen_as(metadata_only(ConfigMap)).own_write) == (
+        True,
+    ) * 3
+
+
+def test_a_failed_read_is_counted_and_leaves_the_metadata() -> None:
+    failures: list[None] = []
+    entry = entry_of(b'{"metadata":{"name":"c"},"data":[]}')
+    obj = CachedObject(ConfigMap, entry, failed=lambda: failures.append(None))
+    with pytest.raises(UndecodableObjectError):
+        obj.object  # noqa: B018  # reading it decodes it
+    assert len(failures) == 1
+    assert not obj.is_decodable
+    assert obj.metadata.name == "c"
+    assert obj.outline().object.name == "c"

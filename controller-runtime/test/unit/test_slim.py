@@ -1,0 +1,74 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The step that makes an image small, on a copy of the installed distribution."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from controller_runtime import slim
+
+_LOAD = """
+import asyncio, json, sys
+from controller_runtime import rest
+from controller_runtime.rest import kubeconfig_import
+found = kubeconfig_import.modules()
+assert found.kube_config.__file__.startswith(sys.argv[1]), found.kube_config.__file__
+cluster = {"server": "https://c.test"}
+data = {
+    "current-context": "c",
+    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    "clusters": [{"name": "c", "cluster": cluster}],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+}
+config = asyncio.run(rest.Config.from_kubeconfig_dict(data))
+print(asyncio.run(config.credentials.headers())["Authorization"])
+"""
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder with kubernetes-asyncio, all but its models."""
+    spec = importlib.util.find_spec(slim.PACKAGE)
+    assert spec is not None
+    assert spec.submodule_search_locations
+    source = Path(spec.submodule_search_locations[0])
+    ignore = shutil.ignore_patterns("models", "__pycache__")
+    shutil.copytree(source, tmp_path / slim.PACKAGE, ignore=ignore)
+    return tmp_path
+
+
+@pytest.mark.real_time
+def test_kubeconfigs_are_read_with_what_is_left(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert slim.main([str(installed)]) == 0
+    assert capsys.readouterr().out.startswith("removed ")
+    left = {each.name for each in (installed / slim.PACKAGE).iterdir() if each.is_dir()}
+    assert left == {"config"}
+    assert slim.slim(installed) == 0
+    answer = subprocess.run(
+        [sys.executable, "-c", _LOAD, str(installed)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": f"{installed}:{Path(__file__).parents[2]}"},
+    )
+    assert answer.stdout == "Bearer t\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["/nowhere"], 1, "slim: no kubernetes_asyncio with a package config in /nowhere\n"),
+        (["--help"], 2, "usage: python -m controller_runtime.slim [FOLDER]\n"),
+        (["a", "b"], 2, "usage: python -m controller_runtime.slim [FOLDER]\n"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    arguments: list[str], code: int, error: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (slim.main(arguments), capsys.readouterr().err) == (code, error)

@@ -1,0 +1,48 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A problem of an object, with its path, as the API server writes both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An invalid value and its path. After a ``grave`` one the server does not evaluate the CEL rules."""
+
+    path: Path | None
+    text: str
+    grave: bool = False
+
+    def __str__(self) -> str:
+        return f"{render(self.path) if self.path else '<nil>'}: {self.text}"
+
+
+def render(path: Path) -> str:
+    """Return a path as the server writes it."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def kind_of(value: Any) -> str:
+    """Return the JSON type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"

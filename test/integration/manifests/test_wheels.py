@@ -1,0 +1,227 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Both wheels: what each contains and requires, and that the library's works where nothing else of the repository is."""
+
+import email
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[3]
+LIBRARY = ROOT / "controller-runtime"
+DISTRIBUTIONS = {
+    "aiohappyeyeballs",
+    "aiohttp",
+    "aiosignal",
+    "annotated-types",
+    "anyio",
+    "attrs",
+    "certifi",
+    "cffi",
+    "cryptography",
+    "frozenlist",
+    "httptools",
+    "idna",
+    "kubernetes-asyncio",
+    "msgspec",
+    "multidict",
+    "prometheus-client",
+    "propcache",
+    "pycparser",
+    "pydantic",
+    "pydantic-core",
+    "python-dateutil",
+    "pyyaml",
+    "six",
+    "structlog",
+    "typing-extensions",
+    "typing-inspection",
+    "tzdata",
+    "urllib3",
+    "yarl",
+}
+"""What an installation of the library brings; those that only kubernetes-asyncio requires are the HTTP client of OIDC logins."""
+OF_THE_TESTS = ("hypothesis", "psutil", "pytest-timeout")
+UNIT = ("apis", "workqueue", "client", "examples")
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Build both wheels; return them by the name of their distribution."""
+    folder = tmp_path_factory.mktemp("wheels")
+    command = ["wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder)]
+    pip(*command, str(LIBRARY), str(ROOT))
+    return {canonicalize_name(path.name.split("-")[0]): path for path in folder.glob("*.whl")}
+
+
+@pytest.fixture(scope="module")
+def alone(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the interpreter of a virtual environment with the library's wheel, what it requires and pytest."""
+    folder = tmp_path_factory.mktemp("alone")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    for name in closure("controller-runtime[envtest]", *OF_THE_TESTS) - {"controller-runtime"}:
+        for part in top_level(importlib.metadata.distribution(name)):
+            (site / part.name).symlink_to(part)
+    python = folder / "bin" / "python"
+    wheel = str(wheels["controller-runtime"])
+    pip("--python", str(python), "install", "--quiet", "--no-deps", "--no-index", wheel)
+    return python
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of the library's tests, examples and documents, without its code."""
+    folder = tmp_path / "library"
+    left_out = shutil.ignore_patterns("controller_runtime", ".*", "__pycache__", "build", "dist")
+    shutil.copytree(LIBRARY, folder, ignore=left_out)
+    return folder
+
+
+def pip(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments], check=True)
+
+
+def closure(*requirements: str) -> set[str]:
+    """Return the distributions that an installation of ``requirements`` brings here, themselves included."""
+    found: set[tuple[str, str]] = set()
+    waiting = [(Requirement(each), "") for each in requirements]
+    while waiting:
+        requirement, extra = waiting.pop()
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        name = str(canonicalize_name(requirement.name))
+        for wanted in {"", *requirement.extras}:
+            if (name, wanted) not in found:
+                found.add((name, wanted))
+                waiting += [(Requirement(each), wanted) for each in importlib.metadata.requires(name) or ()]
+    return {name for name, _ in found}
+
+
+def top_level(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
+    """Yield the files and folders of a distribution that are directly in site-packages."""
+    names = {file.parts[0] for file in distribution.files or ()} - {"..", "__pycache__"}
+    return (Path(str(distribution.locate_file(name))) for name in sorted(names))
+
+
+def run(command: Iterable[str | Path], folder: Path) -> str:
+    """Run a command outside of this repository; return its output."""
+    hidden = ("PYTHONPATH", "PYTEST_", "VIRTUAL_ENV", "COV_CORE_")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    done = subprocess.run(
+        list(map(str, command)),
+        cwd=folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def contents(wheel: Path) -> tuple[set[str], email.message.Message]:
+    """Return a wheel's files and its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+        (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        return names, email.message_from_bytes(archive.read(metadata))
+
+
+def test_the_managers_wheel_requires_the_librarys(wheels: dict[str, Path]) -> None:
+    names, metadata = contents(wheels["trainer-controller-manager"])
+    requirements = {
+        Requirement(each).name: Requirement(each) for each in metadata.get_all("Requires-Dist", [])
+    }
+    _, library = contents(wheels["controller-runtime"])
+    assert requirements["controller-runtime"].specifier.contains(str(library["Version"]))
+    assert "kubernetes-asyncio" not in requirements
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"pkg"}
+    assert "pkg/_config/crd/kustomization.yaml" in names
+
+
+def test_the_librarys_wheel_contains_one_package_with_its_data(wheels: dict[str, Path]) -> None:
+    names, metadata = contents(wheels["controller-runtime"])
+    files = {name for name in names if ".dist-info/" not in name}
+    assert {name.split("/")[0] for name in files} == {"controller_runtime"}
+    held = {
+        f"controller_runtime/{path.relative_to(LIBRARY / 'controller_runtime').as_posix()}"
+        for path in (LIBRARY / "controller_runtime").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert files == held
+    assert set(metadata.get_all("Provides-Extra", [])) == {"crd", "envtest", "uvloop"}
+
+
+def test_an_installation_of_the_library_brings_what_is_listed() -> None:
+    assert closure("controller-runtime") - {"controller-runtime"} == DISTRIBUTIONS
+    assert closure("controller-runtime[crd]") == closure("controller-runtime")
+    assert closure("controller-runtime[uvloop]") - closure("controller-runtime") == {"uvloop"}
+    assert {"pytest", "pytest-asyncio"} <= closure("controller-runtime[envtest]")
+
+
+def test_the_librarys_locks_pin_what_the_managers_pin() -> None:
+    def pins(*paths: Path) -> dict[str, str]:
+        texts = (path.read_text() for path in paths)
+        return {
+            name: pin for text in texts for name, pin in re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE)
+        }
+
+    ours = pins(*(LIBRARY / "requirements").glob("*.lock"))
+    assert ours.keys() >= DISTRIBUTIONS
+    assert ours.items() <= pins(*(ROOT / "requirements").glob("*.lock")).items()
+
+
+def test_the_librarys_tests_and_examples_pass_where_it_is_alone(alone: Path, project: Path) -> None:
+    missing = ("pkg", "celpy", "cel", "rich", "typer")
+    code = f"import importlib.util as u; assert not list(filter(u.find_spec, {missing}))"
+    run([alone, "-I", "-c", code], project)
+    where = run([alone, "-c", "import controller_runtime; print(controller_runtime.__file__)"], project)
+    assert Path(where.strip()).is_relative_to(alone.parents[1])
+    selected = [f"test/unit/{each}" for each in UNIT]
+    # Properties are searched where the library's own tests run.
+    command = ["pytest", "-q", "-m", "not hypothesis", *selected, "test/integration/examples"]
+    output = run([alone, "-m", *command], project)
+    assert re.search(r"[1-9]\d\d passed", output), output
+
+
+def test_a_new_operator_of_the_installed_library_passes_its_unit_tests(alone: Path, tmp_path: Path) -> None:
+    run([alone, "-m", "controller_runtime", "new", "website-operator", "--kind", "Website"], tmp_path)
+    output = run([alone, "-m", "pytest", "-q", "tests/unit"], tmp_path / "website-operator")
+    assert "12 passed" in output
+    _, metadata = contents(next(alone.parents[1].parent.glob("wheels*/controller_runtime*.whl")))
+    release = ".".join(str(metadata["Version"]).split(".")[:2])
+    assert f"controller-runtime>={release}" in (tmp_path / "website-operator/pyproject.toml").read_text()
+
+
+def test_a_project_with_a_package_called_pkg_works_beside_the_library(alone: Path, tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg/__init__.py").write_text("")
+    (tmp_path / "pkg/names.py").write_text('NAME = "ours"\n')
+    (tmp_path / "main.py").write_text(
+        "import asyncio\n"
+        "import controller_runtime as ctrl\n"
+        "from controller_runtime.apis.core.v1 import ConfigMap\n"
+        "from controller_runtime.apis.meta.v1 import ObjectMeta\n"
+        "from controller_runtime.client import FakeClient\n"
+        "from pkg import names\n"
+        "async def main():\n"
+        "    client = FakeClient()\n"
+        "    await client.create(ConfigMap(metadata=ObjectMeta(namespace='a', name=names.NAME)))\n"
+        "    print((await client.get(ConfigMap, ('a', 'ours'))).name)\n"
+        "    ctrl.Manager(ctrl.Config(host='http://127.0.0.1:1'), ctrl.Options(metrics_bind_address='0'))\n"
+        "asyncio.run(main())\n"
+    )
+    assert run([alone, "main.py"], tmp_path) == "ours\n"
