@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What end-to-end tests share: a client of the local cluster, a namespace for each test, figures."""
 
+import fcntl
 import re
 import secrets
+import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
@@ -13,6 +15,7 @@ import pytest
 from controller_runtime.apis.core.v1 import Namespace, ServiceAccount
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
+from controller_runtime.envtest.binaries import cache_directory
 
 from pkg.localcluster.cluster import Cluster
 
@@ -43,3 +46,32 @@ def kubectl() -> Path:
     group = ToolGroup(Path(__file__).parents[1] / "tools" / "kubectl", "k8s.io/kubernetes")
     tool = Tool("kubectl", group, "k8s.io/kubernetes/cmd/kubectl")
     return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["kubectl"].path
+
+
+# The SDK requires any release of its models from 2.0 on; with those of 2.2 and later it cannot read its own runtimes.
+SDK_MODELS = "2.1.0"
+
+
+@pytest.fixture(scope="session")
+def install_sdk() -> Callable[[str], Path]:
+    """Return a function from a release of the SDK to an interpreter that has it.
+
+    The virtual environment is kept in the cache for later runs.
+    """
+
+    def install(release: str) -> Path:
+        home = cache_directory()
+        venv = home / f"sdk-{release}-{SDK_MODELS}-py{sys.version_info.major}.{sys.version_info.minor}"
+        python, done = venv / "bin" / "python", venv / "installed"
+        home.mkdir(parents=True, exist_ok=True)
+        with (home / f"{venv.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not done.exists():
+                subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
+                command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+                packages = [f"kubeflow=={release}", f"kubeflow-trainer-api=={SDK_MODELS}"]
+                subprocess.run([*command, *packages], check=True)
+                done.touch()
+        return python
+
+    return install

@@ -17,6 +17,11 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 PAGES: Final = ("README.md", "docs/index.md")
+TUTORIALS: Final = {
+    "docs/tutorials/sdk.md": ("Complete", "PET_NNODES"),
+    "docs/tutorials/plugin.md": ("env[NCCL_IB_HCA]", "name: NCCL_IB_HCA"),
+}
+"""The tutorials, and texts that their commands print."""
 COPIED: Final = (
     "Makefile",
     "README.md",
@@ -39,6 +44,10 @@ ELSEWHERE: Final = {
     "trainerctl run --kubeconfig ~/.kube/config --config=config.yaml": "for a cluster of the reader's",
 }
 """Lines that are not run here, and why."""
+INSTALLED: Final = {
+    "python -m venv sdk": "the fixture installs it",
+    'sdk/bin/pip install "kubeflow==0.3.1" "kubeflow-trainer-api==2.1.0"': "the fixture installs it",
+}
 
 WAIT: Final = "kubectl wait --for=condition=Complete --timeout=60s"
 
@@ -95,7 +104,7 @@ def shell(kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
             shutil.copy2(source, copy / name)
     state, venv = tmp_path / "state", copy / ".venv"
     (venv / "bin").mkdir(parents=True)
-    package = f"PYTHONPATH='{copy}:{copy}/controller-runtime' exec '{sys.executable}' -P"
+    package = f"PYTHONPATH='{copy}:{copy}/controller-runtime:{copy}/packages' exec '{sys.executable}' -P"
     for name, module in {
         "python": "",
         "trainerctl": f"'{copy}/cmd/trainerctl/main.py'",
@@ -104,6 +113,10 @@ def shell(kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
         program = venv / "bin" / name
         program.write_text(f'#!/bin/sh\n{package} {module} "$@"\n')
         program.chmod(0o755)
+    pip = venv / "bin" / "pip"
+    options = f"--quiet --no-deps --no-index --no-build-isolation --target '{copy}/packages'"
+    pip.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m pip \"$@\" {options}\n")
+    pip.chmod(0o755)
     (venv / "bin" / "activate").write_text(f'PATH="{venv}/bin:$PATH"\n')
     (venv / ".runtime").touch()
     environment = {
@@ -153,6 +166,26 @@ def test_what_a_page_tells_to_type_works(page: str, shell: Callable[..., str]) -
         said = shell(*([". .venv/bin/activate"] if needs else []), *lines)
         if "make demo" in lines:
             assert re.search(r"TrainJob \S+ is Complete", said)
+
+
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_the_commands_of_a_tutorial_work(
+    page: str, shell: Callable[..., str], install_sdk: Callable[[str], Path]
+) -> None:
+    text = (ROOT / page).read_text()
+    for name, content in re.findall(r'^```\w+ title="([^"]+)"\n(.*?)^```', text, re.DOTALL | re.MULTILINE):
+        shell(f"mkdir -p $(dirname {name})", f"cat > {name} <<'END'\n{content}END")
+    lines = [line for block in blocks(page) for line in block]
+    if "sdk/bin/python train.py" in lines:
+        assert set(INSTALLED) <= set(lines)
+        python = install_sdk("0.3.1")
+        shell(
+            "mkdir -p sdk/bin",
+            f"printf '#!/bin/sh\nexec {python} \"$@\"' > sdk/bin/python",
+            "chmod +x sdk/bin/python",
+        )
+    printed = shell(*(line for line in lines if line not in INSTALLED))
+    assert [expected for expected in TUTORIALS[page] if expected not in printed] == []
 
 
 def test_the_manifests_of_the_manager_are_taken_by_the_local_cluster(shell: Callable[..., str]) -> None:

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Kubeflow SDK, as released, finds our runtimes and trains with our manager."""
 
-import fcntl
 import json
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio.to_thread
@@ -13,15 +12,13 @@ import pytest
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest.binaries import cache_directory
 
 from pkg.localcluster.cluster import Cluster
 from pkg.offline import shipped
 
 pytestmark = pytest.mark.e2e
 
-# The SDK asks for any release of its models from 2.0 on; with those of 2.2 and later it cannot read its own runtimes.
-VERSIONS, MODELS = ("0.2.0", "0.3.1"), "2.1.0"
+VERSIONS = ("0.2.0", "0.3.1")
 TUNED = "torchtune-llama3.2-1b"
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 # Run by the SDK's own interpreter: nothing of ours is imported.
@@ -106,20 +103,9 @@ def sdk(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def sdk_python(sdk: str) -> Path:
-    """An interpreter with the SDK, in a virtual environment of its own that later runs use again."""
-    home = cache_directory(program="trainer-controller-manager")
-    venv = home / f"sdk-{sdk}-{MODELS}-py{sys.version_info.major}.{sys.version_info.minor}"
-    python, done = venv / "bin" / "python", venv / "installed"
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / f"{venv.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not done.exists():
-            subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
-            command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            subprocess.run([*command, f"kubeflow=={sdk}", f"kubeflow-trainer-api=={MODELS}"], check=True)
-            done.touch()
-    return python
+def sdk_python(sdk: str, install_sdk: Callable[[str], Path]) -> Path:
+    """An interpreter with the SDK."""
+    return install_sdk(sdk)
 
 
 async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
