@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work on large objects, away from the event loop: what counts is how many bytes it has to go through.
 
-Only one piece of work runs at a time. More threads would not make any of them faster, and each takes an equal part of the
-interpreter's time from the loop.
+Only one piece of work runs at a time. More threads would not make any of them faster, and each takes an equal part
+of the interpreter's time from the loop.
 """
 
 from __future__ import annotations

@@ -116,8 +116,9 @@ class ResourceVersionChanged(Predicate[Object]):
 class NotOwnWrite(Predicate[Object]):
     """Stops creations and changes that tell of nothing but a write of this process, whose outcome the writer saw.
 
-    For a reconciler that brings everything in order in the reconcile that writes: the watch's echo of its write would wake
-    it for nothing. An error makes it try again anyway, and what somebody else changed later comes as an event of its own.
+    For a reconciler that brings everything in order in the reconcile that writes: the watch's echo of its write
+    would wake it for nothing. An error makes it try again anyway, and what somebody else changed later comes as an
+    event of its own.
     """
 
     def create(self, evt: event.CreateEvent[Object]) -> bool:

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manager's program: flags, configuration, then the manager with its controllers and webhooks.
 
-Importing this package loads nothing else, so that a signal during the imports of the program ends it without a traceback.
+Importing this package loads nothing else, so that a signal during the imports of the program ends it without a
+traceback.
 """
 
 from __future__ import annotations
@@ -26,10 +27,9 @@ def start(program: str, arguments: Sequence[str] | None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     import importlib
 
-    from . import lean
+    from controller_runtime import lean
 
-    lean.loading()
-    module = importlib.import_module(program)
-    lean.loaded()
+    with lean.importing():
+        module = importlib.import_module(program)
     code: int = module.main(arguments)
     return code

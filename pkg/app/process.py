@@ -21,14 +21,14 @@ from typing import Final, Protocol, TypeVar
 
 import anyio
 import controller_runtime as ctrl
-from controller_runtime import log, rest
+from controller_runtime import lean, log, rest
 from controller_runtime.apis.machinery.errors import StatusError, UnauthorizedError, one_line
 from controller_runtime.log import options as log_options
 from controller_runtime.manager import ManagerError, reach
 
 from pkg import config
 
-from . import ending, goflags, lean, trim
+from . import ending, goflags, trim
 
 DISTRIBUTION: Final = "trainer-controller-manager"
 BAD_USAGE: Final = 2

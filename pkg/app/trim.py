@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that is free, returned to the kernel.
 
-The C library keeps freed memory for later: after large bodies and answers have come and gone, 20 MiB and more between what is
-in use. It is returned once there is much of it; what a process uses at other times does not change.
+The C library keeps freed memory for later: after large bodies and answers have come and gone, 20 MiB and more
+between what is in use. It is returned once there is much of it; what a process uses at other times does not change.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a typed Go client would put on the wire for a template of jobs and pods.
 
-Upstream reads templates into Go structs and writes them again. That drops what Go cannot tell from unset (zero values of
-plain fields marked ``omitempty``, empty lists and maps) and adds the structs it embeds by value. The same body keeps
-the same fields owned when a cluster changes over from the Go manager. Fields not named here pass unchanged.
+Upstream reads templates into Go structs and writes them again. That drops what Go cannot tell from unset (zero
+values of plain fields marked ``omitempty``, empty lists and maps) and adds the structs it embeds by value. The same
+body keeps the same fields owned when a cluster changes over from the Go manager. Fields not named here pass
+unchanged.
 """
 
 from __future__ import annotations

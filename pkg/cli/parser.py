@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: the commands, their flags, and the function that runs each command.
 
-A function is given as ``module:name`` and loaded by :mod:`pkg.cli.execution`, so that help, ``--version`` and usage errors load
-nothing of what the commands run.
+A function is given as ``module:name`` and loaded by :mod:`pkg.cli.execution`, so that help, ``--version`` and usage
+errors load nothing of what the commands run.
 """
 
 from __future__ import annotations

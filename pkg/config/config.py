@@ -105,7 +105,7 @@ def _without_nulls(data: Any) -> Any:
 
 def _unknown(struct: Struct, above: PathSteps) -> Iterator[PathSteps]:
     """Yield the paths of all keys that no field answers to."""
-    for key in struct.__pydantic_extra__ or ():
+    for key in struct.unknown_fields:
         yield (*above, key)
     for name, info in type(struct).model_fields.items():
         value = getattr(struct, name)

@@ -15,7 +15,6 @@ DEFAULT_JOB_REPLICAS: Final = 1
 """Replicas of a ReplicatedJob; more than one is not supported."""
 
 JOB_SET_KIND: Final = "JobSet"
-POD_GROUP_KIND: Final = "PodGroup"
 
 FIELD_OWNER: Final = "trainer"
 """Field manager of applied objects."""
@@ -30,8 +29,6 @@ TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
 LABEL_TRAIN_JOB_ANCESTOR: Final = f"{GROUP}/trainjob-ancestor-step"
 """Says which part of a TrainJob a template's job carries out: an initializer, or the trainer."""
 
-LABEL_FRAMEWORK: Final = f"{GROUP}/framework"
-
 LABEL_SUPPORT: Final = f"{GROUP}/support"
 SUPPORT_DEPRECATED: Final = "deprecated"
 RUNTIME_DEPRECATION_POLICY_URL: Final = (
@@ -45,9 +42,6 @@ MODEL_INITIALIZER: Final = "model-initializer"
 ANCESTOR_TRAINER: Final = "trainer"
 NODE: Final = "node"
 LAUNCHER: Final = "launcher"
-
-DATASET_MOUNT_PATH: Final = "/workspace/dataset"
-MODEL_MOUNT_PATH: Final = "/workspace/model"
 
 CONTAINER_TRAINER_PORT: Final = 29500
 """Port on which the trainer's nodes find each other."""

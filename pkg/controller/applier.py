@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applies desired objects, and sends nothing whose answer is known.
 
-One rule decides: an object is applied when the live one lacks something of it, or holds something that an earlier apply may
-have set. What was found in order is remembered in two digests, of the desired object and of the live one. The digests only
-save requests: without them the same objects come about.
+One rule decides: an object is applied when the live one lacks something of it, or holds something that an earlier
+apply may have set. What was found in order is remembered in two digests, of the desired object and of the live one.
+The digests only save requests: without them the same objects come about.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ class Applier:
         elif known is not None and known[0] == _digest(wire):
             in_order = drift.covers(drift.content(live.to_dict()), drift.content(wire))
         else:
-            # What live has beyond the desired object may be of an earlier apply: the server knows, and an apply asks it.
+            # What live has beyond the desired object may be of an earlier apply: the server knows, and an apply asks
+            # it.
             in_order = drift.equal(drift.content(live.to_dict()), drift.content(wire))
         if in_order:
             self._remember(owner, desired, _digest(wire), live)
@@ -128,7 +129,8 @@ class Applier:
     async def _send(self, desired: T, wire: drift.Wire, live: Object | None) -> T:
         """Apply, and return the live object that comes of it.
 
-        An answer that is not as desired, since a webhook changed it, is followed by one more apply; a running JobSet stays.
+        An answer that is not as desired, since a webhook changed it, is followed by one more apply; a running JobSet
+        stays.
         """
         answer = await self._apply(desired, None if live is None else live.metadata.uid)
         if isinstance(answer, JobSet) and not answer.spec.suspend:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares live objects with desired ones.
 
-Everything here is pure and works on wire forms (plain JSON). The API server has the last word: a difference found here is
-a reason to send a request, never a reason to delete.
+Everything here is pure and works on wire forms (plain JSON). The API server has the last word: a difference found
+here is a reason to send a request, never a reason to delete.
 """
 
 from __future__ import annotations

@@ -16,8 +16,9 @@ _JOB_SET_SPEC: Final = frozenset({"suspend", "coordinator", "ttlSecondsAfterFini
 class JobSetRule:
     """What may happen to a live JobSet.
 
-    JobSet lets ``suspend``, ``coordinator``, ``ttlSecondsAfterFinished`` and the scheduling of the pods of a suspended JobSet
-    change. The rest is fixed: JobSet's webhook refuses a change, and without the webhook the existing Jobs do not follow it.
+    JobSet lets ``suspend``, ``coordinator``, ``ttlSecondsAfterFinished`` and the scheduling of the pods of a
+    suspended JobSet change. The rest is fixed: JobSet's webhook refuses a change, and without the webhook the
+    existing Jobs do not follow it.
     """
 
     def __init__(self, live: Wire) -> None:

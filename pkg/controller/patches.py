@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Patches that fail only when what they replace has changed, not when another writer changed the rest of the object.
 
-A merge patch with the resourceVersion conflicts with every other write. Without it, it would replace a list that another
-writer has just extended. A JSON patch can test the very values that it replaces, and the object's uid.
+A merge patch with the resourceVersion conflicts with every other write. Without it, it would replace a list that
+another writer has just extended. A JSON patch can test the very values that it replaces, and the object's uid.
 """
 
 from __future__ import annotations

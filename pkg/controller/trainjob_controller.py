@@ -97,8 +97,8 @@ class TrainJobReconciler:
         orphan = job_set is not None and trainjob.controller_of(job_set) is None
 
         train_job = stored.shallow_copy()
-        # The status alone is written. It is put past pydantic, for which an assignment would make it one that somebody set.
-        train_job.__dict__["status"] = stored.status.deep_copy()
+        # The status alone is written. An assignment would mark one that the server did not send as set.
+        train_job.put("status", stored.status.deep_copy())
         errors = await self._advance(train_job, orphan=orphan)
         await _attempt(errors, self._write_status(stored, train_job))
         self._phases.observe(train_job)

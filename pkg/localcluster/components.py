@@ -25,7 +25,8 @@ MANAGER: Final = "trainer-controller-manager"
 JOBSET_CONTROLLER: Final = "jobset-controller"
 STAGES: Final = Path(__file__).parent / "stages.yaml"
 
-# The controllers that workloads, services, namespaces, claims and simulated nodes need; the rest would only take memory.
+# The controllers that workloads, services, namespaces, claims and simulated nodes need; the rest would only take
+# memory.
 _CONTROLLERS: Final = (
     "job-controller",
     "cronjob-controller",

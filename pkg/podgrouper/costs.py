@@ -31,8 +31,9 @@ REFUSAL_TTL: Final = 10.0
 class Costs:
     """Bounds reads of owners, and charges them to ``budget``.
 
-    ``served`` fails for a kind that the server does not serve: nothing is made or kept for kinds that are made up. Reads that
-    are made ``alone`` are those of kinds without a grouper: one at a time in a namespace, and charged whatever comes of them.
+    ``served`` fails for a kind that the server does not serve: nothing is made or kept for kinds that are made up.
+    Reads that are made ``alone`` are those of kinds without a grouper: one at a time in a namespace, and charged
+    whatever comes of them.
     """
 
     def __init__(self, served: Callable[[GVK], Awaitable[object]] | None, clock: Callable[[], float]) -> None:

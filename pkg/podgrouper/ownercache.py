@@ -20,6 +20,7 @@ import anyio
 import msgspec
 from controller_runtime import cache, client, source
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import (
@@ -36,7 +37,7 @@ from controller_runtime.cache.codec import older
 from .budget import REQUEST
 from .costs import Costs
 from .memory import Key, Known, Memory
-from .owners import kind_of
+from .owners import kind_of, pod_as_owner
 from .plugins import Reads
 from .podgroup import KeyedLocks
 
@@ -212,11 +213,7 @@ class OwnerCache:
 
     async def _pod_metadata(self, namespace: str, name: str) -> PartialObjectMetadata:
         """Return a pod's metadata out of the pods that are watched anyway."""
-        pod = await self._informers.get(Pod, (namespace, name))
-        kind = metadata_only(Pod)
-        return kind.model_construct(
-            api_version=kind.gvk.api_version, kind=kind.gvk.kind, metadata=pod.metadata
-        )
+        return pod_as_owner(await self._informers.get(Pod, (namespace, name)))
 
     async def _pod(self, key: NamespacedName) -> Unstructured:
         try:
@@ -246,7 +243,7 @@ class OwnerCache:
         kind, namespace, name = key
         async with self.costs.reading(kind, namespace, alone=not self.kinds.watches(kind)):
             found = await self._live.get(unstructured(kind), (namespace, name))
-        read, rest = found.metadata, found.__pydantic_extra__ or {}
+        read, rest = found.metadata, found.unknown_fields
         known = self._memory.find(key) or Known()
         known.uid, known.generation, known.version = read.uid, read.generation, read.resource_version
         if reads is Reads.SPEC and read.generation:
@@ -255,7 +252,7 @@ class OwnerCache:
         known.rest = msgspec.json.encode(rest)
         self._memory.keep(key, known)
         if read.uid == meta.uid and older(read.resource_version or "", meta.resource_version or ""):
-            return _assembled(kind, meta, found.__pydantic_extra__ or {})
+            return _assembled(kind, meta, found.unknown_fields)
         return found
 
     # Remembering.
@@ -336,8 +333,7 @@ def _has(known: Known, meta: ObjectMeta, reads: Reads) -> bool:
     return known.version == meta.resource_version
 
 
-def _assembled(kind: GVK, meta: ObjectMeta, rest: dict[str, Any]) -> Unstructured:
-    cls = unstructured(kind)
-    made = cls.model_construct(api_version=kind.api_version, kind=kind.kind, metadata=meta)
-    object.__setattr__(made, "__pydantic_extra__", rest)
+def _assembled(kind: GVK, meta: ObjectMeta, rest: dict[str, JSON]) -> Unstructured:
+    made = unstructured(kind).of_metadata(meta)
+    made.set_unknown_fields(rest)
     return made

@@ -90,5 +90,4 @@ def short(text: str, limit: int = _SHOWN) -> str:
 
 def pod_as_owner(pod: Pod) -> PartialObjectMetadata:
     """Return the metadata of a pod that is its own top owner."""
-    kind = metadata_only(Pod)
-    return kind.model_construct(api_version=kind.gvk.api_version, kind=kind.gvk.kind, metadata=pod.metadata)
+    return metadata_only(Pod).of_metadata(pod.metadata)

@@ -31,8 +31,8 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
     async def validate_update(self, old: TrainJob, new: TrainJob) -> list[str]:
         """As :meth:`validate_create`, with the former object at hand.
 
-        An update that leaves the spec alone, or an object that is being deleted, is not judged: a finalizer must come off
-        even when the runtime has been deleted before.
+        An update that leaves the spec alone, or an object that is being deleted, is not judged: a finalizer must
+        come off even when the runtime has been deleted before.
         """
         if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
             return []

@@ -91,9 +91,9 @@ class Proxy:
 
     Fault by fault: ``refuse`` answers in the server's place, ``freeze`` leaves connections open and dead,
     ``cut`` breaks them; ``hold`` says which requests never reach the server, ``answered`` hears of those that it
-    has answered before the client does, ``answers`` keeps their statuses, ``rewrite`` changes the pieces of answers; ``expired`` lists what was
-    answered by 410, at once or while it was watched; ``route`` says which server a request goes to. A server that
-    is away shows as a connection that closes without an answer.
+    has answered before the client does, ``answers`` keeps their statuses, ``rewrite`` changes the pieces of answers;
+    ``expired`` lists what was answered by 410, at once or while it was watched; ``route`` says which server a
+    request goes to. A server that is away shows as a connection that closes without an answer.
     """
 
     def __init__(self, target: Config) -> None:

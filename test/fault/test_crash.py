@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manager is killed right after its k-th write of a scenario, for one k after the other, and started again.
 
-The scenario: 50 TrainJobs of two gang-scheduled runtimes, one of them MPI's, some suspended; ``total`` writes when nobody
-interferes. The first writes are special (finalizers, informers that begin late), so each of them is the last one once;
-of the others every ``FAULT_EVERY_K``-th, 5 by default. ``FAULT_EVERY_K=1`` takes minutes and leaves none out;
+The scenario: 50 TrainJobs of two gang-scheduled runtimes, one of them MPI's, some suspended; ``total`` writes when
+nobody interferes. The first writes are special (finalizers, informers that begin late), so each of them is the last
+one once; of the others every ``FAULT_EVERY_K``-th, 5 by default. ``FAULT_EVERY_K=1`` takes minutes and leaves none
+out;
 ``FAULT_FROM_K`` begins later, to go on where something failed.
 
 The k-th write takes effect and its answer is never heard; the writes after it never reach the server. A manager that

@@ -18,6 +18,7 @@ def kinds() -> tuple[type[Object], ...]:
     from controller_runtime.apis.admission import v1 as admission
     from controller_runtime.apis.admissionregistration import v1 as admissionregistration
     from controller_runtime.apis.apiextensions import v1 as apiextensions
+    from controller_runtime.apis.apps import v1 as apps
     from controller_runtime.apis.authentication import v1 as authentication
     from controller_runtime.apis.authorization import v1 as authorization
     from controller_runtime.apis.batch import v1 as batch
@@ -32,6 +33,11 @@ def kinds() -> tuple[type[Object], ...]:
         admissionregistration.MutatingWebhookConfiguration,
         admissionregistration.ValidatingWebhookConfiguration,
         apiextensions.CustomResourceDefinition,
+        apps.ControllerRevision,
+        apps.DaemonSet,
+        apps.Deployment,
+        apps.ReplicaSet,
+        apps.StatefulSet,
         authentication.TokenRequest,
         authentication.TokenReview,
         authorization.SubjectAccessReview,

@@ -38,6 +38,7 @@ from .options import ListOptions as ListOptions
 from .options import PatchOptions as PatchOptions
 from .options import Propagation as Propagation
 from .options import UpdateOptions as UpdateOptions
+from .options import WatchOptions as WatchOptions
 from .options import check_options as check_options
 from .patch import APPLY as APPLY
 from .patch import JSON as JSON
@@ -50,6 +51,8 @@ from .readthrough import ReadThrough as ReadThrough
 from .settings import dry_run as dry_run
 from .settings import with_field_owner as with_field_owner
 from .settings import with_field_validation as with_field_validation
+from .watching import Watch as Watch
+from .watching import WatchEvent as WatchEvent
 
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 import msgspec
 
@@ -27,8 +27,12 @@ from .options import (
     ListOptions,
     PatchOptions,
     UpdateOptions,
+    WatchOptions,
     check_options,
 )
+
+if TYPE_CHECKING:
+    from .watching import Watch
 
 T = TypeVar("T", bound=Object)
 _log = log.logger_from("client")
@@ -92,6 +96,33 @@ class LiveClient:
         resource = await self.mapper.resource_for(kind)
         request = requests.list_(resource, metadata_only=is_metadata(kind), **options)
         return decode_list(kind, await self._send(request))
+
+    def watch(self, kind: type[T], **options: Unpack[WatchOptions]) -> Watch[T]:
+        """Return the changes of ``kind`` as an async iterator of :class:`WatchEvent`, which has no end of its own.
+
+        ::
+
+            async with client.watch(Pod, namespace="team-a") as events:
+                async for event in events:
+                    print(event.type, event.object.name)
+
+        Without ``resource_version`` the objects that exist come first, as ADDED. With one, e.g. of a list, only changes
+        after it. Objects that start or stop to meet a selector are ADDED or DELETED.
+
+        A connection that ends, breaks or is silent is replaced, with a growing pause after failures, and continues after
+        the last event: none is lost and none repeated. Bookmarks are not events; they advance the iterator's
+        ``resource_version``, so that a quiet watch also continues from a recent version.
+
+        Iterating raises:
+            ExpiredError (410): the version has been compacted. What happened since is unknown: list again.
+            StatusError: the server refuses the watch, e.g. ForbiddenError.
+            TransportError: the server could not be reached for the first connection.
+            AnswerError: an object is not of the kind.
+        """
+        from .watching import Watch
+
+        check_options(WatchOptions, options)
+        return Watch(self, kind, options)
 
     async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError when its name is taken."""
@@ -269,7 +300,7 @@ def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
         [
             decode(kind, text)
             for item in listed.items or ()
-            if (text := _listed(kind, bytes(item))) is not None
+            if (text := listed_text(kind, bytes(item))) is not None
         ]
     )
     objects.resource_version = listed.metadata.resource_version
@@ -278,7 +309,8 @@ def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
     return objects
 
 
-def _listed(kind: type[Object], text: bytes) -> bytes | None:
+def listed_text(kind: type[Object], text: bytes) -> bytes | None:
+    """Return the text to decode of an object in a list or watch, or None for one that exceeds the bounds."""
     try:
         return bounded(text)
     except rest.AnswerError as error:

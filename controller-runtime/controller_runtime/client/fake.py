@@ -84,8 +84,8 @@ class FakeClient:
     ``objects`` are stored as they are, status included; what is created later gets what a server gives it.
     ``indexes`` maps (kind, field) to the function that extracts the values, as a cache has them.
     ``crds`` are CustomResourceDefinitions: they decide on a kind's scope, its status subresource and which of its lists
-    merge. ``with_status`` names the other custom kinds whose status is a subresource; None means those whose model has a
-    status, and those without a model.
+    merge. ``with_status`` names the other custom kinds whose status is a subresource; None means those whose model
+    has a status, and those without a model.
     """
 
     def __init__(

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an API server knows of a kind: where it is served, its status subresource, and how its objects are written.
 
-Kubernetes' own kinds behave as release 1.35 does. A custom resource is described by its CustomResourceDefinition, else by
-its model; a kind without either is taken to have a status subresource, and its lists are replaced as a whole.
+Kubernetes' own kinds behave as release 1.35 does. A custom resource is described by its CustomResourceDefinition,
+else by its model; a kind without either is taken to have a status subresource, and its lists are replaced as a whole.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ _MODELS: Final[Mapping[str, str]] = {
     "": "core",
     "admissionregistration.k8s.io": "admissionregistration",
     "apiextensions.k8s.io": "apiextensions",
+    "apps": "apps",
     "authentication.k8s.io": "authentication",
     "authorization.k8s.io": "authorization",
     "batch": "batch",
@@ -38,7 +39,6 @@ _GROUPS: Final = frozenset(
     {
         *_MODELS,
         "apiregistration.k8s.io",
-        "apps",
         "autoscaling",
         "certificates.k8s.io",
         "discovery.k8s.io",

@@ -3,8 +3,8 @@
 """An API server in memory, on plain JSON: the base of the in-memory client.
 
 Kept as a real server keeps it: resourceVersion, uid, generation, optimistic locking, generateName, finalizers, grace
-periods and propagation, the status subresource, field owners, watches. Not kept: schemas (defaults, validation, pruning),
-admission, garbage collection, permissions.
+periods and propagation, the status subresource, field owners, watches. Not kept: schemas (defaults, validation,
+pruning), admission, garbage collection, permissions.
 """
 
 from __future__ import annotations

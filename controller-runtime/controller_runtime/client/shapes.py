@@ -3,8 +3,8 @@
 """How a kind's lists and maps merge under server-side apply: by key, as a set, or as a whole.
 
 A :class:`Shape` walks a schema next to an object. The schema is a CustomResourceDefinition's, or is made from a model
-and its markers. Where a schema says nothing, a list is replaced as a whole and a map merges field by field; only the kinds
-of Kubernetes itself also know lists by the names that their types use.
+and its markers. Where a schema says nothing, a list is replaced as a whole and a map merges field by field; only the
+kinds of Kubernetes itself also know lists by the names that their types use.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class Finalizer(ABC, Generic[T]):
     async def finalize(self, obj: T) -> FinalizeResult:
         """Clean up, and return what was changed of ``obj`` itself.
 
-        It is called again until it returns, also for what an earlier call cleaned up; raise to be retried. The finalizer
-        is removed from ``obj`` after it returned.
+        It is called again until it returns, also for what an earlier call cleaned up; raise to be retried. The
+        finalizer is removed from ``obj`` after it returned.
         """
 
 

@@ -202,8 +202,9 @@ class Environment:
     ) -> None:
         """Install CRDs from files, folders or objects, and return when they are served.
 
-        Those with ``conversion.strategy: Webhook``, and those of the kinds in ``convertible``, convert their versions at
-        :attr:`webhook_serving`: reads and writes of other versions than the stored one fail until your manager listens.
+        Those with ``conversion.strategy: Webhook``, and those of the kinds in ``convertible``, convert their
+        versions at :attr:`webhook_serving`: reads and writes of other versions than the stored one fail until your
+        manager listens.
         """
         if not sources:
             return

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the connections of one server share, and what bounds them together: their number and the bytes of their bodies.
 
-A server that is full closes the connection that has waited longest for its client. Too many bytes of bodies stop the reading;
-a body that has not come whole in a second then gives way, the one that began earliest first.
+A server that is full closes the connection that has waited longest for its client. Too many bytes of bodies stop the
+reading; a body that has not come whole in a second then gives way, the one that began earliest first.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The proxy that the environment names: ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, read as Go's programs read them.
 
-Each may be in lower case, too; the one in capitals wins. ``NO_PROXY`` lists what is reached directly: ``*``, IP addresses,
-CIDRs, domains with their subdomains (``example.com``) or without the domain itself (``.example.com``, ``*.example.com``), each
-with ``:port`` where only one port is meant. ``localhost`` and loopback addresses are always reached directly.
+Each may be in lower case, too; the one in capitals wins. ``NO_PROXY`` lists what is reached directly: ``*``, IP
+addresses, CIDRs, domains with their subdomains (``example.com``) or without the domain itself (``.example.com``,
+``*.example.com``), each with ``:port`` where only one port is meant. ``localhost`` and loopback addresses are always
+reached directly.
 """
 
 from __future__ import annotations

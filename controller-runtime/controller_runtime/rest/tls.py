@@ -69,7 +69,8 @@ class TLSConfig:
             )
         part: str = "certificate authority"
         try:
-            # Bundles may carry comments in any language. Some Pythons verify by RFC 5280 to the letter; clusters' own authorities often fall short of it.
+            # Bundles may carry comments in any language. Some Pythons verify by RFC 5280 to the letter; clusters'
+            # own authorities often fall short of it.
             cadata = _pem(self.ca).decode("ascii", errors="ignore") if self.ca is not None else None
             context = ssl.create_default_context(cadata=cadata)
             context.verify_flags &= ~_STRICT

@@ -28,8 +28,8 @@ TLS_CHECK_PERIOD: Final = 10.0
 class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
-    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` hears of every answer; ``may_write`` is asked
-    before each write.
+    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` hears of every answer; ``may_write``
+    is asked before each write.
     """
 
     def __init__(

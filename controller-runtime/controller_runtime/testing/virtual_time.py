@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An event loop whose clock is virtual: a wait costs nothing, and its length is exact.
 
-The clock jumps to the next timer as soon as no callback is ready. A program that waits for what cannot come fails at once,
-and so does one that blocks the loop: by ``time.sleep``, a connection, a new process, or a long computation.
+The clock jumps to the next timer as soon as no callback is ready. A program that waits for what cannot come fails at
+once, and so does one that blocks the loop: by ``time.sleep``, a connection, a new process, or a long computation.
 """
 
 from __future__ import annotations

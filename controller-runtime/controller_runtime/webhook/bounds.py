@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What of a review is decoded: a text may be small and what it decodes to large.
 
-A large body is counted while it arrives, and is refused before its end once it holds more than two objects may. Each object is
-counted again before it is decoded.
+A large body is counted while it arrives, and is refused before its end once it holds more than two objects may. Each
+object is counted again before it is decoded.
 """
 
 from __future__ import annotations

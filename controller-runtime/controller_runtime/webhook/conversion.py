@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
 import msgspec
 import pydantic
 
 from controller_runtime import log
-from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
 from controller_runtime.apis.machinery import shape
 from controller_runtime.apis.machinery.gvk import GVK, GroupKind
 from controller_runtime.apis.machinery.object import Object
+
+if TYPE_CHECKING:
+    from controller_runtime.apis.apiextensions.v1 import CustomResourceDefinition
 
 PATH: Final = "/convert"
 """The path that Go's controller-runtime serves, and that generated CustomResourceDefinitions name."""
@@ -49,9 +51,9 @@ class Convertible(Protocol[H]):
 class Spoke(Generic[S, H]):
     """How ``kind`` becomes the hub's version and back.
 
-    Both functions return a new object and have no side effects: large objects are converted in a thread. A result without
-    metadata gets the metadata of its source. The API server takes changed labels and annotations, and rejects an object
-    whose name, namespace or uid changed.
+    Both functions return a new object and have no side effects: large objects are converted in a thread. A result
+    without metadata gets the metadata of its source. The API server takes changed labels and annotations, and
+    rejects an object whose name, namespace or uid changed.
     """
 
     kind: type[S]

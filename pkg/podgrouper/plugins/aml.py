@@ -5,37 +5,30 @@
 from __future__ import annotations
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
-from .defaultgrouper import DefaultGrouper
+from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError
-from .grouper import Grouper, Reads
+from .grouper import Reads
 
 
 # +kubebuilder:rbac:groups=amlarc.azureml.com,resources=amljobs,verbs=get;list;watch
-class AmlGrouper(Grouper):
+class AmlGrouper(DelegatingGrouper):
     """Groups the nodes of an AmlJob."""
 
     name = "AML Grouper"
     reads = Reads.SPEC
 
-    def __init__(self, default: DefaultGrouper) -> None:
-        self._default = default
-
-    async def get_pod_group_metadata(
-        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
-    ) -> Metadata:
-        """Return the default group that needs the job's node count.
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Require the job's node count.
 
         Raises:
             GroupingError: the job says no such number.
         """
-        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
-        metadata.min_available = fields.int32(_node_count(top_owner))
-        return metadata
+        metadata.min_available = fields.int32(_node_count(owner))
 
 
 def _node_count(job: Unstructured) -> int:

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Typed readers of the fields of an owner whose kind has no model here.
 
-A path that leads nowhere gives None, as does one through a null. Raised is :class:`AccessorError` where a value has another
-type than wanted, the final one or one on the way; it names the path to that value, and both types as Go calls them.
+A path that leads nowhere gives None, as does one through a null. Raised is :class:`AccessorError` where a value has
+another type than wanted, the final one or one on the way; it names the path to that value, and both types as Go
+calls them.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def _find(obj: Owner, path: tuple[str, ...]) -> Any:
     if isinstance(obj, Unstructured):
         # Beside spec and status stands what is modelled of every object; that is rarely asked for.
         modelled = bool(path) and path[0] not in ("spec", "status")
-        value = obj.to_dict() if modelled else obj.__pydantic_extra__ or {}
+        value = obj.to_dict() if modelled else obj.unknown_fields
     for depth, step in enumerate(path):
         if value is None:
             return _MISSING

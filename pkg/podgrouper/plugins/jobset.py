@@ -9,23 +9,23 @@ from typing import Final
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gojson import quote
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
-from .defaultgrouper import DefaultGrouper
+from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import MAX_INT32, int64
-from .grouper import Grouper, Reads
+from .grouper import Reads
 
 REPLICATED_JOB_NAME_LABEL: Final = "jobset.sigs.k8s.io/replicatedjob-name"
 IN_ORDER: Final = "InOrder"
 
 
 # +kubebuilder:rbac:groups=jobset.x-k8s.io,resources=jobsets,verbs=get;list;watch
-class JobSetGrouper(Grouper):
+class JobSetGrouper(DelegatingGrouper):
     """Groups the pods of a JobSet.
 
     One group for all would wait for ever where a replicated job is only made once the one before it runs.
@@ -34,33 +34,27 @@ class JobSetGrouper(Grouper):
     name = "JobSet Grouper"
     reads = Reads.SPEC
 
-    def __init__(self, default: DefaultGrouper) -> None:
-        self._default = default
-
-    async def get_pod_group_metadata(
-        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
-    ) -> Metadata:
-        """Return the group of the pod's replicated job, or of the set, that needs all its pods.
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Group the pod's replicated job, or the set, and require all of its pods.
 
         Raises:
-            GroupingError: the set has no name or UID, the pod does not name its replicated job, or the spec is malformed.
+            GroupingError: the set has no name or UID, the pod does not name its replicated job, or the spec is
+            malformed.
         """
-        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
-        uid = top_owner.metadata.uid
-        if not top_owner.name or not uid:
-            raise GroupingError(f"jobset top owner {_named(top_owner)} missing name or UID")
+        uid = owner.metadata.uid
+        if not owner.name or not uid:
+            raise GroupingError(f"jobset top owner {_named(owner)} missing name or UID")
         replicated_job = pod.labels.get(REPLICATED_JOB_NAME_LABEL)
         if not replicated_job:
             raise GroupingError(
                 f"pod {pod.namespace}/{pod.name} missing required label {quote(REPLICATED_JOB_NAME_LABEL)}"
             )
-        metadata.name = f"{kai.POD_GROUP_NAME_PREFIX}-{top_owner.name}-{uid}"
-        if _startup_policy_order(top_owner) == IN_ORDER:
+        metadata.name = f"{kai.POD_GROUP_NAME_PREFIX}-{owner.name}-{uid}"
+        if _startup_policy_order(owner) == IN_ORDER:
             metadata.name += f"-{replicated_job}"
-            metadata.min_available = _pods_of_one(top_owner, replicated_job)
+            metadata.min_available = _pods_of_one(owner, replicated_job)
         else:
-            metadata.min_available = _pods_of_all(top_owner)
-        return metadata
+            metadata.min_available = _pods_of_all(owner)
 
 
 def _startup_policy_order(job_set: Unstructured) -> str:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 
 from . import fields, segments
-from .defaultgrouper import DefaultGrouper
+from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError
 from .gonumbers import atoi, divide
-from .grouper import Grouper, Reads
+from .grouper import Reads
 
 SIZE_ANNOTATION: Final = "leaderworkerset.sigs.k8s.io/size"
 GROUP_INDEX_LABEL: Final = "leaderworkerset.sigs.k8s.io/group-index"
@@ -32,34 +32,27 @@ _WORKERS: Final = "workers"
 
 
 # +kubebuilder:rbac:groups=leaderworkerset.x-k8s.io,resources=leaderworkersets,verbs=get;list;watch
-class LwsGrouper(Grouper):
+class LwsGrouper(DelegatingGrouper):
     """Groups one replica of a LeaderWorkerSet."""
 
     name = "LWS Grouper"
     reads = Reads.SPEC
 
-    def __init__(self, default: DefaultGrouper) -> None:
-        self._default = default
-
-    async def get_pod_group_metadata(
-        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
-    ) -> Metadata:
-        """Return the group of the pod's replica; it needs the leader alone while workers wait for that to be ready.
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Require the pod's replica, or only its leader while the workers wait for that to be ready.
 
         Raises:
             GroupingError: the spec is malformed, or the pod's labels do not fit its segments.
         """
-        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
-        size = _group_size(top_owner)
-        policy = _startup_policy(top_owner)
+        size = _group_size(owner)
+        policy = _startup_policy(owner)
         if policy == LEADER_READY:
             size = _size_while_leader_starts(pod, size)
         elif policy != LEADER_CREATED:
             raise GroupingError(f"unknown startupPolicy: {policy}")
         metadata.min_available = size
-        metadata.sub_groups = _sub_groups(top_owner, pod, size)
+        metadata.sub_groups = _sub_groups(owner, pod, size)
         metadata.name += _name_suffix(pod)
-        return metadata
 
 
 def _group_size(lws: Unstructured) -> int:

@@ -7,12 +7,13 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
-from .grouper import Grouper, Reads
+from .delegating import DelegatingGrouper
+from .grouper import Reads
 
 APP_NAME_LABEL: Final = "spark-app-name"
 APP_SELECTOR_LABEL: Final = "spark-app-selector"
@@ -23,19 +24,12 @@ def is_spark_pod(pod: Pod) -> bool:
     return APP_NAME_LABEL in pod.labels and APP_SELECTOR_LABEL in pod.labels
 
 
-class SparkGrouper(Grouper):
+class SparkGrouper(DelegatingGrouper):
     """Groups the pods of a Spark application."""
 
     name = DefaultGrouper.name
     reads = Reads.METADATA
 
-    def __init__(self, default: DefaultGrouper) -> None:
-        self._default = default
-
-    async def get_pod_group_metadata(
-        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
-    ) -> Metadata:
-        """Return the default group under the application's own name."""
-        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Name the group after the application."""
         metadata.name = pod.labels.get(APP_SELECTOR_LABEL, "")
-        return metadata

@@ -5,31 +5,25 @@
 from __future__ import annotations
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
-from .grouper import Grouper, Reads
+from .delegating import DelegatingGrouper
+from .grouper import Reads
 
 
 # +kubebuilder:rbac:groups=egx.nvidia.io,resources=spotrequests,verbs=get;list;watch
-class SpotRequestGrouper(Grouper):
+class SpotRequestGrouper(DelegatingGrouper):
     """Groups a SPOTRequest."""
 
     name = DefaultGrouper.name
     reads = Reads.METADATA
 
-    def __init__(self, default: DefaultGrouper) -> None:
-        self._default = default
-
-    async def get_pod_group_metadata(
-        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
-    ) -> Metadata:
-        """Return the default group with the priority class of inference where none is named."""
-        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Set the priority class of inference unless the workload names one."""
         metadata.priority_class_name = await self._default.calc_pod_group_priority_class(
-            top_owner, pod, kai.INFERENCE_PRIORITY_CLASS
+            owner, pod, kai.INFERENCE_PRIORITY_CLASS
         )
-        return metadata

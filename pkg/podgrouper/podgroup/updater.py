@@ -30,9 +30,9 @@ def update_pod_group(old: PodGroup, new: PodGroup) -> None:
         old.metadata.annotations = {**old.annotations, **new.metadata.annotations}
     if new.metadata.labels:
         old.metadata.labels = {**old.labels, **new.metadata.labels}
-    unknown = old.spec.__pydantic_extra__
-    old.spec = new.spec.model_copy()
-    old.spec.__pydantic_extra__ = dict(unknown) if unknown else {}
+    unknown = dict(old.spec.unknown_fields)
+    old.spec = new.spec.shallow_copy()
+    old.spec.set_unknown_fields(unknown)
     old.metadata.owner_references = new.metadata.owner_references
 
 

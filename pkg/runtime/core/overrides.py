@@ -6,19 +6,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 import msgspec
 from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.patchseries import PatchSeries
-from controller_runtime.apis.machinery.strategicpatch import POD_TEMPLATE
+from controller_runtime.apis.machinery.strategicpatch import (
+    POD_TEMPLATE,
+    StrategicMergeError,
+    strategic_merge_patch,
+)
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer import v1alpha1 as trainer
 
 _KEPT: Final = 16
+_MOST_VALUES: Final = 500_000
+"""Values that all merges of a TrainJob may write together: half a second of CPU, or 500 overrides that each add a volume."""
 _lock: Final = threading.Lock()
 _texts: Final[dict[int, tuple[JobSetSpec, bytes]]] = {}
 
@@ -32,28 +36,44 @@ def with_overrides(
     """Return the spec as it will be applied, a decoded copy, with the overrides merged in, later ones last.
 
     Raises:
-        StrategicMergeError: an override does not fit the template.
+        StrategicMergeError: an override does not fit the template, or there are too many overrides of large templates.
     """
     if not overrides and observe is None:
         return JobSetSpec.from_json(_typed_text(spec))
     data = apply.as_typed(spec.to_dict())
     if observe is not None:
         observe(data, None)
-    jobs = [_PodTemplate(job) for job in data.get("replicatedJobs", ()) if isinstance(job, dict)]
-    by_name: dict[JSON, list[_PodTemplate]] = {}
-    for job in jobs:
-        by_name.setdefault(job.name, []).append(job)
+    by_name: dict[JSON, list[dict[str, JSON]]] = {}
+    for job in data.get("replicatedJobs", ()):
+        if isinstance(job, dict):
+            by_name.setdefault(job.get("name"), []).append(job)
+    left = _MOST_VALUES
     for index, override in enumerate(overrides):
         for name in {target.name: None for target in override.target_jobs or ()}:
             for job in by_name.get(name, ()):
-                job.merge(_patch(override))
+                left -= _merge(job, override)
+        if left < 0:
+            raise StrategicMergeError(
+                f"podTemplateOverrides: the first {index + 1} of {len(overrides)} write more than "
+                f"{_MOST_VALUES} values; merge overrides of the same job into one"
+            )
         if observe is not None:
-            for job in jobs:
-                job.settle()
             observe(data, index)
-    for job in jobs:
-        job.settle()
     return JobSetSpec.from_dict(data)
+
+
+def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride) -> int:
+    """Merge an override into a replicated job's pod template; return the number of values that were written."""
+    spec = job.setdefault("template", {}).setdefault("spec", {})
+    merged = strategic_merge_patch(spec.get("template", {}), _patch(override), POD_TEMPLATE)
+    spec["template"] = apply.as_typed(merged, inside="template")
+    return _values(spec["template"])
+
+
+def _values(value: JSON) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_values, value.values()))
+    return 1 + sum(map(_values, value)) if isinstance(value, list) else 1
 
 
 def _typed_text(spec: JobSetSpec) -> bytes:
@@ -66,28 +86,6 @@ def _typed_text(spec: JobSetSpec) -> bytes:
                 del _texts[next(iter(_texts))]
             _texts[id(spec)] = kept
     return kept[1]
-
-
-class _PodTemplate:
-    """The pod template in the JSON of a replicated job, while it is patched."""
-
-    def __init__(self, job: dict[str, JSON]) -> None:
-        self.name = job.get("name")
-        self._job = job
-        self._series: PatchSeries | None = None
-
-    def merge(self, patch: dict[str, JSON]) -> None:
-        """Merge one override's patch."""
-        if self._series is None:
-            template = self._job.get("template", {}).get("spec", {}).get("template", {})
-            self._series = PatchSeries(template, POD_TEMPLATE, partial(apply.as_typed, inside="template"))
-        self._series.merge(patch)
-
-    def settle(self) -> None:
-        """Write what became of the template into the job."""
-        if self._series is not None:
-            spec = self._job.setdefault("template", {}).setdefault("spec", {})
-            spec["template"] = self._series.document()
 
 
 def _patch(override: trainer.PodTemplateOverride) -> dict[str, JSON]:

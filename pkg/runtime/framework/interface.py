@@ -3,10 +3,10 @@
 """The extension points; a plugin inherits those it serves.
 
 The framework runs each stage in turn: EnforceMLPolicy → EnforcePodGroupPolicy → PodNetwork → ComponentBuilder for the
-objects; CustomValidation for admission; TrainJobStatus for the status; WatchExtension when the controller is set up. Within a
-stage the order of plugins must not matter. A plugin that a runtime's policies do not concern does nothing. Plugins cannot
-write to the cluster: their client only reads. They keep nothing about single TrainJobs; for a large one the first three
-stages run in a thread.
+objects; CustomValidation for admission; TrainJobStatus for the status; WatchExtension when the controller is set up.
+Within a stage the order of plugins must not matter. A plugin that a runtime's policies do not concern does nothing.
+Plugins cannot write to the cluster: their client only reads. They keep nothing about single TrainJobs; for a large
+one the first three stages run in a thread.
 """
 
 from __future__ import annotations

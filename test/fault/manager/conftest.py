@@ -91,12 +91,12 @@ class Ours:
 
     @asynccontextmanager
     async def lag(self) -> AsyncIterator[list[float]]:
-        """Probe ``/healthz`` 20 times a second, each on a connection of its own; the list gets the latencies."""
+        """Probe ``/healthz`` 20 times a second, each on a connection of its own; the list gets the :meth:`delay` of each."""
         latencies: list[float] = []
 
         async def probe() -> None:
             while True:
-                began = time.monotonic()
+                delay = self.delay()
                 reader, writer = await asyncio.open_connection(
                     "127.0.0.1", int(self.health_url.rpartition(":")[2])
                 )
@@ -107,13 +107,23 @@ class Ours:
                     writer.transport.abort()
                     with anyio.CancelScope(shield=True), suppress(OSError):
                         await writer.wait_closed()
-                latencies.append(time.monotonic() - began)
+                latencies.append(delay())
                 await anyio.sleep(0.05)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(probe)
             yield latencies
             tasks.cancel_scope.cancel()
+
+    def delay(self) -> Callable[[], float]:
+        """Return what returns the seconds since now, less those for which it or this process waited for a processor.
+
+        Other processes make them wait, on a machine that has other work.
+        """
+        assert self._process is not None
+        pid = self._process.pid
+        began, waited = time.monotonic(), waiting(pid)
+        return lambda: max(0.0, time.monotonic() - began - (waiting(pid) - waited))
 
     @property
     def running(self) -> bool:
@@ -150,6 +160,16 @@ class Ours:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+
+
+def waiting(pid: int) -> float:
+    """Return the seconds for which this thread and the threads of a process were ready to run and did not."""
+    threads = [Path("/proc/thread-self/schedstat"), *Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    nanoseconds = 0
+    for each in threads:
+        with suppress(OSError):  # the thread has ended
+            nanoseconds += int(each.read_text().split()[1])
+    return nanoseconds / 1e9
 
 
 @pytest.fixture

@@ -57,8 +57,8 @@ async def restart_with(plane: Any, snapshot: Path, *, take: bool) -> None:
 async def bump_revision(plane: Any) -> None:
     """Do to the store what ``etcdutl snapshot restore --bump-revision --mark-compacted`` does.
 
-    Without it, servers take a watch's old position for one of the new history: no client can tell, and Kubernetes asks for
-    a restart of all of them.
+    Without it, servers take a watch's old position for one of the new history: no client can tell, and Kubernetes
+    asks for a restart of all of them.
     """
     plane.supervisor.start(plane._etcd_component())
     async with aiohttp.ClientSession(plane.etcd_url) as session:

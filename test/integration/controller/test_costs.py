@@ -113,7 +113,8 @@ async def test_a_train_job_costs_no_more_than_this(
     )
     assert spent == 2 * JOBS  # one makes the JobSet, one the verdict: the echo of a write wakes nobody
     assert (writes["jobsets"], writes["trainjobs"]) == (JOBS, JOBS)
-    # To index it, twice to reconcile it, and what the status patch returned; the echo of that may come before its answer.
+    # To index it, twice to reconcile it, and what the status patch returned; the echo of that may come before its
+    # answer.
     assert decoded[TrainJob] <= 5 * JOBS
     # What the apply returned, and once for each of the two versions.
     assert decoded[JobSet] <= 3 * JOBS

@@ -94,3 +94,20 @@ def test_a_browser_loads_nothing_from_another_host(site: Path, pages: dict[str, 
     assert [style[:80] for style in styles if "url(http" in style or "url(//" in style] == []
     # The theme loads a script for this class from another host.
     assert [name for name, page in pages.items() if "mermaid" in page.classes] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("facade", ["Manager", "Request", "new_controller_managed_by"]),
+        ("client", ["client.Client", "client.FakeClient", "client.Client.subresource", "client.merge_from"]),
+        ("cache", ["cache.Options", "cache.Cache"]),
+        ("webhook", ["webhook.CustomValidator", "webhook.CustomValidator.validate_create"]),
+        ("testing", ["envtest.Environment", "envtest.eventually.eventually"]),
+    ],
+)
+def test_the_reference_of_the_library_has_the_names_that_packages_export(
+    page: str, names: list[str], pages: dict[str, Page]
+) -> None:
+    ids = pages[f"controller-runtime/reference/{page}.html"].ids
+    assert {f"controller_runtime.{name}" for name in names} - ids == set()

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A TrainJob's JobSet and its siblings through edits, suspensions and restarts, with the real plugins.
 
-The API server is in memory. Where a test says so, it refuses and defaults as JobSet's webhooks do, and keeps a deleted JobSet
-until ``collect`` removes it with its Jobs, as the garbage collector does.
+The API server is in memory. Where a test says so, it refuses and defaults as JobSet's webhooks do, and keeps a
+deleted JobSet until ``collect`` removes it with its Jobs, as the garbage collector does.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runtimes and TrainJobs that make no sense: each gets a clear word, and none stops another.
 
-The reconciler, the webhooks and the plugins are the real ones; the API server is in memory and takes what a cluster without
-our CRDs' schemas would have stored.
+The reconciler, the webhooks and the plugins are the real ones; the API server is in memory and takes what a cluster
+without our CRDs' schemas would have stored.
 """
 
 from __future__ import annotations

@@ -110,6 +110,19 @@ class Struct(BaseModel):
         """Return the same as compact JSON text."""
         return self.__pydantic_serializer__.to_json(self, exclude_none=True, by_alias=True)
 
+    @property
+    def unknown_fields(self) -> dict[str, JSON]:
+        """The fields that the model does not name, as decoded JSON; a fresh empty map where there are none."""
+        return self.__pydantic_extra__ or {}
+
+    def set_unknown_fields(self, fields: dict[str, JSON]) -> None:
+        """Replace the fields that the model does not name; ``fields`` is kept, not copied."""
+        object.__setattr__(self, "__pydantic_extra__", fields)
+
+    def put(self, field: str, value: object) -> None:
+        """Replace the value of a field without validation; whether the field counts as set stays as it is."""
+        self.__dict__[field] = value
+
     def deep_copy(self) -> Self:
         """Return a copy that shares nothing with this one."""
         copied: Self = _copy(self)

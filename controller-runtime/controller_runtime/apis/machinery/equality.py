@@ -40,7 +40,7 @@ def _equal_structs(a: Struct, b: Struct) -> bool:
         right = b.__dict__[name]
         if not (_equal_quantities(left, right) if name in quantities else deep_equal(left, right)):
             return False
-    return deep_equal(a.__pydantic_extra__ or {}, b.__pydantic_extra__ or {})
+    return deep_equal(a.unknown_fields, b.unknown_fields)
 
 
 def _equal_quantities(a: Any, b: Any) -> bool:

@@ -99,6 +99,12 @@ class Object(Struct):
         object.__setattr__(decoded, "_size", len(data))
         return decoded
 
+    @classmethod
+    def of_metadata(cls, metadata: ObjectMeta) -> Self:
+        """Return an object of this kind with ``metadata``, which it shares, and nothing else."""
+        made = cls.model_construct(api_version=cls.gvk.api_version, kind=cls.gvk.kind, metadata=metadata)
+        return cast("Self", made)
+
     def deep_copy(self) -> Self:
         """Return a copy that shares nothing with this one."""
         return self._sized(super().deep_copy())
@@ -176,7 +182,7 @@ class Unstructured(Object):
 
     def __getitem__(self, field: str) -> JSON:
         """Return a top-level field other than apiVersion, kind and metadata; KeyError when absent."""
-        return (self.__pydantic_extra__ or {})[field]
+        return self.unknown_fields[field]
 
     def __setitem__(self, field: str, value: JSON) -> None:
         """Set a top-level field."""
@@ -187,7 +193,7 @@ class Unstructured(Object):
 
     def nested(self, *path: str) -> JSON:
         """Return the value below ``path``, or None when a step is missing or no map."""
-        value: JSON = self.__pydantic_extra__ or {}
+        value: JSON = self.unknown_fields
         for step in path:
             if not isinstance(value, dict) or step not in value:
                 return None

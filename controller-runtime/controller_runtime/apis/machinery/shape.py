@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bounds on the shape of a JSON text, checked on its bytes before anything decodes it.
 
-A decoded object costs up to a thousand times the memory of its text: 1.3 MB of ``{},{},…`` are schema-valid in many kinds,
-and hold the event loop for seconds. Counting bytes costs a small part of that and does not depend on the shape.
+A decoded object costs up to a thousand times the memory of its text: 1.3 MB of ``{},{},…`` are schema-valid in many
+kinds, and hold the event loop for seconds. Counting bytes costs a small part of that and does not depend on the
+shape.
 """
 
 from __future__ import annotations

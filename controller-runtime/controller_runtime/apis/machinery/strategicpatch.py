@@ -3,8 +3,9 @@
 """Strategic merge patch: maps merge, and lists of named items merge by their key.
 
 Which lists merge, and by which key, is part of Kubernetes' built-in types (``patchMergeKey``); :data:`SCHEMAS` holds it
-for the kinds we touch. A list that is not named there is replaced whole, a field that is not named there merges as plain JSON.
-Merged items that the patch names stand in the patch's order; the others keep their place among them as far as that allows.
+for the kinds we touch. A list that is not named there is replaced whole, a field that is not named there merges as
+plain JSON. Merged items that the patch names stand in the patch's order; the others keep their place among them as
+far as that allows.
 
 Directives: ``$patch: replace|delete`` in a map or an item, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>``,
 ``$setElementOrder/<field>``; a null deletes.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The in-memory client answers as a real API server does: the same calls are sent to both, and every answer is compared.
 
-An answer is the whole object, or the error with its class, code, reason, message and causes. The cases of :data:`DIFFERENT`
-are the known differences; a case that no longer differs must leave that table.
+An answer is the whole object, or the error with its class, code, reason, message and causes. The cases of
+:data:`DIFFERENT` are the known differences; a case that no longer differs must leave that table.
 """
 
 import re

@@ -7,18 +7,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.podgrouper.plugins import fields
-from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
+from pkg.podgrouper.plugins.delegating import DelegatingGrouper
 from pkg.podgrouper.plugins.errors import GroupingError
 from pkg.podgrouper.plugins.gonumbers import int64
-from pkg.podgrouper.plugins.grouper import Grouper, Reads
+from pkg.podgrouper.plugins.grouper import Reads
 from pkg.podgrouper.podgroup import Metadata
 
 
 # +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;notebooks;pytorchjobs;jaxjobs;tfjobs;xgboostjobs;scheduledworkflows,verbs=get;list;watch
-class KubeflowDistributedGrouper(Grouper):
+class KubeflowDistributedGrouper(DelegatingGrouper):
     """Groups a job by its replica specs; a kind of job names them and the roles it cannot do without."""
 
     name = "Kubeflow Distributed Grouper"
@@ -27,21 +27,14 @@ class KubeflowDistributedGrouper(Grouper):
     """The field below ``spec`` that holds the replica specs by role."""
     mandatory_roles: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, default: DefaultGrouper) -> None:
-        self._default = default
-
-    async def get_pod_group_metadata(
-        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
-    ) -> Metadata:
-        """Return the default group that needs what the scheduling policy says, else all replicas.
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Require what the scheduling policy says, or else all replicas.
 
         Raises:
             GroupingError: a role is missing or has no replicas, or the spec is malformed.
         """
-        metadata = await self._default.get_pod_group_metadata(top_owner, pod)
-        needed = fields.nested_int64(top_owner, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
-        metadata.min_available = fields.int32(self._replicas(top_owner) if needed is None else needed)
-        return metadata
+        needed = fields.nested_int64(owner, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
+        metadata.min_available = fields.int32(self._replicas(owner) if needed is None else needed)
 
     def _replicas(self, job: Unstructured) -> int:
         what = f"the type of the job {job.name} doesn't"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import Reader
 
 from pkg.podgrouper.plugins import fields
@@ -36,20 +36,17 @@ class MpiGrouper(KubeflowDistributedGrouper):
         super().__init__(default)
         self._client = client
 
-    async def get_pod_group_metadata(
-        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
-    ) -> Metadata:
-        """Return the group of launcher and workers, without the launcher while it is yet to come.
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Require launcher and workers, without the launcher while it is yet to come.
 
         Raises:
             GroupingError: a role is missing or has no replicas, or the spec is malformed.
             StatusError: the job's pods cannot be listed.
         """
-        metadata = await super().get_pod_group_metadata(top_owner, pod)
-        policy = fields.nested_string(top_owner, "spec", "launcherCreationPolicy")
-        if policy == WAIT_FOR_WORKERS_READY and not await self._has_launcher(top_owner):
-            metadata.min_available = fields.int32(metadata.min_available - _launchers(top_owner))
-        return metadata
+        await super().adjust(metadata, owner, pod)
+        policy = fields.nested_string(owner, "spec", "launcherCreationPolicy")
+        if policy == WAIT_FOR_WORKERS_READY and not await self._has_launcher(owner):
+            metadata.min_available = fields.int32(metadata.min_available - _launchers(owner))
 
     async def _has_launcher(self, job: Unstructured) -> bool:
         """Return True if a launcher pod exists that has not ended and is not being deleted."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.plugins import fields, segments
@@ -35,22 +35,19 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
     name = "PyTorchJob Grouper"
     replica_specs = "pytorchReplicaSpecs"
 
-    async def get_pod_group_metadata(
-        self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
-    ) -> Metadata:
-        """Return the group of master and workers.
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Group master and workers.
 
         Needed are, by what is set: the scheduling policy's minimum, the elastic policy's, all replicas.
 
         Raises:
             GroupingError: there are no replicas, the spec is malformed, or labels and annotations about segments are.
         """
-        metadata = await super().get_pod_group_metadata(top_owner, pod)
+        await super().adjust(metadata, owner, pod)
         for path in (("elasticPolicy", "minReplicas"), ("runPolicy", "schedulingPolicy", "minAvailable")):
-            if (needed := _number_or_none(top_owner, path)) is not None:
+            if (needed := _number_or_none(owner, path)) is not None:
                 metadata.min_available = fields.int32(needed)
-        metadata.sub_groups = _sub_groups(top_owner, pod, metadata.min_available)
-        return metadata
+        metadata.sub_groups = _sub_groups(owner, pod, metadata.min_available)
 
 
 def _number_or_none(job: Unstructured, path: tuple[str, ...]) -> int | None:

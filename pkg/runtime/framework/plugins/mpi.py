@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """MPI: the launcher reaches every node by SSH, with keys of the TrainJob's own, and finds them in a host file.
 
-Works on the template's jobs called ``launcher`` and ``node``, and there on the containers called ``node``. Only Open MPI
-is supported. The Secret's keys are made once: a Secret that exists is never written again.
+Works on the template's jobs called ``launcher`` and ``node``, and there on the containers called ``node``. Only Open
+MPI is supported. The Secret's keys are made once: a Secret that exists is never written again.
 """
 
 from __future__ import annotations

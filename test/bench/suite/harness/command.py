@@ -8,9 +8,9 @@
 
 Without a workload, all. Some measure parts of the project; others run managers against an API server of their own:
 ours, and every ``--manager`` beside it, which take turns. CMD finds its Configuration at ``{config}``, the API
-server by KUBECONFIG, and certificates in ``$TMPDIR/k8s-webhook-server/serving-certs``; ``{metrics}`` and ``{health}`` are the
-addresses that the Configuration names. Judge the ratios, and CPU rather than wall where others use the machine. The
-exit code is 1 when a target is missed, 2 when a workload failed.
+server by KUBECONFIG, and certificates in ``$TMPDIR/k8s-webhook-server/serving-certs``; ``{metrics}`` and
+``{health}`` are the addresses that the Configuration names. Judge the ratios, and CPU rather than wall where others
+use the machine. The exit code is 1 when a target is missed, 2 when a workload failed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A start with TrainJobs there: to the first JobSet of a new one, and until there is nothing left to do.
 
-Of the TrainJobs that are there a quarter is suspended, a quarter runs, and half are complete; a manager made their JobSets
-beforehand. The new one is created as the process starts,
+Of the TrainJobs that are there a quarter is suspended, a quarter runs, and half are complete; a manager made their
+JobSets beforehand. The new one is created as the process starts,
 and is listed last. Each program starts once uncounted, so that none pays for what another would have written.
 """
 

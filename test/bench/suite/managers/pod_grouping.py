@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pods into groups: at once, one after another, when their status changes, after a restart, and all anew.
 
-The pods belong to workloads of twenty: Deployments, Jobs, TrainJobs, StatefulSets, and none. ``podgroups`` must be equal for
-all programs: else one groups differently, and nothing else compares.
+The pods belong to workloads of twenty: Deployments, Jobs, TrainJobs, StatefulSets, and none. ``podgroups`` must be
+equal for all programs: else one groups differently, and nothing else compares.
 """
 
 from __future__ import annotations

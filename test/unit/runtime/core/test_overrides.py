@@ -4,8 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,3 +150,31 @@ def test_overrides_of_different_jobs_do_not_mind_their_order(
     first = {**first, "targetJobs": [{"name": "node"}]}
     second = {**second, "targetJobs": [{"name": "launcher"}]}
     assert merged(template, first, second) == merged(template, second, first)
+
+
+def many(count: int, spec: Callable[[int], Document]) -> list[Document]:
+    return [{"targetJobs": [{"name": "node"}], "spec": spec(number)} for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(lambda n: {"volumes": [{"name": f"v{n}", "emptyDir": {}}]}, id="a volume each"),
+        pytest.param(lambda n: {"nodeSelector": {f"n{n}": "x"}}, id="a label each"),
+        pytest.param(
+            lambda n: {"volumes": [{"name": f"v{n}"}], "affinity": {"$retainKeys": []}}, id="with directives"
+        ),
+    ],
+)
+def test_thousands_of_overrides_that_each_make_the_template_larger_are_refused(
+    spec: Callable[[int], Document],
+) -> None:
+    template = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {}}}}]}
+    with pytest.raises(StrategicMergeError, match=r"the first \d{3} of 6000 write more than 500000 values"):
+        merged(template, *many(6000, spec))
+
+
+def test_thousands_of_overrides_of_one_field_are_merged() -> None:
+    template = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {}}}}]}
+    after = merged(template, *many(6000, lambda n: {"nodeSelector": {"zone": str(n)}}))
+    assert pod_templates(after)["node"]["spec"] == {"nodeSelector": {"zone": "5999"}}

@@ -14,6 +14,7 @@ from sample_kinds import Crew, Fleet
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Container, ContainerPort, Pod, PodTemplateSpec
 from controller_runtime.apis.machinery.base import Struct, camel, is_unset
+from controller_runtime.apis.machinery.object import ObjectMeta
 
 
 @pytest.mark.parametrize(
@@ -114,6 +115,29 @@ def test_many_values_of_a_wrong_type_are_one_error(decode: Callable[[bytes], Pod
     assert len(refused(1000)) == 1000
     (error,) = refused(1001)
     assert error["msg"] == "1001 values have another type than their fields"
+
+
+def test_a_value_is_put_without_counting_as_set() -> None:
+    fleet = Fleet.from_dict({"metadata": {"name": "f"}})
+    spec = fleet.spec.deep_copy()
+    fleet.put("spec", spec)
+    assert fleet.spec is spec
+    assert "spec" not in fleet.model_fields_set
+
+
+def test_unknown_fields_are_read_and_replaced() -> None:
+    fleet = Fleet.from_dict({"metadata": {"name": "f"}, "future": {"x": [1]}})
+    assert fleet.unknown_fields == {"future": {"x": [1]}}
+    fleet.set_unknown_fields({"other": True})
+    assert fleet.to_dict()["other"] is True
+    assert "future" not in fleet.to_dict()
+
+
+def test_an_object_of_metadata_has_its_kinds_names_and_shares_the_metadata() -> None:
+    metadata = ObjectMeta(name="f")
+    made = Fleet.of_metadata(metadata)
+    assert (made.api_version, made.kind) == (Fleet.gvk.api_version, Fleet.gvk.kind)
+    assert made.metadata is metadata
 
 
 class Room(Struct):

@@ -6,7 +6,4 @@ from __future__ import annotations
 
 from typing import Final
 
-VOLUME_NAME_INITIALIZER: Final = "initializer"
-"""Volume, and its mount, that initializers fill and the trainer reads."""
-
 INITIALIZER_ENV_STORAGE_URI: Final = "STORAGE_URI"

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Torch: how many processes torchrun starts on every node, and where they meet.
 
-A trainer whose command is ``tune run`` is TorchTune's (``torchtune.py``): it gets recipe and configuration as arguments and
-meets by ``--rdzv_endpoint``. A TrainJob without ``trainer`` keeps the runtime's environment as it is, as upstream has it.
+A trainer whose command is ``tune run`` is TorchTune's (``torchtune.py``): it gets recipe and configuration as
+arguments and meets by ``--rdzv_endpoint``. A TrainJob without ``trainer`` keeps the runtime's environment as it is,
+as upstream has it.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TorchTune: which recipe and configuration ``tune run`` gets.
 
-Both follow from the model, which the runtime's name tells, from the nodes and devices, and from the kind of tuning, which
-the TrainJob's arguments tell. Names are put together as torchtune does: recipe ``lora_finetune_single_device`` with
-configuration ``llama3_2/1B_qlora_single_device``.
+Both follow from the model, which the runtime's name tells, from the nodes and devices, and from the kind of tuning,
+which the TrainJob's arguments tell. Names are put together as torchtune does: recipe ``lora_finetune_single_device``
+with configuration ``llama3_2/1B_qlora_single_device``.
 """
 
 from __future__ import annotations

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Garbage is looked for once the start is over, whatever became of it."""
 
+import contextlib
 import gc
 from collections.abc import Iterator
 
 import anyio
 import pytest
 
-from pkg.app import lean
+from controller_runtime import lean
 
 
 @pytest.fixture(autouse=True)
@@ -36,3 +37,13 @@ async def test_collections_begin_in_any_case() -> None:
     await lean.Collector(anyio.sleep_forever).start()
     assert gc.isenabled()
     assert anyio.current_time() - began == pytest.approx(30)
+
+
+@pytest.mark.parametrize("error", [None, ImportError("x")])
+def test_collections_stop_while_a_program_is_imported(error: Exception | None) -> None:
+    gc.enable()
+    with contextlib.suppress(ImportError), lean.importing():
+        assert not gc.isenabled()
+        if error is not None:
+            raise error
+    assert gc.isenabled()

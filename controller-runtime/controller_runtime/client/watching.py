@@ -1,0 +1,201 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Watch: the changes of one kind as an async iterator, for programs that need no cache."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Generic, Literal, Self, TypeVar, cast
+
+import anyio
+import msgspec
+
+from controller_runtime import log, rest
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.rest import request as requests
+
+from .client import decode, is_metadata, listed_text
+from .options import WatchOptions
+
+if TYPE_CHECKING:
+    from .client import LiveClient
+
+T = TypeVar("T", bound=Object)
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+_TIMEOUT: Final = 300.0
+"""Seconds after which the server ends a connection, at least; up to twice that, so that many do not end together."""
+_SILENCE: Final = 70.0
+"""Seconds without a line before a connection is replaced, once the server has sent a bookmark: it sends one each minute."""
+_SHORT: Final = 1.0
+"""Seconds; a connection that ends sooner is not replaced at once."""
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+_EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
+_log = log.logger_from("client")
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """A change: of a deleted object, its last state."""
+
+    type: EventType
+    object: T
+
+
+class _Line(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct):
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+
+
+_decode_line: Final = msgspec.json.Decoder(_Line).decode
+_decode_version: Final = msgspec.json.Decoder(_Versioned).decode
+
+
+class Watch(Generic[T]):
+    """The changes of a kind, in order: see :meth:`controller_runtime.client.LiveClient.watch`.
+
+    Use it as a context manager, or call :meth:`aclose`, to give its connection back.
+    """
+
+    def __init__(self, client: LiveClient, kind: type[T], options: WatchOptions) -> None:
+        self.resource_version = options.get("resource_version", "")
+        """The version up to which everything has been returned; a later watch may continue from here."""
+        self._client = client
+        self._kind = kind
+        self._options = options
+        self._bookmarks = False
+        self._connected = False
+        self._pause = _FIRST_PAUSE
+        self._events = self._follow()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> WatchEvent[T]:
+        return await anext(self._events)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop, and close the connection."""
+        await self._events.aclose()
+
+    async def _follow(self) -> AsyncGenerator[WatchEvent[T], None]:
+        if not self.resource_version:
+            async for event in self._existing():
+                yield event
+        while True:
+            opened = anyio.current_time()
+            delay = 0.0
+            try:
+                async with aclosing(self._connection()) as events:
+                    async for event in events:
+                        yield event
+            except (rest.TransportError, errors.StatusError) as error:
+                delay = self._delay(error)
+            lasted = anyio.current_time() - opened
+            if lasted >= _SHORT:
+                self._pause = _FIRST_PAUSE
+            if delay or lasted < _SHORT:
+                await anyio.sleep(max(delay, self._pause * (1 + random.random())))  # noqa: S311 -- spreads load
+                self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+    async def _existing(self) -> AsyncGenerator[WatchEvent[T], None]:
+        options = self._options
+        listed = await self._client.list(
+            self._kind,
+            namespace=options.get("namespace", ""),
+            labels=options.get("labels"),
+            fields=options.get("fields"),
+        )
+        for obj in listed:
+            yield WatchEvent("ADDED", obj)
+        self.resource_version = listed.resource_version
+
+    async def _connection(self) -> AsyncGenerator[WatchEvent[T], None]:
+        """Yield the events of one connection, until it ends or is silent for too long."""
+        timeout = _TIMEOUT * (1 + random.random())  # noqa: S311 -- spreads load
+        response = await self._client.transport.send(await self._request(timeout))
+        await response.raise_for_status()
+        self._connected = True
+        lines = response.lines()
+        try:
+            while True:
+                line: bytes | None = None
+                with anyio.move_on_after(_SILENCE if self._bookmarks else timeout + _SILENCE):
+                    line = await anext(lines, None)
+                if line is None:
+                    return
+                if line and (event := self._event(line)) is not None:
+                    yield event
+        finally:
+            if isinstance(lines, AsyncGenerator):
+                await lines.aclose()
+            await response.close()
+
+    async def _request(self, timeout: float) -> rest.Request:
+        options = self._options
+        return requests.watch(
+            await self._client.mapper.resource_for(self._kind),
+            namespace=options.get("namespace", ""),
+            labels=options.get("labels"),
+            fields=options.get("fields"),
+            resource_version=self.resource_version,
+            timeout_seconds=int(timeout),
+            metadata_only=is_metadata(self._kind),
+        )
+
+    def _event(self, line: bytes) -> WatchEvent[T] | None:
+        """Return the event of a line; None for a bookmark, and for an object that is too wide to be decoded.
+
+        Raises:
+            TransportError: the line is cut off.
+            StatusError: the server ended the watch with an error.
+            AnswerError: the object is not one of the kind.
+        """
+        try:
+            event = _decode_line(line)
+        except msgspec.DecodeError as error:
+            raise rest.TransportError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
+        if event.type == "ERROR":
+            raise errors.from_status(rest.decoded(msgspec.json.decode, event.object), http_code=500)
+        version = rest.decoded(_decode_version, event.object).metadata.resource_version
+        made: WatchEvent[T] | None = None
+        if event.type == "BOOKMARK":
+            self._bookmarks = True
+        elif event.type in _EVENTS and (text := listed_text(self._kind, bytes(event.object))) is not None:
+            made = WatchEvent(cast("EventType", event.type), decode(self._kind, text))
+        self.resource_version = version or self.resource_version
+        return made
+
+    def _delay(self, error: rest.TransportError | errors.StatusError) -> float:
+        """Return how long to wait before the next connection; raise what another connection does not mend."""
+        if not self._connected or (isinstance(error, errors.StatusError) and not _is_transient(error)):
+            raise error
+        kind = str(self._kind.gvk.group_kind)
+        _log.debug("Watch failed", kind=kind, resourceVersion=self.resource_version, error=error)
+        return (error.retry_after or 0.0) if isinstance(error, errors.StatusError) else self._pause
+
+
+def _is_transient(error: errors.StatusError) -> bool:
+    expired = isinstance(error, errors.ExpiredError)
+    return not expired and (error.code >= 500 or isinstance(error, errors.TooManyRequestsError))

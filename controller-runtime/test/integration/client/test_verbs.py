@@ -1,0 +1,142 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Watches, strategic merge patches and clients with settings, on a real API server."""
+
+import aiohttp
+import anyio
+import pytest
+
+from controller_runtime.apis.core.v1 import ConfigMap, Container, Event, Pod, PodSpec
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.client import (
+    LiveClient,
+    Watch,
+    dry_run,
+    strategic_merge_from,
+    with_field_owner,
+    with_field_validation,
+)
+from controller_runtime.envtest import Environment
+from controller_runtime.rest import Config, Request, Response, RESTMapper, Transport
+
+pytestmark = pytest.mark.integration
+
+
+def config_map(namespace: str, name: str, value: str = "") -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace=namespace), data={"k": value})
+
+
+async def take(watch: Watch[ConfigMap], count: int) -> list[str]:
+    with anyio.fail_after(30):
+        events = [await anext(watch) for _ in range(count)]
+    return [f"{event.type} {event.object.name} {(event.object.data or {}).get('k')}" for event in events]
+
+
+async def test_a_watch_returns_what_exists_and_every_change(live_client: LiveClient, namespace: str) -> None:
+    await live_client.create(config_map(namespace, "a"))
+    async with live_client.watch(ConfigMap, namespace=namespace, fields={"metadata.name": "a"}) as watch:
+        assert await take(watch, 1) == ["ADDED a "]
+        await live_client.create(config_map(namespace, "b"))
+        changed = await live_client.update(config_map(namespace, "a", "1"))
+        await live_client.delete(changed)
+        assert await take(watch, 2) == ["MODIFIED a 1", "DELETED a 1"]
+
+
+class Breaking:
+    """A transport that ends each watch after one line."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.watches: list[str] = []
+
+    async def send(self, request: Request) -> Response:
+        response = await self._transport.send(request)
+        query = dict(request.query)
+        if "watch" in query:
+            self.watches.append(query["resourceVersion"])
+            response = OneLine(response)
+        return response
+
+
+class OneLine(Response):
+    def __init__(self, response: Response) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers = response.headers
+
+    async def read(self) -> bytes:
+        return await self._response.read()
+
+    async def lines(self):  # type: ignore[no-untyped-def]  # as the base class has it
+        async for line in self._response.lines():
+            yield line
+            return
+
+    async def close(self) -> None:
+        await self._response.close()
+
+
+async def test_a_broken_watch_continues_and_repeats_nothing(
+    live_client: LiveClient, rest_config: Config, namespace: str
+) -> None:
+    async with Transport(rest_config) as transport:
+        breaking = Breaking(transport)
+        client = LiveClient(breaking, RESTMapper(breaking))
+        listed = await client.list(ConfigMap, namespace=namespace)
+        watch = client.watch(ConfigMap, namespace=namespace, resource_version=listed.resource_version)
+        wanted = [f"ADDED c{number} " for number in range(3)]
+        seen: list[str] = []
+        async with watch:
+            for number in range(3):
+                await live_client.create(config_map(namespace, f"c{number}"))
+            while not set(wanted) <= set(seen):
+                seen += await take(watch, 1)
+        assert [line for line in seen if line in wanted] == wanted
+        assert len(breaking.watches) >= 3
+
+
+async def test_a_watch_from_a_compacted_version_is_expired(
+    live_client: LiveClient, control_plane: Environment, namespace: str
+) -> None:
+    newest = (await live_client.create(config_map(namespace, "newest"))).metadata.resource_version
+    url = f"{control_plane.control_plane.etcd_url}/v3/kv/compaction"
+    async with aiohttp.ClientSession() as session, session.post(url, json={"revision": newest}) as answer:
+        assert answer.status == 200
+    # Events are read from etcd: the API server keeps no earlier ones in memory.
+    async with live_client.watch(Event, namespace=namespace, resource_version="1") as watch:
+        with pytest.raises(errors.ExpiredError), anyio.fail_after(30):
+            await anext(watch)
+
+
+async def test_a_strategic_merge_patch_changes_only_its_items(
+    live_client: LiveClient, namespace: str
+) -> None:
+    containers = [Container(name=name, image=f"{name}:1") for name in ("a", "b")]
+    metadata = ObjectMeta(name="p", namespace=namespace, finalizers=["example.com/x", "example.com/y"])
+    old = await live_client.create(Pod(metadata=metadata, spec=PodSpec(containers=containers)))
+    new, other = old.deep_copy(), old.deep_copy()
+    (other.spec.containers or [])[0].image = "a:2"
+    await live_client.patch(other, strategic_merge_from(old))
+    (new.spec.containers or [])[1].image = "b:2"
+    new.metadata.finalizers = ["example.com/y", "example.com/z"]
+    after = await live_client.patch(new, strategic_merge_from(old))
+    assert [each.image for each in after.spec.containers or []] == ["a:2", "b:2"]
+    assert after.metadata.finalizers == ["example.com/y", "example.com/z"]
+    with pytest.raises(errors.ConflictError):
+        await live_client.patch(new, strategic_merge_from(old, optimistic_lock=True))
+
+
+async def test_settings_reach_the_server(live_client: LiveClient, namespace: str) -> None:
+    dry = dry_run(with_field_owner(live_client, "me"))
+    made = await dry.create(config_map(namespace, "dry"))
+    assert [each["manager"] for each in made.metadata.managed_fields or []] == ["me"]
+    with pytest.raises(errors.NotFoundError):
+        await live_client.get(ConfigMap, made.key)
+    await live_client.create(config_map(namespace, "kept"))
+    await dry.delete(config_map(namespace, "kept"))
+    await dry.delete_all_of(ConfigMap, namespace=namespace)
+    assert (await live_client.get(ConfigMap, (namespace, "kept"))).metadata.deletion_timestamp is None
+    unknown = ConfigMap.from_dict({"metadata": {"name": "u", "namespace": namespace}, "dta": {}})
+    with pytest.raises(errors.BadRequestError, match="unknown field"):
+        await with_field_validation(live_client, "Strict").create(unknown)

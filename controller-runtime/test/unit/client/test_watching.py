@@ -1,0 +1,136 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The watch of a live client: what exists, changes, bookmarks, broken connections, and errors that end it."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+import anyio
+import pytest
+
+from controller_runtime import rest
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery import errors
+from controller_runtime.client import LiveClient, Watch
+
+Answer = Callable[[], rest.FakeResponse]
+
+
+def line(type_: str, name: str, version: int) -> bytes:
+    metadata = {"name": name, "namespace": "n", "resourceVersion": str(version)}
+    return json.dumps({"type": type_, "object": {"metadata": metadata}}).encode()
+
+
+def bookmark(version: int) -> bytes:
+    return json.dumps(
+        {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}}
+    ).encode()
+
+
+def refusal(code: int, reason: str) -> dict[str, Any]:
+    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no"}
+
+
+def lines(*each: bytes, end: Exception | None = None, quiet: bool = False) -> Answer:
+    async def iterate() -> AsyncIterator[bytes]:
+        for one in each:
+            yield one
+        if quiet:
+            await anyio.sleep_forever()
+        if end is not None:
+            raise end
+
+    return lambda: rest.FakeResponse(lines=iterate())
+
+
+def answer(status: int, body: Any) -> Answer:
+    return lambda: rest.FakeResponse(status, body)
+
+
+def serving(*answers: Answer) -> tuple[LiveClient, rest.FakeTransport]:
+    left = iter(answers)
+    transport = rest.FakeTransport(lambda _: next(left)())
+    return LiveClient(transport), transport
+
+
+async def take(watch: Watch[ConfigMap], count: int) -> list[str]:
+    return [f"{event.type} {event.object.name}" for event in [await anext(watch) for _ in range(count)]]
+
+
+def versions(requests: Iterable[rest.Request]) -> list[str | None]:
+    return [dict(request.query).get("resourceVersion") for request in requests]
+
+
+async def test_what_exists_comes_first_then_changes_after_the_list() -> None:
+    items = [{"metadata": {"name": name}} for name in "ab"]
+    listed = answer(200, {"metadata": {"resourceVersion": "7"}, "items": items})
+    client, transport = serving(listed, lines(line("MODIFIED", "a", 8), line("DELETED", "b", 9), quiet=True))
+    async with client.watch(ConfigMap, namespace="n", labels={"x": "y"}) as watch:
+        assert await take(watch, 4) == ["ADDED a", "ADDED b", "MODIFIED a", "DELETED b"]
+        assert watch.resource_version == "9"
+    assert versions(transport.requests) == [None, "7"]
+    assert {dict(request.query)["labelSelector"] for request in transport.requests} == {"x=y"}
+    assert dict(transport.requests[1].query)["allowWatchBookmarks"] == "true"
+
+
+async def test_a_connection_that_ends_breaks_or_is_cut_off_continues_after_the_last_event() -> None:
+    client, transport = serving(
+        lines(line("ADDED", "a", 2)),
+        lines(line("ADDED", "b", 3), end=rest.TransportError("broken")),
+        lines(line("ADDED", "c", 4), b'{"type":"ADDED","object":{"metad'),
+        answer(503, refusal(503, "ServiceUnavailable")),
+        lines(line("ADDED", "d", 5), quiet=True),
+    )
+    async with client.watch(ConfigMap, resource_version="1") as watch:
+        assert await take(watch, 4) == ["ADDED a", "ADDED b", "ADDED c", "ADDED d"]
+    assert versions(transport.requests) == ["1", "2", "3", "4", "4"]
+
+
+async def test_bookmarks_move_the_place_from_which_a_quiet_watch_continues() -> None:
+    client, transport = serving(lines(bookmark(50), quiet=True), lines(line("ADDED", "a", 51), quiet=True))
+    began = anyio.current_time()
+    async with client.watch(ConfigMap, resource_version="1") as watch:
+        assert await take(watch, 1) == ["ADDED a"]
+    assert versions(transport.requests) == ["1", "50"]
+    assert anyio.current_time() - began == pytest.approx(70)
+
+
+@pytest.mark.parametrize(
+    "expired",
+    [
+        answer(410, refusal(410, "Expired")),
+        lines(json.dumps({"type": "ERROR", "object": refusal(410, "Expired")}).encode()),
+    ],
+    ids=["answer", "line"],
+)
+async def test_a_compacted_version_ends_the_watch(expired: Answer) -> None:
+    client, transport = serving(lines(line("ADDED", "a", 2)), expired)
+    async with client.watch(ConfigMap, resource_version="1") as watch:
+        assert await take(watch, 1) == ["ADDED a"]
+        with pytest.raises(errors.ExpiredError):
+            await anext(watch)
+        with pytest.raises(StopAsyncIteration):
+            await anext(watch)
+    assert len(transport.requests) == 2
+
+
+async def test_a_refusal_and_an_unreachable_server_are_errors_of_the_first_connection() -> None:
+    client, _ = serving(answer(403, refusal(403, "Forbidden")))
+    with pytest.raises(errors.ForbiddenError):
+        await anext(client.watch(ConfigMap, resource_version="1"))
+
+    def unreachable() -> rest.FakeResponse:
+        raise rest.TransportError("unreachable")
+
+    client, _ = serving(unreachable)
+    with pytest.raises(rest.TransportError):
+        await anext(client.watch(ConfigMap, resource_version="1"))
+
+
+async def test_a_watch_gives_its_connection_back() -> None:
+    response = lines(line("ADDED", "a", 2), quiet=True)()
+    client, _ = serving(lambda: response)
+    async with client.watch(ConfigMap, resource_version="1") as watch:
+        await anext(watch)
+    assert response.closed
