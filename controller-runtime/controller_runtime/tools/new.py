@@ -203,7 +203,7 @@ def _module_problem(module: str) -> str:
     if module in sys.stdlib_module_names:
         return "is the name of a module of Python's standard library"
     if module in _TAKEN:
-        return "is the name of another folder of the project, or of what it imports"
+        return "is the name of another folder of the project, or of a package that it imports"
     installed = packages_distributions().get(module)
     return f"is the name of a package that is installed here, from {installed[0]}" if installed else ""
 

@@ -46,7 +46,7 @@ def collect(paths: Iterable[Path]) -> dict[str, Grants]:
 
 
 def merge(found: Iterable[Grants]) -> Grants:
-    """Return the grants of several sources: what one of them grants for every object is not restricted to names."""
+    """Return the grants of several sources: a grant for every object wins over one for names."""
     merged: Grants = {}
     for grants in found:
         for grant, names in grants.items():
@@ -116,5 +116,5 @@ def _either(before: tuple[str, ...] | None, names: tuple[str, ...]) -> tuple[str
 
 
 def _scalar(value: str) -> str:
-    """Quote what YAML would not read as a plain string: the core group, and ``*``."""
+    """Quote the core group and ``*``, which are not plain strings in YAML."""
     return value if value.strip("*") else f'"{value}"'
