@@ -103,7 +103,7 @@ class Builder:
 
         def of_the_owner() -> handler.EventHandler[Object]:  # for_() may come later in the sentence
             if self._kind is None:
-                raise ControllerError(f"owns({kind.gvk.kind}) needs for_(): the owner kind is unknown")
+                raise ControllerError(f"owns({kind.gvk.kind}): the owner kind is unknown; call for_()")
             return handler.enqueue_request_for_owner(self._kind, only_controller=not match_every_owner)
 
         return self._watch(kind, of_the_owner, predicates, only_metadata)

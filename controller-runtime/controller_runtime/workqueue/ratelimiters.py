@@ -20,7 +20,7 @@ OVERALL_BURST: Final = 100
 
 
 class LoopClock:
-    """The time of the event loop that first asked for it."""
+    """The time of the event loop that used it first."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
