@@ -41,7 +41,7 @@ class FinalizeError(ExceptionGroup[Exception]):
         made.result = result
         return made
 
-    def derive(self, errors: Sequence[Exception]) -> FinalizeError:  # type: ignore[override]  # its members have one type
+    def derive(self, errors: Sequence[Exception]) -> FinalizeError:  # type: ignore[override]  # one member type
         """Return the error of a part of the failures."""
         made = FinalizeError(self.message, errors)
         made.result = self.result
