@@ -37,8 +37,8 @@ MAX_RETRIES: Final = 1024
 """Failed events of one source that are kept."""
 
 _log = log.logger_from("controller-runtime.source")
-_Step = Callable[[], Coroutine[Any, Any, None]]
-_Event = event.CreateEvent[Any] | event.UpdateEvent[Any] | event.DeleteEvent[Any]
+_Step = Callable[[], Coroutine[object, None, None]]
+_Event = event.CreateEvent[Object] | event.UpdateEvent[Object] | event.DeleteEvent[Object]
 E = TypeVar("E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any])
 
 
@@ -348,7 +348,7 @@ def _decode(evt: _Event) -> None:
     del objects
 
 
-def _finish(step: Coroutine[Any, Any, None]) -> None:
+def _finish(step: Coroutine[object, None, None]) -> None:
     """Run a coroutine that never waits."""
     try:
         step.send(None)

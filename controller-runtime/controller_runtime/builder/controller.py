@@ -24,7 +24,7 @@ Predicates = Iterable[predicate.Predicate[T]]
 
 @dataclasses.dataclass(frozen=True)
 class _Watch:
-    kind: type[Any]
+    kind: type[Object]
     handler: Callable[[], handler.EventHandler[Any]]
     predicates: tuple[predicate.Predicate[Any], ...]
     when: source.When | None = None

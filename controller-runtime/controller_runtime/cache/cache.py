@@ -312,7 +312,7 @@ def _identity(kind: type[Object]) -> tuple[GVK, bool]:
 
 
 def _not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
-    resource: Any = kind.resource
+    resource = kind.resource
     group_resource = resource.group_resource if resource is not None else str(kind.gvk.group_kind)
     details = {
         "name": key.name,

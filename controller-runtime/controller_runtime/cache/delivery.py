@@ -125,7 +125,7 @@ class Registration:
 
     def __init__(
         self,
-        kind: type[Any],
+        kind: type[Object],
         handler: EventHandlerFuncs[Any] | LazyHandlerFuncs[Any],
         remove: Callable[[Registration], None],
     ) -> None:
@@ -150,7 +150,7 @@ class Registration:
         """Listen no more."""
         self._remove(self)
 
-    def on_put(self, new: CachedObject[Any], before: CachedObject[Any] | None, initial: bool) -> None:
+    def on_put(self, new: CachedObject[Object], before: CachedObject[Object] | None, initial: bool) -> None:
         """Report that an object exists in this state."""
         unreported = self.backlog and self.backlog.pop(new.key, False)
         if unreported or before is None:
@@ -164,7 +164,7 @@ class Registration:
                 # The state before was never reported: once it can be decoded, the object is new.
                 self.add(new, initial=initial)
 
-    def on_gone(self, last: CachedObject[Any], unknown: bool) -> None:
+    def on_gone(self, last: CachedObject[Object], unknown: bool) -> None:
         """Report a deletion, by metadata alone if the rest cannot be decoded, unless the object was never reported."""
         if self.backlog and self.backlog.pop(last.key, False):
             return
@@ -174,11 +174,11 @@ class Registration:
             except UndecodableObjectError:
                 on_delete(self._given(last.outline()), unknown)
 
-    def add(self, new: CachedObject[Any], *, initial: bool) -> None:
+    def add(self, new: CachedObject[Object], *, initial: bool) -> None:
         """Report an object for the first time."""
         if (on_add := self.handler.on_add) is not None:
             on_add(self._given(new), initial)
 
-    def _given(self, obj: CachedObject[Any]) -> Any:
+    def _given(self, obj: CachedObject[Object]) -> Any:
         seen = obj.seen_as(self.kind)
         return seen if self._lazy else seen.object

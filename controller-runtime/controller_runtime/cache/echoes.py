@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
 
 from .delivery import CachedObject
 
@@ -30,7 +31,7 @@ class _Writing:
         self.count = 0
         self.made: set[tuple[str, str]] = set()
         """Uids and versions that the server returned."""
-        self.held: list[tuple[CachedObject[Any] | None, Callable[[], None]]] = []
+        self.held: list[tuple[CachedObject[Object] | None, Callable[[], None]]] = []
         """Delayed events; the object is kept beside an event that our write may have caused."""
         self.timer: asyncio.TimerHandle | None = None
 
@@ -60,7 +61,7 @@ class Echoes:
             writing.made.add((uid, version))
 
     def deliver(
-        self, key: NamespacedName, echo: CachedObject[Any] | None, notify: Callable[[], None]
+        self, key: NamespacedName, echo: CachedObject[Object] | None, notify: Callable[[], None]
     ) -> None:
         """Call ``notify`` now or, while ``key`` is being written, once the author of the change is known.
 

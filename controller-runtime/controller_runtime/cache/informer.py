@@ -47,7 +47,7 @@ class Engine:
         self._reported: dict[NamespacedName, str] = {}
         self.scope = anyio.CancelScope()
         self._options = options
-        self._indexers: dict[str, tuple[type[Any], Callable[[Any], Iterable[str]]]] = {}
+        self._indexers: dict[str, tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
         self._registrations: list[Registration] = []
         self._feeds = {namespace: Feed(self, namespace) for namespace in self.selection.namespaces or ("",)}
         self._changed = anyio.Event()
@@ -215,11 +215,11 @@ class Engine:
         self._echoes.deliver(entry.key, None, partial(self._notify_put, made, None, False))
         self._echoes.deliver(entry.key, None, partial(self._notify_deleted, ended, True))
 
-    def _notify_put(self, new: CachedObject[Any], old: CachedObject[Any] | None, initial: bool) -> None:
+    def _notify_put(self, new: CachedObject[Object], old: CachedObject[Object] | None, initial: bool) -> None:
         for registration in tuple(self._registrations):
             self._guard(registration.on_put, new, old, initial)
 
-    def _notify_deleted(self, last: CachedObject[Any], unknown: bool) -> None:
+    def _notify_deleted(self, last: CachedObject[Object], unknown: bool) -> None:
         for registration in tuple(self._registrations):
             self._guard(registration.on_gone, last, unknown)
 
@@ -264,7 +264,7 @@ class Engine:
         self._indexers[field] = (kind, extract)
         self.store.add_index(field)
 
-    def _index(self, obj: CachedObject[Any]) -> Mapping[str, tuple[str, ...]]:
+    def _index(self, obj: CachedObject[Object]) -> Mapping[str, tuple[str, ...]]:
         values: dict[str, tuple[str, ...]] = {}
         if obj.entry.refused:
             return values

@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -351,9 +351,9 @@ class Controller:
         metrics.MAX_CONCURRENT_RECONCILES.labels(self.name).set(self.settings.max_concurrent_reconciles)
         metrics.ACTIVE_WORKERS.labels(self.name).set(0)
 
-    def _fields(self, request: Request | None) -> dict[str, Any]:
+    def _fields(self, request: Request | None) -> dict[str, object]:
         """The keys of every line of this controller or, beside those, of every line about one request."""
-        fields: dict[str, Any] = {}
+        fields: dict[str, object] = {}
         gvk = self.settings.kind
         if request is None:
             fields["controller"] = self.name
@@ -364,8 +364,7 @@ class Controller:
                 fields[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
             fields |= {"namespace": request.namespace, "name": request.name}
         if self.settings.log_constructor is not None:
-            extra: Mapping[str, Any] = self.settings.log_constructor(request)
-            fields.update(extra)
+            fields.update(self.settings.log_constructor(request))
         return fields
 
 

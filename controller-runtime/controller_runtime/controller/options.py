@@ -7,13 +7,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from controller_runtime import workqueue
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.reconcile import ControllerError, Request
 
-LogConstructor = Callable[[Request | None], Mapping[str, Any]]
+LogConstructor = Callable[[Request | None], Mapping[str, object]]
 """Keys and values for a controller's log lines, or for those about one request."""
 
 
