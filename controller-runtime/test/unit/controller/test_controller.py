@@ -414,7 +414,7 @@ async def test_log_lines_of_a_reconcile_say_what_is_reconciled(make: Make) -> No
     class Talker:
         async def reconcile(self, request: Request) -> Result:
             ids.append(reconcile_id())
-            ids.append(log.bound()["reconcileID"])
+            ids.append(str(log.bound()["reconcileID"]))
             raise ValueError("no")
 
     made = make(
