@@ -68,9 +68,7 @@ async def main() -> None:
     options = ctrl.Options(webhook_port=flags.port, webhook_cert_dir=flags.cert_dir, metrics_bind_address="0")
     mgr = ctrl.Manager(await ctrl.load_config(), options)
     expirer = Expirer(mgr.client, mgr.event_recorder_for("expirer"))
-    reconciler = reconcile.AsReconciler(
-        mgr.client, ConfigMap, expirer
-    )  # reads the object before each reconcile
+    reconciler = reconcile.AsReconciler(mgr.client, ConfigMap, expirer)  # reads the object first
     ctrl.new_controller_managed_by(mgr).for_(ConfigMap).complete(reconciler)
     ctrl.new_webhook_managed_by(mgr, ConfigMap).with_validator(TTLValidator()).complete()
     async with ctrl.setup_signal_handler() as stop:
