@@ -11,11 +11,11 @@ from pathlib import Path
 _NOT_SOURCES = frozenset({"site-packages", "__pycache__"})
 
 Fields = dict[str, list[str]]
-"""A marker's values by field; ``;`` separates several."""
+"""A marker's values by field; multiple values are separated by ``;``."""
 
 
 class MarkerError(ValueError):
-    """A marker cannot be understood."""
+    """A marker is not valid."""
 
 
 def fields_of(text: str, kind: str, required: Iterable[str], optional: Iterable[str]) -> Iterator[Fields]:
@@ -40,7 +40,7 @@ def one(fields: Mapping[str, list[str]], name: str, default: str = "") -> str:
     """Return the single value of a field.
 
     Raises:
-        MarkerError: there are several.
+        MarkerError: the field has several values.
     """
     values = fields.get(name, [default])
     if len(values) != 1:
