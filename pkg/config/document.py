@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import one_line
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -24,7 +25,7 @@ class DocumentError(ValueError):
 class Document:
     """A decoded document and where its parts stand."""
 
-    data: dict[str, Any]
+    data: dict[str, JSON]
     lines: dict[PathSteps, int]
     """The line, counted from one, of each key and list item by its path."""
 

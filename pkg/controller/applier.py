@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from controller_runtime import log
@@ -159,5 +159,5 @@ def _digest_of(live: Object) -> bytes:
     return _digest([metadata.uid, metadata.generation, drift.content(wire)])
 
 
-def _digest(data: Any) -> bytes:
+def _digest(data: object) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(data, order="sorted"), digest_size=16).digest()

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
-Wire = dict[str, Any]
+from controller_runtime.apis.machinery.base import JSON
+
+Wire = dict[str, JSON]
 
 _ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath")
 """Fields by which a list of maps may be keyed: the first that every item has, each with another value."""
@@ -23,8 +25,8 @@ _ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
 _METADATA: Final = ("labels", "annotations", "ownerReferences")
 """The metadata that a desired object sets; the server manages the rest."""
 
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
+_NONE: Final[Mapping[str, JSON]] = MappingProxyType({})
+_DEFAULTS: Final[Mapping[str, JSON]] = MappingProxyType(
     {
         "replicas": 1,
         "groupName": "default",
@@ -42,7 +44,7 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
 """What JobSet's CRD and webhook set in a field that is left out. An entry missing here costs a request after a restart."""
 
 
-def covers(live: Any, desired: Any, defaults: Mapping[str, Any] = _NONE) -> bool:
+def covers(live: object, desired: object, defaults: Mapping[str, JSON] = _NONE) -> bool:
     """Return True if every field of ``desired`` is in ``live`` with an equal value; live may have more.
 
     Of keyed lists live may have more items in between, others are compared item by item. An empty map or list equals an
@@ -62,12 +64,12 @@ def covers(live: Any, desired: Any, defaults: Mapping[str, Any] = _NONE) -> bool
     return type(live) is type(desired) and bool(live == desired)
 
 
-def equal(live: Any, desired: Any) -> bool:
+def equal(live: object, desired: object) -> bool:
     """Return True if each covers the other, fields that JobSet defaults apart."""
     return covers(live, desired) and covers(desired, live, _DEFAULTS)
 
 
-def _covers_list(live: list[Any], desired: list[Any], defaults: Mapping[str, Any]) -> bool:
+def _covers_list(live: list[JSON], desired: list[JSON], defaults: Mapping[str, JSON]) -> bool:
     key = _item_key(live, desired)
     if key is None:
         return len(live) == len(desired) and all(
@@ -82,13 +84,13 @@ def _covers_list(live: list[Any], desired: list[Any], defaults: Mapping[str, Any
     )
 
 
-def _item_key(*lists: list[Any]) -> str | None:
+def _item_key(*lists: list[JSON]) -> str | None:
     if not all(isinstance(item, dict) for items in lists for item in items):
         return None
     return next((key for key in _ITEM_KEYS if all(_keyed_by(items, key) for items in lists)), None)
 
 
-def _keyed_by(items: list[Any], key: str) -> bool:
+def _keyed_by(items: list[JSON], key: str) -> bool:
     values = [item.get(key) for item in items]
     return all(isinstance(value, str) for value in values) and len(set(values)) == len(values)
 

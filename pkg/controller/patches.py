@@ -9,10 +9,11 @@ another writer has just extended. A JSON patch can test the very values that it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from controller_runtime import client
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import InvalidError
 from controller_runtime.apis.machinery.object import Object, OwnerReference
 
@@ -21,10 +22,10 @@ _SHARED: Final = frozenset({"conditions"})
 
 _STALE: Final = ("test failed", "nonexistent key", "missing path", "no such key")
 
-Operation = dict[str, Any]
+Operation = dict[str, JSON]
 
 
-def replace_status(stored: Object, old: Mapping[str, Any], new: Mapping[str, Any]) -> client.Patch:
+def replace_status(stored: Object, old: Mapping[str, JSON], new: Mapping[str, JSON]) -> client.Patch:
     """Return the patch that turns the status ``old`` of ``stored`` into ``new``; ``{}`` stands for no status."""
     if not old:
         return _patch(stored, [_test("/status", None), {"op": "add", "path": "/status", "value": new}])
@@ -53,9 +54,9 @@ def _patch(obj: Object, operations: list[Operation]) -> client.Patch:
     return client.raw_patch(client.JSON, msgspec.json.encode([*tests, *operations]))
 
 
-def _test(path: str, value: Any) -> Operation:
+def _test(path: str, value: JSON) -> Operation:
     return {"op": "test", "path": path, "value": value}
 
 
-def _set(path: str, value: Any) -> Operation:
+def _set(path: str, value: JSON) -> Operation:
     return {"op": "remove", "path": path} if value is None else {"op": "add", "path": path, "value": value}
