@@ -14,16 +14,15 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
-from controller_runtime.client import Reader
 
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 
 from . import fields
-from .defaultgrouper import DefaultGrouper
+from .delegating import ReadingGrouper
 from .errors import AccessorError, GroupingError
-from .grouper import Grouper, Reads
+from .grouper import Reads
 from .reading import UNREADABLE
 
 POD_GANG_LABEL: Final = "grove.io/podgang"
@@ -39,15 +38,11 @@ _T = TypeVar("_T")
 # +kubebuilder:rbac:groups=grove.io,resources=podcliques,verbs=get;list;watch
 # +kubebuilder:rbac:groups=grove.io,resources=podcliquescalinggroups,verbs=get;list;watch
 # +kubebuilder:rbac:groups=scheduler.grove.io,resources=podgangs,verbs=get;list;watch
-class GroveGrouper(Grouper):
+class GroveGrouper(ReadingGrouper):
     """Groups the pods of a PodGang."""
 
     name = "Grove Grouper"
     reads = Reads.METADATA
-
-    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
-        self._default = default
-        self._client = client
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
