@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Grove's sets (PodCliqueSet, and PodGangSet as it was called): a group for each PodGang, its subgroups the gang's groups.
+"""Grove's sets (PodCliqueSet, formerly PodGangSet): one group for each PodGang, one subgroup for each group of the gang.
 
-The operator writes PodGangs for a scheduler to read; a pod names its own by label.
+Grove's operator writes PodGangs for schedulers. A label of the pod names its PodGang.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from controller_runtime.apis.core.v1 import Pod
@@ -47,12 +48,12 @@ class GroveGrouper(ReadingGrouper):
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
     ) -> Metadata:
-        """Return the group of the pod's PodGang: its groups, their parents, their topology.
+        """Return the group of the pod's PodGang, with its subgroups, their parents and topology.
 
-        The set's labels and annotations count where the gang has none of the name.
+        Labels and annotations of the gang take precedence over the set's.
 
         Raises:
-            GroupingError: the pod names no gang, the gang cannot be read, or it is malformed.
+            GroupingError: the pod names no gang, or the gang is unreadable or malformed.
         """
         name = pod.labels.get(POD_GANG_LABEL)
         if name is None:
@@ -82,7 +83,7 @@ class GroveGrouper(ReadingGrouper):
 
 
 def _apply_labels(metadata: Metadata, labels: Mapping[str, str], named: str) -> None:
-    """Let labels decide class and preemptibility."""
+    """Set priority class and preemptibility from labels."""
     metadata.priority_class_name = labels.get(kai.PRIORITY_LABEL_KEY, metadata.priority_class_name)
     if (preemptibility := labels.get(kai.PREEMPTIBILITY_LABEL_KEY)) is None:
         return
@@ -96,7 +97,7 @@ def _apply_labels(metadata: Metadata, labels: Mapping[str, str], named: str) -> 
 
 
 def _apply_annotations(metadata: Metadata, annotations: Mapping[str, str]) -> None:
-    """Let annotations decide what of the topology is still open."""
+    """Set the parts of the topology that are still empty from annotations."""
     metadata.preferred_topology_level = metadata.preferred_topology_level or annotations.get(
         kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY, ""
     )
@@ -116,7 +117,7 @@ class _Gang:
         self._topology = annotations.get(TOPOLOGY_NAME_ANNOTATION, annotations.get(kai.TOPOLOGY_KEY, ""))
 
     def apply_topology_constraint(self, metadata: Metadata) -> None:
-        """Let the gang's own constraint stand for the whole group."""
+        """Set the group's topology from the gang's own constraint."""
         try:
             constraint = self._constraint(self._gang, "spec", "topologyConstraint")
         except GroupingError as error:
@@ -130,7 +131,7 @@ class _Gang:
             metadata.topology = constraint.topology
 
     def apply_priority_class(self, metadata: Metadata) -> None:
-        """Let the gang's priority class, also an empty one, stand for the group's."""
+        """Set the group's priority class from the gang's, even an empty one."""
         try:
             name = fields.nested_string(self._gang, "spec", "priorityClassName")
         except GroupingError as error:
@@ -142,13 +143,9 @@ class _Gang:
             metadata.priority_class_name = name
 
     def parents(self) -> tuple[list[SubGroupMetadata], dict[str, str]]:
-        """Return a subgroup for each set of groups to be kept together, and by group the set it is in."""
-        try:
+        """Return a subgroup for each set of groups to place together, and the set of each group by name."""
+        with _failing("failed to parse 'topologyConstraintGroupConfigs' field"):
             configs = fields.nested_list(self._gang, "spec", "topologyConstraintGroupConfigs") or []
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to parse 'topologyConstraintGroupConfigs' field. Err: {error}"
-            ) from error
         parents: list[SubGroupMetadata] = []
         parent_of: dict[str, str] = {}
         for index, config in enumerate(configs):
@@ -173,33 +170,21 @@ class _Gang:
         if not groups:
             return []
         parent_of.update(dict.fromkeys(groups, name))
-        try:
+        with _failing(f"failed to parse topology from topologyConstraintGroupConfig {name}"):
             constraint = self._constraint(config, "topologyConstraint")
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to parse topology from topologyConstraintGroupConfig {name}. Err: {error}"
-            ) from error
         return [SubGroupMetadata(name=name, min_available=0, topology_constraints=constraint)]
 
     def children(self, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
         """Return a subgroup for each of the gang's groups."""
-        try:
+        with _failing(f"failed to get spec.podgroups from PodGang {self.named}"):
             groups = fields.nested_list(self._gang, "spec", "podgroups") or []
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to get spec.podgroups from PodGang {self.named}. Err: {error}"
-            ) from error
         return [self._child(index, group, parent_of) for index, group in enumerate(groups)]
 
     def _child(self, index: int, group: JSON, parent_of: dict[str, str]) -> SubGroupMetadata:
         if not isinstance(group, dict):
             raise GroupingError(f"invalid structure of spec.podgroup[{index}] in PodGang {self.named}")
-        try:
+        with _failing(f"failed to parse spec.podgroups[{index}] from PodGang {self.named}"):
             child = self._sub_group(index, group)
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to parse spec.podgroups[{index}] from PodGang {self.named}. Err: {error}"
-            ) from error
         child.parent = parent_of.get(child.name)
         return child
 
@@ -212,12 +197,8 @@ class _Gang:
         if replicas <= 0:
             raise GroupingError("invalid 'minReplicas' field. Must be greater than 0")
         pods = self._pods(index, group)
-        try:
+        with _failing(f"failed to parse topology constraint from PodGang {self.named}"):
             constraint = self._constraint(group, "topologyConstraint")
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to parse topology constraint from PodGang {self.named}. Err: {error}"
-            ) from error
         return SubGroupMetadata(
             name=name,
             min_available=fields.int32(replicas),
@@ -233,7 +214,7 @@ class _Gang:
         return [self._pod(index, at, reference) for at, reference in enumerate(references)]
 
     def _pod(self, index: int, at: int, reference: JSON) -> str:
-        """Return the pod's name; one of another namespace is refused, so that no gang reaches into it."""
+        """Return the pod's name; reject a reference to another namespace."""
         if not isinstance(reference, dict):
             raise GroupingError(f"invalid spec.podgroup[{index}].podReferences[{at}] in PodGang {self.named}")
         try:
@@ -263,6 +244,15 @@ class _Gang:
             preferred_topology_level=preferred or "",
             required_topology_level=required or "",
         )
+
+
+@contextmanager
+def _failing(what: str) -> Iterator[None]:
+    """Prefix a GroupingError of the body with ``what``."""
+    try:
+        yield
+    except GroupingError as error:
+        raise GroupingError(f"{what}. Err: {error}") from error
 
 
 def _string(holder: _Map, field: str) -> str:
