@@ -7,8 +7,7 @@ Grove's operator writes PodGangs for schedulers. A label of the pod names its Po
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Final, TypeVar
 
 from controller_runtime.apis.core.v1 import Pod
@@ -22,7 +21,7 @@ from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstrai
 
 from . import fields
 from .delegating import ReadingGrouper
-from .errors import AccessorError, GroupingError
+from .errors import AccessorError, GroupingError, failing
 from .grouper import Reads
 from .reading import UNREADABLE
 
@@ -118,13 +117,11 @@ class _Gang:
 
     def apply_topology_constraint(self, metadata: Metadata) -> None:
         """Set the group's topology from the gang's own constraint."""
-        try:
+        with failing(
+            f"failed to apply topology constraints from PodGang {self.named}."
+            f" Err: failed to parse topology from PodGang, Err: "
+        ):
             constraint = self._constraint(self._gang, "spec", "topologyConstraint")
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to apply topology constraints from PodGang {self.named}."
-                f" Err: failed to parse topology from PodGang, Err: {error}"
-            ) from error
         if constraint is not None:
             metadata.preferred_topology_level = constraint.preferred_topology_level
             metadata.required_topology_level = constraint.required_topology_level
@@ -132,19 +129,17 @@ class _Gang:
 
     def apply_priority_class(self, metadata: Metadata) -> None:
         """Set the group's priority class from the gang's, even an empty one."""
-        try:
+        with failing(
+            f"failed to get spec.priorityClassName from PodGang {self.named}."
+            f" Err: failed to get spec.priorityClassName: "
+        ):
             name = fields.nested_string(self._gang, "spec", "priorityClassName")
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to get spec.priorityClassName from PodGang {self.named}."
-                f" Err: failed to get spec.priorityClassName: {error}"
-            ) from error
         if name is not None:
             metadata.priority_class_name = name
 
     def parents(self) -> tuple[list[SubGroupMetadata], dict[str, str]]:
         """Return a subgroup for each set of groups to place together, and the set of each group by name."""
-        with _failing("failed to parse 'topologyConstraintGroupConfigs' field"):
+        with failing("failed to parse 'topologyConstraintGroupConfigs' field. Err: "):
             configs = fields.nested_list(self._gang, "spec", "topologyConstraintGroupConfigs") or []
         parents: list[SubGroupMetadata] = []
         parent_of: dict[str, str] = {}
@@ -153,12 +148,8 @@ class _Gang:
                 raise GroupingError(
                     f"invalid structure of spec.topologyConstraintGroupConfigs[{index}] in PodGang {self.named}"
                 )
-            try:
+            with failing(f"failed to parse topologyConstraintGroupConfig[{index}]: "):
                 parents += self._parent(config, parent_of)
-            except GroupingError as error:
-                raise GroupingError(
-                    f"failed to parse topologyConstraintGroupConfig[{index}]: {error}"
-                ) from error
         return parents, parent_of
 
     def _parent(self, config: _Map, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
@@ -170,20 +161,20 @@ class _Gang:
         if not groups:
             return []
         parent_of.update(dict.fromkeys(groups, name))
-        with _failing(f"failed to parse topology from topologyConstraintGroupConfig {name}"):
+        with failing(f"failed to parse topology from topologyConstraintGroupConfig {name}. Err: "):
             constraint = self._constraint(config, "topologyConstraint")
         return [SubGroupMetadata(name=name, min_available=0, topology_constraints=constraint)]
 
     def children(self, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
         """Return a subgroup for each of the gang's groups."""
-        with _failing(f"failed to get spec.podgroups from PodGang {self.named}"):
+        with failing(f"failed to get spec.podgroups from PodGang {self.named}. Err: "):
             groups = fields.nested_list(self._gang, "spec", "podgroups") or []
         return [self._child(index, group, parent_of) for index, group in enumerate(groups)]
 
     def _child(self, index: int, group: JSON, parent_of: dict[str, str]) -> SubGroupMetadata:
         if not isinstance(group, dict):
             raise GroupingError(f"invalid structure of spec.podgroup[{index}] in PodGang {self.named}")
-        with _failing(f"failed to parse spec.podgroups[{index}] from PodGang {self.named}"):
+        with failing(f"failed to parse spec.podgroups[{index}] from PodGang {self.named}. Err: "):
             child = self._sub_group(index, group)
         child.parent = parent_of.get(child.name)
         return child
@@ -197,7 +188,7 @@ class _Gang:
         if replicas <= 0:
             raise GroupingError("invalid 'minReplicas' field. Must be greater than 0")
         pods = self._pods(index, group)
-        with _failing(f"failed to parse topology constraint from PodGang {self.named}"):
+        with failing(f"failed to parse topology constraint from PodGang {self.named}. Err: "):
             constraint = self._constraint(group, "topologyConstraint")
         return SubGroupMetadata(
             name=name,
@@ -217,13 +208,11 @@ class _Gang:
         """Return the pod's name; reject a reference to another namespace."""
         if not isinstance(reference, dict):
             raise GroupingError(f"invalid spec.podgroup[{index}].podReferences[{at}] in PodGang {self.named}")
-        try:
+        with failing(
+            f"failed to parse spec.podgroups[{index}].podreferences[{at}] from PodGang {self.named}. Err: "
+        ):
             namespace = _string(reference, "namespace")
             name = _string(reference, "name")
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to parse spec.podgroups[{index}].podreferences[{at}] from PodGang {self.named}. Err: {error}"
-            ) from error
         own = self.named.partition("/")[0]
         if namespace != own:
             raise GroupingError(
@@ -244,15 +233,6 @@ class _Gang:
             preferred_topology_level=preferred or "",
             required_topology_level=required or "",
         )
-
-
-@contextmanager
-def _failing(what: str) -> Iterator[None]:
-    """Prefix a GroupingError of the body with ``what``."""
-    try:
-        yield
-    except GroupingError as error:
-        raise GroupingError(f"{what}. Err: {error}") from error
 
 
 def _string(holder: _Map, field: str) -> str:
