@@ -68,17 +68,25 @@ async def settled(sim: Simulation) -> None:
         assert len(sets) == 1, f"a TrainJob has {len(sets)} JobSets: {name}"
         (job_set,) = sets
         finished = is_true(job, "Complete") or is_true(job, "Failed")
-        assert is_true(job, "Complete") == is_true(job_set, "Completed"), f"Complete differs from the JobSet's: {name}"
-        assert is_true(job, "Failed") == is_true(job_set, "Failed"), f"Failed differs from the JobSet's: {name}"
+        assert is_true(job, "Complete") == is_true(job_set, "Completed"), (
+            f"Complete differs from the JobSet's: {name}"
+        )
+        assert is_true(job, "Failed") == is_true(job_set, "Failed"), (
+            f"Failed differs from the JobSet's: {name}"
+        )
         if finished:
             continue
         suspend = bool(job["spec"].get("suspend"))
-        assert bool(job_set["spec"].get("suspend")) == suspend, f"the JobSet is not suspended as its TrainJob: {name}"
+        assert bool(job_set["spec"].get("suspend")) == suspend, (
+            f"the JobSet is not suspended as its TrainJob: {name}"
+        )
         assert is_true(job, "Suspended") == suspend, f"the condition Suspended is wrong: {name}"
         image = job["spec"]["trainer"]["image"]
         template = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
         if suspend:
-            assert template["spec"]["containers"][0]["image"] == image, f"a suspended JobSet has an old image: {name}"
+            assert template["spec"]["containers"][0]["image"] == image, (
+                f"a suspended JobSet has an old image: {name}"
+            )
         assert suspend, f"a TrainJob neither finished nor was suspended: {name}"
     for job_set in sim.server.objects(JobSet):
         owners = [ref["uid"] for ref in job_set["metadata"].get("ownerReferences") or ()]

@@ -30,7 +30,10 @@ def owned(sim: Simulation, kind: Any, owner: Document) -> list[Document]:
     return [
         each
         for each in sim.server.objects(kind)
-        if any(ref.get("uid") == uid and ref.get("controller") for ref in each["metadata"].get("ownerReferences") or ())
+        if any(
+            ref.get("uid") == uid and ref.get("controller")
+            for ref in each["metadata"].get("ownerReferences") or ()
+        )
     ]
 
 
@@ -96,7 +99,9 @@ class Cluster:
                     await step(sim, rng)
                 except errors.StatusError as error:
                     self._changed = True
-                    if not isinstance(error, errors.ConflictError | errors.NotFoundError | errors.AlreadyExistsError):
+                    if not isinstance(
+                        error, errors.ConflictError | errors.NotFoundError | errors.AlreadyExistsError
+                    ):
                         raise
 
     def _note(self, event: Event) -> None:
@@ -122,7 +127,9 @@ class Cluster:
                     name = f"{job_set['metadata']['name']}-{replicated['name']}-{index}"
                     job = jobs.get(name)
                     if job is None:
-                        await client.create(Job.from_dict(self._job(job_set, replicated, name, suspend=suspend)))
+                        await client.create(
+                            Job.from_dict(self._job(job_set, replicated, name, suspend=suspend))
+                        )
                     elif bool(job["spec"].get("suspend")) != suspend:
                         patch = {"spec": {"suspend": suspend}}
                         await client.patch(Job.from_dict(job), raw_patch(MERGE, msgspec.json.encode(patch)))
@@ -152,7 +159,13 @@ class Cluster:
         }  # fmt: skip
 
     async def _write_status(
-        self, sim: Simulation, job_set: Document, statuses: list[Document], jobs: list[Document], *, suspend: bool
+        self,
+        sim: Simulation,
+        job_set: Document,
+        statuses: list[Document],
+        jobs: list[Document],
+        *,
+        suspend: bool,
     ) -> None:
         conditions = [
             each for each in job_set.get("status", {}).get("conditions") or [] if each["type"] != "Suspended"
@@ -161,7 +174,13 @@ class Cluster:
 
         def condition(kind: str, status: str, reason: str) -> None:
             conditions.append(
-                {"type": kind, "status": status, "reason": reason, "message": reason, "lastTransitionTime": now}
+                {
+                    "type": kind,
+                    "status": status,
+                    "reason": reason,
+                    "message": reason,
+                    "lastTransitionTime": now,
+                }
             )
 
         condition("Suspended", str(suspend), "SuspendedJobs" if suspend else "ResumeJobs")
@@ -192,7 +211,9 @@ class Cluster:
             phases = [pod.get("status", {}).get("phase") for pod in pods if not is_deleted(pod)]
             status: Document = {"active": sum(phase not in ("Succeeded", "Failed") for phase in phases)}
             if "Failed" in phases:
-                status["conditions"] = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]
+                status["conditions"] = [
+                    {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}
+                ]
             elif phases.count("Succeeded") >= count:
                 status["conditions"] = [{"type": "Complete", "status": "True", "reason": "Completed"}]
             if status != job.get("status", {}):
@@ -257,7 +278,11 @@ class Users:
 
     async def create(self, sim: Simulation, rng: random.Random) -> None:
         spec = {
-            "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime", "name": "plain"},
+            "runtimeRef": {
+                "apiGroup": "trainer.kubeflow.org",
+                "kind": "ClusterTrainingRuntime",
+                "name": "plain",
+            },
             "trainer": {"image": self._image(), "numNodes": rng.choice([1, 1, 2])},
             "suspend": rng.random() < 0.4,
             "managedBy": "trainer.kubeflow.org/trainjob-controller",
@@ -282,7 +307,11 @@ class Users:
         await self._patch(sim, rng, {"suspend": True})
 
     async def resume(self, sim: Simulation, rng: random.Random) -> None:
-        await self._patch(sim, rng, {"suspend": False, **({"trainer": {"image": self._image()}} if rng.random() < 0.3 else {})})
+        await self._patch(
+            sim,
+            rng,
+            {"suspend": False, **({"trainer": {"image": self._image()}} if rng.random() < 0.3 else {})},
+        )
 
     async def delete(self, sim: Simulation, rng: random.Random) -> None:
         job = TrainJob.from_dict({"metadata": {"namespace": "default", "name": self._name(rng)}})

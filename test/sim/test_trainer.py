@@ -32,7 +32,9 @@ PLAIN = {
                     {
                         "name": "node",
                         "template": {
-                            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+                            "metadata": {
+                                "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+                            },
                             "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "i"}]}}},
                         },
                     }

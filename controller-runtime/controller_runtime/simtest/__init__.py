@@ -6,9 +6,9 @@ from .decorator import simulate as simulate
 from .loop import DeadlockError as DeadlockError
 from .loop import LeakError as LeakError
 from .loop import SimLoop as SimLoop
+from .shrinking import report as report
+from .shrinking import shrink as shrink
 from .simulation import Outcome as Outcome
 from .simulation import Simulation as Simulation
 from .simulation import Step as Step
 from .simulation import run as run
-from .shrinking import report as report
-from .shrinking import shrink as shrink

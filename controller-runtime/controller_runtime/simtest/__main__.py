@@ -24,8 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     replay.add_argument("seed", type=int)
     replay.add_argument("--minutes", type=float, default=10.0, help="virtual minutes (10)")
     replay.add_argument("--faults", type=float, default=12.0, help="how many faults, on average (12)")
-    replay.add_argument("--lines", type=int, default=200, help="how many lines of the timeline are printed (200)")
-    replay.add_argument("--no-shrink", dest="shrink", action="store_false", help="keep all steps of a failure")
+    replay.add_argument(
+        "--lines", type=int, default=200, help="how many lines of the timeline are printed (200)"
+    )
+    replay.add_argument(
+        "--no-shrink", dest="shrink", action="store_false", help="keep all steps of a failure"
+    )
     given = parser.parse_args(arguments)
     scenario = _load(given.scenario)
     outcome = run(scenario, given.seed, minutes=given.minutes, faults=given.faults)

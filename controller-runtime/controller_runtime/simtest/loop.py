@@ -105,7 +105,9 @@ class SimLoop(asyncio.BaseEventLoop):
         self._append(self._lane_of(owner) if isinstance(owner, asyncio.Task) else self._running_lane, handle)
         return handle
 
-    def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
+    def call_soon_threadsafe(
+        self, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
         """As ``call_soon``: there is only one thread."""
         return self.call_soon(callback, *args, context=context)
 

@@ -93,7 +93,9 @@ class Wire:
             return answer
         lost = write and rng.random() < weather.lost
         late = rng.random() * 8.0 if rng.random() < weather.late else 0.0
-        task = asyncio.get_running_loop().create_task(self._serve(request, late / 2), context=network.home.copy())
+        task = asyncio.get_running_loop().create_task(
+            self._serve(request, late / 2), context=network.home.copy()
+        )
         response = await asyncio.shield(task)
         await anyio.sleep(rng.random() * network.slowest + late / 2)
         if lost:
@@ -119,7 +121,9 @@ class Wire:
         if rng.random() < weather.pages:
             return answers.page(rng.choice([200, 502, 503]))
         if rng.random() < weather.unavailable:
-            code, reason = rng.choice([(500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests")])
+            code, reason = rng.choice(
+                [(500, "InternalError"), (503, "ServiceUnavailable"), (429, "TooManyRequests")]
+            )
             wait = 1.0 if code == 429 else None
             return answers.refusal(
                 errors.StatusError("simulated", code=code, reason=reason, retry_after=wait)
@@ -134,7 +138,9 @@ class Wire:
 
 
 def _named(request: Request) -> str:
-    query = {k: v for k, v in request.query if k in ("watch", "resourceVersion", "sendInitialEvents", "force")}
+    query = {
+        k: v for k, v in request.query if k in ("watch", "resourceVersion", "sendInitialEvents", "force")
+    }
     shown = "".join(f" {k}={v}" for k, v in query.items())
     return f"{request.method} {request.path}{shown}"
 
@@ -144,5 +150,3 @@ def enter(process: Process) -> Context:
     context = copy_context()
     context.run(CURRENT.set, process)
     return context
-
-

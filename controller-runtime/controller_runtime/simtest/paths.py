@@ -126,7 +126,9 @@ def parse(request: Request, tables: Tables) -> Place:
     except labels.SelectorError as error:
         raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
     fields = [
-        part.replace("==", "=").partition("=")[::2] for part in query.get("fieldSelector", "").split(",") if part
+        part.replace("==", "=").partition("=")[::2]
+        for part in query.get("fieldSelector", "").split(",")
+        if part
     ]
 
     def picks(document: Document) -> bool:
@@ -169,7 +171,10 @@ def discovery(path: str, tables: Tables) -> Document | None:
             if group:
                 groups.setdefault(group, []).append(version)
         listed = [
-            {"name": name, "versions": [{"groupVersion": f"{name}/{each}", "version": each} for each in versions]}
+            {
+                "name": name,
+                "versions": [{"groupVersion": f"{name}/{each}", "version": each} for each in versions],
+            }
             for name, versions in groups.items()
         ]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}

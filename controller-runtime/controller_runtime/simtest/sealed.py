@@ -121,7 +121,10 @@ def _silence() -> Iterator[None]:
     before = structlog.get_config()
     sink = log.Sink(None, _NOTHING)
     structlog.configure(
-        processors=[], wrapper_class=log.Logger, logger_factory=lambda *_: sink, cache_logger_on_first_use=False
+        processors=[],
+        wrapper_class=log.Logger,
+        logger_factory=lambda *_: sink,
+        cache_logger_on_first_use=False,
     )
     try:
         yield

@@ -180,7 +180,9 @@ class Server:
         first, limit = int(start), int(place.query.get("limit") or 500)
         page = documents[first : first + limit]
         left = len(documents) - first - len(page)
-        return answers.success(place.collection(page, at, f"{name}:{first + limit}" if left > 0 else "", left))
+        return answers.success(
+            place.collection(page, at, f"{name}:{first + limit}" if left > 0 else "", left)
+        )
 
     async def _reach(self, replica: Replica, version: int) -> None:
         """Wait until a replica knows of a version."""
@@ -230,14 +232,14 @@ class Server:
             if place.table.rows.get(place.key) is before:
                 return wanted if place.dry_run else write(place, user, False)
 
-    def _updated(self, place: Place, user: str, dry_run: bool) -> Document:  # noqa: FBT001 -- one of a family
+    def _updated(self, place: Place, user: str, dry_run: bool) -> Document:
         document = place.body()
         manager = place.manager(user)
         return self.memory.update(
             place.table, document, manager, subresource=place.subresource, dry_run=dry_run
         )
 
-    def _patched(self, place: Place, user: str, dry_run: bool) -> Document:  # noqa: FBT001 -- one of a family
+    def _patched(self, place: Place, user: str, dry_run: bool) -> Document:
         body, manager = place.body(), place.manager(user)
         if place.is_apply:
             return self.memory.apply(
@@ -286,7 +288,9 @@ class Server:
                 f'{place.table.resource.group_resource} "{place.key.name}" is forbidden: unable to create new '
                 f"content in namespace {namespace} because it is being terminated"
             )
-            causes = [{"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}]
+            causes = [
+                {"reason": "NamespaceTerminating", "message": f"namespace {namespace} is being terminated"}
+            ]
             raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
 
     def _empty(self, namespace: Document) -> None:

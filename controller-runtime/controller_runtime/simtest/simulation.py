@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import anyio
 
-from controller_runtime.apis.core.v1 import Event, Namespace
 from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.core.v1 import Event, Namespace
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import LiveClient
 from controller_runtime.client.memory import Memory
@@ -29,7 +29,7 @@ from .faults import FAULTS, Fault
 from .history import Event as Change
 from .history import History, Replica
 from .loop import CURRENT, Process, SimLoop
-from .network import Network, Wire, enter
+from .network import Network, enter
 from .sealed import EPOCH, sealed
 from .server import Server
 
@@ -198,7 +198,9 @@ class Simulation:
 
     async def live(self, steps: Sequence[Step]) -> None:
         """Run the managers and the world, do the steps, then let all settle and check."""
-        await self.client().create(Namespace.from_dict({"metadata": {"name": "default", "finalizers": ["kubernetes"]}}))
+        await self.client().create(
+            Namespace.from_dict({"metadata": {"name": "default", "finalizers": ["kubernetes"]}})
+        )
         for name, actor in self._registered.actors:
             self._spawn(self._guard(name, actor))
         for number in range(self._registered.replicas if self._registered.setup else 0):
@@ -362,4 +364,3 @@ def _put_away(loop: SimLoop, simulation: Simulation) -> None:
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     simulation._tasks.clear()
-
