@@ -61,7 +61,7 @@ async def settled(sim: Simulation) -> None:
     """When nothing disturbs them any more, TrainJobs have what their specs say, and nothing is written."""
     await anyio.sleep(_QUIET)
     jobs = {each["metadata"]["uid"]: each for each in sim.server.objects(TrainJob)}
-    for uid, job in jobs.items():
+    for job in jobs.values():
         name = job["metadata"]["name"]
         assert not is_deleted(job), f"a TrainJob cannot be deleted: {name}"
         sets = owned(sim, JobSet, job)

@@ -52,9 +52,12 @@ def _attend(memory: Memory, tables: list[Table], found: Found, uids: set[JSON]) 
             _set_metadata(
                 memory, found, "finalizers", [each for each in finalizers if each != deletion.FOREGROUND]
             )
-    elif (owners := _owners(document)) and not metadata.get("deletionTimestamp"):
-        if not any(each.get("uid") in uids for each in owners):
-            memory.delete(table, key, deletion.Options("Background"))
+    elif (
+        (owners := _owners(document))
+        and not metadata.get("deletionTimestamp")
+        and not any(each.get("uid") in uids for each in owners)
+    ):
+        memory.delete(table, key, deletion.Options("Background"))
 
 
 def _objects(tables: list[Table]) -> Iterator[Found]:

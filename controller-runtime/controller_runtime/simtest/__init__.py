@@ -11,4 +11,5 @@ from .shrinking import shrink as shrink
 from .simulation import Outcome as Outcome
 from .simulation import Simulation as Simulation
 from .simulation import Step as Step
+from .simulation import options as options
 from .simulation import run as run

@@ -53,10 +53,10 @@ def _load(named: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(Path(file).parent))
     spec.loader.exec_module(module)
-    test = getattr(module, name, None)
-    if not hasattr(test, "scenario"):
+    scenario = getattr(getattr(module, name, None), "scenario", None)
+    if scenario is None:
         raise SystemExit(f"{file} has no simulation {name}")
-    return test.scenario
+    return scenario
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ SEED: Final = "SEED"
 
 
 def simulate(
-    *, seeds: int = 200, minutes: float = 10.0, faults: float = 12.0, first: int = 0
+    *, seeds: int = 200, minutes: float = 10.0, faults: float = 12.0, first: int = 0, tries: int = 200
 ) -> Callable[[Callable[[Simulation], None]], Callable[[], None]]:
     """Make a test of a scenario: a function that sets up managers, users and checks of a :class:`Simulation`.
 
     The test lives ``seeds`` lives of so many virtual ``minutes``, with so many ``faults`` each on average. The first that fails is
-    shrunk, and its steps and timeline are the message of the AssertionError.
+    shrunk with at most ``tries`` more lives, and its steps and timeline are the message of the AssertionError.
     """
 
     def decorate(scenario: Callable[[Simulation], None]) -> Callable[[], None]:
@@ -33,7 +33,7 @@ def simulate(
             for seed in [int(only)] if only else range(first, first + count):
                 outcome = run(scenario, seed, minutes=minutes, faults=faults)
                 if outcome.failure is not None:
-                    least = shrink(scenario, outcome, minutes=minutes)
+                    least = shrink(scenario, outcome, tries=tries, minutes=minutes)
                     raise AssertionError(report(least)) from least.failure
 
         test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__

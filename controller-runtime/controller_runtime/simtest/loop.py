@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -106,12 +107,12 @@ class SimLoop(asyncio.BaseEventLoop):
         return handle
 
     def call_soon_threadsafe(
-        self, callback: Any, *args: Any, context: Context | None = None
+        self, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.Handle:
         """As ``call_soon``: there is only one thread."""
         return self.call_soon(callback, *args, context=context)
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: object, func: Callable[..., object], *args: object) -> Any:
         """Refuse: a thread's timing cannot be repeated."""
         raise LeakError(f"{func!r} in a thread")
 
@@ -151,17 +152,17 @@ class SimLoop(asyncio.BaseEventLoop):
     def _take_due(self) -> None:
         """Make the timers ready whose time has come; if nothing else is, go to the time of the first."""
         scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        while scheduled and scheduled[0]._cancelled:  # type: ignore[attr-defined]
+        while scheduled and scheduled[0]._cancelled:
             heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
             self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
         if not self._listed:
-            if not scheduled:
+            if not scheduled or math.isinf(scheduled[0].when()):
                 raise DeadlockError("every task waits and no timer is set")
             self._clock = max(self._clock, scheduled[0].when())
         while scheduled and scheduled[0].when() <= self._clock:
             handle = heapq.heappop(scheduled)
             handle._scheduled = False  # type: ignore[attr-defined]
-            if handle._cancelled:  # type: ignore[attr-defined]
+            if handle._cancelled:
                 self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
             else:
                 self._append(Lane(), handle)

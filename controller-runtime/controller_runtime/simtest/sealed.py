@@ -35,7 +35,7 @@ EPOCH: Final = 1_767_225_600.0 - 1000.0
 
 _NOTHING: Final = -100
 """A verbosity below that of every message."""
-_RealDatetime: Final = datetimes.datetime
+_RealDatetime = datetimes.datetime
 
 
 class _Meta(type):
@@ -82,7 +82,7 @@ def sealed(loop: SimLoop, rng: random.Random, *, drift: Callable[[], float] = la
 
         def scope(self: CancelScope, *args: Any, **options: Any) -> None:
             begin(self, *args, **options)
-            self._child_scopes = _InOrder()  # anyio keeps a set, whose order is that of addresses
+            self._child_scopes = _InOrder()  # type: ignore[assignment]  # anyio keeps a set, whose order is that of addresses
 
         patches.enter_context(mock.patch.object(CancelScope, "__init__", scope))
         patches.enter_context(_silence())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import hashlib
 import logging
@@ -42,14 +43,21 @@ _STORMS: Final = 4
 _STORM: Final = 6.0
 """How long a storm lasts, in seconds, on average."""
 _IN_STORMS: Final = 0.75
-OPTIONS: Final = Options(
-    leader_election=True,
-    leader_election_id="simulated",
-    leader_election_namespace="default",
-    metrics_bind_address="0",
-    health_probe_bind_address="0",
-)
-"""How managers are set up: with leader election, without servers."""
+
+
+def options(**others: Any) -> Options:
+    """Return options of a manager in a simulation: with leader election, without servers; ``others`` are added."""
+    given: dict[str, Any] = {
+        "leader_election": True,
+        "leader_election_id": "simulated",
+        "leader_election_namespace": "default",
+        "metrics_bind_address": "0",
+        "health_probe_bind_address": "0",
+    }
+    return Options(**given | others)
+
+
+OPTIONS: Final = options()
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +259,7 @@ class Simulation:
             process.drift = self.world.uniform(-0.2, 0.2)
             task = self.loop.create_task(self._run_manager(process), context=enter(process))
             self._tasks.append(task)
-            task.add_done_callback(lambda _, process=process: process.ended.set())
+            task.add_done_callback(functools.partial(_note_end, process))
             await process.ended.wait()
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 self.record(name, f"ended: {error}")
@@ -268,6 +276,10 @@ class Simulation:
             self.managers[process.name] = manager
             self.record(process.name, "started")
             await manager.start()
+
+
+def _note_end(process: Process, _: asyncio.Task[None]) -> None:
+    process.ended.set()
 
 
 class _Direct:

@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Simulated lives of a small operator: the same seed gives the same life, and a bug is found, shrunk and replayed."""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import anyio
+import pytest
+from scenarios import careless, labelled
+
+from controller_runtime import simtest
+from controller_runtime.simtest.__main__ import main
+from controller_runtime.simtest.sealed import sealed
+
+pytestmark = pytest.mark.real_time
+HERE = Path(__file__).parent
+PROGRAM = "from controller_runtime import simtest; from scenarios import labelled; print(simtest.run(labelled, 3, minutes=2).digest)"
+
+
+def test_the_same_seed_gives_the_same_life_and_another_seed_another() -> None:
+    first, again, other = (simtest.run(labelled, seed, minutes=2) for seed in (3, 3, 4))
+    assert first.failure is None
+    assert first.digest == again.digest
+    assert first.timeline == again.timeline
+    assert first.digest != other.digest
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "1"])
+def test_a_life_does_not_depend_on_the_order_of_hashes(hash_seed: str) -> None:
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
+    }
+    command = [sys.executable, "-c", PROGRAM]
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == simtest.run(labelled, 3, minutes=2).digest
+
+
+def test_a_bug_is_found_shrunk_and_replayed(capsys: pytest.CaptureFixture[str]) -> None:
+    found = next(outcome for seed in range(60) if (outcome := simtest.run(careless, seed, minutes=2)).failure)
+    least = simtest.shrink(careless, found, tries=25, minutes=2)
+    assert least.failure is not None
+    assert len(least.steps) < len(found.steps)
+    text = simtest.report(least)
+    assert f"seed {found.seed} fails: AssertionError: not labelled" in text
+    assert (
+        main(
+            [
+                "replay",
+                f"{HERE / 'scenarios.py'}::test_careless",
+                str(found.seed),
+                "--no-shrink",
+                "--minutes=2",
+            ]
+        )
+        == 1
+    )
+    assert f"seed {found.seed} fails" in capsys.readouterr().out
+
+
+def test_a_test_of_a_scenario_fails_with_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = next(seed for seed in range(60) if simtest.run(careless, seed, minutes=2).failure)
+    monkeypatch.setenv("SEED", str(seed))
+    with pytest.raises(AssertionError, match=f"seed {seed} fails"):
+        simtest.simulate(minutes=2, tries=8)(careless)()
+
+
+def test_the_order_of_ready_tasks_is_drawn_and_each_keeps_its_own() -> None:
+    def order(seed: int) -> list[str]:
+        loop, seen = simtest.SimLoop(random.Random(seed)), list[str]()
+
+        async def count(name: str) -> None:
+            for number in range(3):
+                seen.append(f"{name}{number}")
+                await asyncio.sleep(0)
+
+        async def both() -> None:
+            await asyncio.gather(count("a"), count("b"))
+
+        loop.run_until_complete(both())
+        loop.close()
+        return seen
+
+    orders = [order(seed) for seed in range(20)]
+    assert len({tuple(each) for each in orders}) > 3
+    for each in orders:
+        assert [name for name in each if name[0] == "a"] == ["a0", "a1", "a2"]
+
+
+def test_a_program_that_waits_for_ever_is_found() -> None:
+    loop = simtest.SimLoop(random.Random(0))
+    with pytest.raises(simtest.DeadlockError):
+        loop.run_until_complete(anyio.sleep_forever())
+    loop.close()
+
+
+def test_threads_and_waits_outside_are_refused_and_time_is_the_loops() -> None:
+    loop = simtest.SimLoop(random.Random(0))
+
+    async def leave() -> float:
+        before = time.time()
+        await anyio.sleep(3600)
+        for leak in (lambda: time.sleep(1), threading.Thread(target=print).start):
+            with pytest.raises(simtest.LeakError):
+                leak()
+        return time.time() - before
+
+    with sealed(loop, random.Random(1)):
+        assert loop.run_until_complete(leave()) == pytest.approx(3600)
+    loop.close()
