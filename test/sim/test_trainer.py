@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import random
-
 import controller_runtime as ctrl
 from controller_runtime import client, controller, simtest
 from controller_runtime.apis.batch.v1 import Job
@@ -73,7 +71,3 @@ def scenario(sim: Simulation) -> None:
 
 
 test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=20)(scenario)
-
-
-if __name__ == "__main__":
-    random.seed(0)
