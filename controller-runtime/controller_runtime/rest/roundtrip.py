@@ -75,9 +75,9 @@ class RoundTripper(Protocol):
     """Sends requests to one server."""
 
     async def send(self, request: Request) -> Response:
-        """Return the server's answer, whatever its status.
+        """Return the server's response, regardless of its status.
 
         Raises:
-            TransportError: there was none.
+            TransportError: no complete response was received.
         """
         ...

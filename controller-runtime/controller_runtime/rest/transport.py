@@ -53,10 +53,10 @@ class Transport:
         self._outermost: RoundTripper = layers.Authorize(inner, config.credentials, config.address)
 
     async def send(self, request: Request) -> Response:
-        """Return the server's answer, whatever its status.
+        """Return the server's response, regardless of its status.
 
         Raises:
-            TransportError: there was none.
+            TransportError: no complete response was received.
         """
         return await self._outermost.send(request)
 

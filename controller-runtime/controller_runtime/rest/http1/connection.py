@@ -132,7 +132,7 @@ class Connection(asyncio.BufferedProtocol):
         """Return the response, with its body unless it is a successful stream (no ``bounds``).
 
         The request is aborted after ``deadline``, unless bytes of a whole body arrived within ``timeout``, and always
-        after the time in ``bounds``. A ``bodiless`` response ends with its head, whatever its headers, and leaves the
+        after the time in ``bounds``. A ``bodiless`` response ends with its head, regardless of its headers, and leaves the
         connection to the caller.
 
         Raises:

@@ -78,7 +78,7 @@ def _text(value: bytes) -> str:
 
 
 class Heads:
-    """Renders the heads of requests to one server; what they share is rendered once.
+    """Renders the heads of requests to one server; shared headers are rendered once.
 
     A header of the request comes in the place of a shared one of its name.
     """
