@@ -97,7 +97,7 @@ async def test_a_failure_under_a_code_of_success_is_a_refusal(
     status = b'{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"no"}'
     with pytest.raises(ForbiddenError, match="no"):
         await call(client(200, status))
-    with pytest.raises(rest.AnswerError, match="the answer is a Status, not a ConfigMap"):
+    with pytest.raises(rest.AnswerError, match="the response is a Status, not a ConfigMap"):
         await call(client(200, b'{"kind":"Status","status":"Success"}'))
 
 
