@@ -132,8 +132,8 @@ class Connection(asyncio.BufferedProtocol):
         """Return the response, with its body unless it is a successful stream (no ``bounds``).
 
         The request is aborted after ``deadline``, unless bytes of a whole body arrived within ``timeout``, and always
-        after the time in ``bounds``. A ``bodiless`` response ends with its head, regardless of its headers, and leaves the
-        connection to the caller.
+        after the time in ``bounds``. A ``bodiless`` response ends with its head, regardless of its headers, and leaves
+        the connection to the caller.
 
         Raises:
             GoneError: the connection was closed before the first byte of the response.
