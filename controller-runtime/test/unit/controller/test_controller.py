@@ -621,6 +621,10 @@ def test_the_package_exports_what_it_says() -> None:
     assert {name for name in vars(controller) if name[0].isupper()} == {
         "Controller",
         "Defaults",
+        "FinalizeError",
+        "FinalizeResult",
+        "Finalizer",
+        "Finalizers",
         "LogConstructor",
         "Options",
         "Settings",
