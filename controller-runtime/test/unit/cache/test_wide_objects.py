@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An object whose shape would hold up the process is never decoded; its name, owners and end are known."""
+"""An object whose shape would block the process is never decoded; its name, owners and deletion are known."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m controller_runtime``: what the generators print, write, check and refuse."""
+"""``python -m controller_runtime``: the generators' output, files, checks and errors."""
 
 import subprocess
 import sys

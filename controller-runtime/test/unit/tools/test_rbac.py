@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Roles from markers: what is joined, what is not, and what is refused."""
+"""Roles from markers: joined rules, separate rules, and errors."""
 
 from pathlib import Path
 

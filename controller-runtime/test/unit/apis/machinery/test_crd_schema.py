@@ -19,7 +19,7 @@ from controller_runtime.apis.machinery.quantity import Quantity
 
 
 class WidgetSpec(Struct):
-    """What a widget is to be."""
+    """The desired state of a widget."""
 
     crd: ClassVar[CRD] = CRD(min_properties=1, rules=(Rule("true", "never"),))
 
