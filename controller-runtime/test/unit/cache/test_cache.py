@@ -38,8 +38,8 @@ async def test_the_room_exports_what_others_build_on() -> None:
     exported = {name for name in vars(room) if name[0].isupper()}
     assert exported == {
         "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
-        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "InNamespace", "IndexMissingError", "Informer",
-        "LazyHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Transform", "UndecodableObjectError",
+        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "InNamespace", "IndexMissingError",
+        "Informer", "LazyHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Transform", "UndecodableObjectError",
     }  # fmt: skip
 
 
