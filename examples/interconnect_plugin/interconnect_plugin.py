@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin of one's own: tells the trainer's containers which fabric their collectives run over.
+"""A custom plugin: sets the network fabric of collectives in the environment of the trainer's containers.
 
-A TrainJob asks by the annotation ``interconnect.example.com/fabric`` in ``spec.annotations``; a runtime may ask for all
-its TrainJobs in the metadata of its template. What the TrainJob sets in ``spec.trainer.env`` goes before.
+A TrainJob selects a fabric by the annotation ``interconnect.example.com/fabric`` in ``spec.annotations``. A runtime may
+set it for all its TrainJobs in the metadata of its template. Variables in ``spec.trainer.env`` take precedence.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ ENVIRONMENTS: Final = {
 
 
 async def new(_client: Reader, _indexer: FieldIndexer) -> Interconnect:
-    """Return the plugin; one that reads the cluster keeps the client."""
+    """Return the plugin. A plugin that reads the cluster keeps the client."""
     return Interconnect()
 
 
 class Interconnect(EnforceMLPolicyPlugin, CustomValidationPlugin):
-    """Serves TrainJobs that name a fabric."""
+    """Configures TrainJobs that name a fabric."""
 
     name = "Interconnect"
 
     def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
-        """Say that no fabric is named."""
+        """Return the reason to skip the TrainJob: it names no fabric."""
         del train_job
         return None if FABRIC in info.annotations else f"there is no annotation {FABRIC}"
 
     async def validate(
         self, info: Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Refuse a fabric that nobody knows."""
+        """Reject an unknown fabric."""
         del old, new
         errors = field.ErrorList()
         fabric = info.annotations.get(FABRIC)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A pod, its job and a client in memory are all that a grouper's test takes."""
+"""A test of a grouper needs a pod, its job and a client in memory."""
 
 import asyncio
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The hub: from the kind of a top owner to the grouper of its pods. One row a kind."""
+"""The hub maps the kind of a top owner to the grouper of its pods. Each kind has one row."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .plugins.spotrequest import SpotRequestGrouper
 
 ENTRY_POINT_GROUP: Final = "kai.scheduler.podgrouper.plugins"
 ANY_VERSION: Final = "*"
-"""The version of a row for every version of a kind that has no row of its own."""
+"""The version of a row that serves all versions of a kind without a row of their own."""
 
 _WRAPPERS: Final = (
     GVK("argoproj.io", "v1alpha1", "Workflow"),
@@ -50,7 +50,7 @@ _WRAPPERS: Final = (
     GVK("run.ai", ANY_VERSION, "TrainingWorkload"),
     GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
 )
-"""Kinds that stand for the owner below them."""
+"""Kinds that wrap the owner below them."""
 
 BETWEEN: Final = frozenset(
     {
@@ -62,20 +62,20 @@ BETWEEN: Final = frozenset(
         GroupKind("serving.knative.dev", "Revision"),
     }
 )
-"""Kinds that belong to a row's workload: they stand between its pods and its owner, or above, or beside it."""
+"""Kinds of a row's workload without a row: between the pods and the owner, above it, or beside it."""
 
 Table = dict[GVK, Grouper]
 RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grouper]]
-"""What an entry point loads: given the default grouper and a reader, it returns rows of the table."""
+"""Type of an entry point: returns rows of the table from the default grouper and a reader."""
 
 
 class GrouperLoadError(ManagerError):
-    """Groupers of others cannot be had; the text names the entry point and what holds it."""
+    """A third-party grouper cannot be loaded; the text names the entry point and the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubOptions:
-    """What an operator sets about groupers."""
+    """Settings of all groupers."""
 
     grouper: GrouperOptions = field(default_factory=GrouperOptions)
     search_legacy_pod_groups: bool = True
@@ -90,7 +90,7 @@ class PluginsHub:
         self._table = table
 
     def grouper_for(self, kind: GVK) -> Grouper:
-        """Return the grouper of ``kind``: its own row's, the row's for any version, or the default one."""
+        """Return the grouper of ``kind``: the row of the kind, the row for any version, or the default grouper."""
         return self._row(kind) or self.default
 
     def kinds(self) -> list[GVK]:
@@ -98,15 +98,14 @@ class PluginsHub:
         return list(self._table)
 
     def reads(self, kind: GVK) -> Reads:
-        """Return how much of an owner of ``kind`` is looked at: what its grouper says, or all of it."""
+        """Return how much of an owner of ``kind`` is read: as its grouper declares, or all of it."""
         found = self._row(kind)
         return found.reads if found is not None else Reads.OBJECT
 
     def watches(self, kind: GVK) -> bool:
-        """Return True if owners of ``kind`` may be watched: kinds with a row, and those of a row's workload.
+        """Return True if owners of ``kind`` may be watched: kinds with a row, and kinds of a row's workload.
 
-        A reference to any other kind, a Secret for one, is no reason to read every object of it. Pods have a watch
-        of their own.
+        A reference to another kind, such as Secret, does not start a watch of that kind. Pods have their own watch.
         """
         return kind != Pod.gvk and (self._row(kind) is not None or kind.group_kind in BETWEEN)
 
@@ -120,10 +119,10 @@ def new_plugins_hub(
     *,
     found: Iterable[EntryPoint] | None = None,
 ) -> PluginsHub:
-    """Return the hub of our groupers and of those that ``found`` (default: the installed entry points) brings.
+    """Return the hub of our groupers and of those that ``found`` (default: the installed entry points) provides.
 
     Raises:
-        GrouperLoadError: an entry point does not load, fails, or brings a kind that has a row.
+        GrouperLoadError: an entry point does not load, fails, or provides a kind that already has a row.
     """
     options = options or HubOptions()
     default = DefaultGrouper(reader, options.grouper)
@@ -188,7 +187,7 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) 
 
 
 def _load(entry: EntryPoint, default: DefaultGrouper, reader: client.Reader) -> Mapping[GVK, Grouper]:
-    """Return an entry point's rows. Its code may fail with anything, and may even try to end the process."""
+    """Return an entry point's rows. Its code may raise any exception, including SystemExit."""
     try:
         factory: RowsFactory = entry.load()
         rows = factory(default, reader)

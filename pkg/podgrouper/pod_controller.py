@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pod controller: gives each pod that names our scheduler its pod group."""
+"""The pod controller: creates the pod group of each pod that names our scheduler."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from .podgroup import Handler, Metadata
 from .podgrouper import Grouping, PodGrouper
 
 _MESSAGE_LIMIT: Final = 1024
-"""Longer event messages the API server refuses."""
+"""Maximum length of an event message that the API server accepts."""
 _LONG: Final = 0.005
-"""Seconds of decoding a pod that are charged to its namespace: ten times what an ordinary one takes."""
+"""Decoding a pod for longer than this is charged to its namespace, in seconds: ten times an ordinary pod's time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What an operator sets about the controller; an empty ``namespace_labels`` selects every namespace."""
+    """Settings of the controller; an empty ``namespace_labels`` selects every namespace."""
 
     scheduler_name: str = kai.SCHEDULER_NAME
     node_pool_label_key: str = kai.NODE_POOL_LABEL_KEY
@@ -51,14 +51,14 @@ class _Mark(NamedTuple):
 
     version: str
     alone: bool
-    """Nothing else of what we look at had changed since we read the pod."""
+    """Our write was the only change to the fields we read."""
 
 
 class PodReconciler:
-    """Finds a pod's group, has it in the cluster, and marks the pod with its name.
+    """Creates a pod's group in the cluster and annotates the pod with its name.
 
-    Left alone are pods of other schedulers and of namespaces that are not selected, and pods without an
-    owner that have a group already: somebody made that by hand.
+    Ignored are pods of other schedulers, pods in namespaces that are not selected, and pods without an owner that
+    already have a group: a user created it.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class PodReconciler:
         notices: EventRecorder | None = None,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:
-        """``notices`` records what is worth knowing of a pod that has its group; upstream records nothing of that."""
+        """``notices`` records events about grouped pods; upstream records none."""
         self._client = client
         self._notices = notices
         self._recorder = recorder
@@ -84,13 +84,13 @@ class PodReconciler:
         self._marks: dict[NamespacedName, _Mark] = {}
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
-        """Bring one pod's group, and the mark on the pod, up to date.
+        """Update one pod's group and the pod's annotation.
 
-        A pod whose namespace has used its share is looked at again later.
+        A pod whose namespace has used its share is reconciled again later.
 
         Raises:
-            TerminalError: an owner reference is invalid, or the pod cannot be decoded; only a change of the pod helps.
-            Exception: what kept the pod from its group; the pod has an event that says the same.
+            TerminalError: an owner reference is invalid, or the pod is undecodable; only a change of the pod helps.
+            Exception: the pod was not grouped; an event on the pod has the same text.
         """
         try:
             return await self._reconcile(request)
@@ -116,7 +116,7 @@ class PodReconciler:
         except OverBudgetError:
             raise
         except Exception as error:
-            # Groupers may be other people's code; nothing is lost, the worker gets the error.
+            # Groupers may be third-party code. The worker receives the error.
             self._report(pod, error)
             if isinstance(error, InvalidOwnerError):
                 raise ctrl.TerminalError(str(error)) from error
@@ -124,7 +124,7 @@ class PodReconciler:
         return ctrl.Result()
 
     async def _read(self, request: ctrl.Request) -> Pod:
-        """Return the pod. A namespace whose pods take long to decode has a share of the event loop's time."""
+        """Return the pod. Pods that take long to decode are charged to their namespace."""
         self._decoding.check(request.namespace)
         started = self._cpu()
         try:
@@ -141,17 +141,17 @@ class PodReconciler:
         self._recorder.event(pod, "Warning", kai.POD_GROUPER_WARNING, str(error)[:_MESSAGE_LIMIT])
 
     async def _has_nothing_new(self, key: NamespacedName) -> bool:
-        """Return True if the cache shows a pod as it was before our own mark on it, or with that and nothing else."""
+        """Return True if the cached pod predates our own write, or differs from the pod we read by that write alone."""
         if (mark := self._marks.get(key)) is None:
             return False
         version = (await client.get_lazily(self._client, Pod, key)).resource_version
         if older(version, mark.version):
-            return True  # the mark will come, and wake us
+            return True  # our write is still to be observed and triggers a reconcile
         self._marks.pop(key, None)
         return mark.alone and version == mark.version
 
     async def selects(self, namespace: str) -> bool:
-        """Tell whether pods of ``namespace`` are ours to group."""
+        """Return True if pods of ``namespace`` are to be grouped."""
         wanted = self._options.namespace_labels
         if not wanted:
             return True
@@ -167,12 +167,12 @@ class PodReconciler:
         except Exception as error:
             if pod.metadata.deletion_timestamp is None:
                 raise
-            # The owner of a pod that is going may well be gone before it.
+            # The owner of a pod that is being deleted may be deleted first.
             log.logger_from().debug("Pod is being deleted and has no owner", error=error)
             return
         metadata = await found.metadata(pod)
         if found.top_owner.metadata.owner_references and await self._has_another_group(pod, metadata.name):
-            # The owner could be read when the pod was grouped: what may be read now is no reason to regroup it.
+            # The owner was readable when the pod was grouped: lost permissions must not regroup the pod.
             log.logger_from().debug("Pod keeps its group: an owner may not be read", podGroup=metadata.name)
             return
         self._add_node_pool_label(metadata, pod)
@@ -196,7 +196,7 @@ class PodReconciler:
             metadata.labels = {key: pool, **(metadata.labels or {})}
 
     def _report_owner(self, pod: Pod, found: Grouping, metadata: Metadata) -> None:
-        """Report which owner was chosen, and why."""
+        """Report the chosen owner and the reason."""
         kind, grouper = type(found.top_owner).gvk, found.grouper.name
         if references := found.top_owner.metadata.owner_references:
             reason = "denied"
@@ -216,7 +216,7 @@ class PodReconciler:
         )
 
     async def _assign(self, pod: Pod, metadata: Metadata) -> bool:
-        """Mark the pod with its group; tell whether that was needed."""
+        """Annotate the pod with its group; return True if the pod changed."""
         sub_group = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
         current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, "")
         current_sub_group = pod.labels.get(kai.SUB_GROUP_LABEL_KEY, "")
@@ -232,7 +232,7 @@ class PodReconciler:
             return False
         body = msgspec.json.encode({"metadata": patch})
         before = pod.metadata
-        # Of the answer nobody needs more than the metadata.
+        # Only the metadata of the response is needed.
         marked = metadata_only(Pod)(metadata=ObjectMeta(name=before.name, namespace=before.namespace))
         after = (await self._client.patch(marked, client.raw_patch(client.MERGE, body))).metadata
         self._marks[pod.key] = _Mark(

@@ -24,22 +24,22 @@ from .plugins import Grouper, GroupingError, InvalidOwnerError, fields
 from .podgroup import Metadata
 
 _MAX_DEPTH: Final = 64
-"""Owners above each other; no workload has a tenth of that."""
+"""Maximum length of a chain of owners; real workloads have less than a tenth."""
 _SHOWN: Final = 4
-"""References of one owner that an error shows."""
+"""Maximum number of an owner's references in an error."""
 _SHOWN_LENGTH: Final = 1024
 
 _log: Final = log.logger_from("podgrouper")
 
 
 class Grouping(NamedTuple):
-    """What the walk from a pod found."""
+    """Result of the walk from a pod to its top owner."""
 
     grouper: Grouper
     """The grouper of the top owner's kind."""
     top_owner: Unstructured
     owners: list[PartialObjectMetadata]
-    """The metadata of the pod's owners, nearest first, the top owner among them; none for a pod without owners."""
+    """The metadata of the pod's owners, nearest first, including the top owner; empty for a pod without owners."""
 
     async def metadata(self, pod: Pod) -> Metadata:
         """Return the group of ``pod``. Raises what the grouper raises."""
@@ -56,11 +56,11 @@ class PodGrouper:
     async def get_pod_owners(self, pod: Pod) -> Grouping:
         """Return the top owner, the metadata of all owners on the way, and the top owner's grouper.
 
-        A pod without owners is its own top owner, with no owners on the way. An owner that we may not read
-        ends the walk: the one before it, or the pod, is on top.
+        A pod without owners is its own top owner. The walk ends at an owner that we are not permitted to read:
+        the owner before it, or the pod, becomes the top owner.
 
         Raises:
-            InvalidOwnerError: the pod's reference names what cannot be an object.
+            InvalidOwnerError: no object can match the pod's reference.
             GroupingError: an owner cannot be read, has several owners itself, or is its own ancestor.
             StatusError, RestError, CacheError: the top owner cannot be read.
         """
@@ -89,7 +89,7 @@ class PodGrouper:
             try:
                 owner = await self._owner(reference, pod.namespace)
             except InvalidOwnerError as error:
-                # Of the pod's own references only a change of the pod can make another.
+                # The pod's own references change only with the pod.
                 raise (GroupingError if owners else InvalidOwnerError)(
                     _not_found(reference, pod, error)
                 ) from error
@@ -107,7 +107,7 @@ class PodGrouper:
     async def _owner(self, reference: OwnerReference, namespace: str) -> PartialObjectMetadata:
         owner = await self._owners.metadata(reference, namespace)
         if (owner.metadata.uid or "") != reference.uid:
-            # Deleted, and another of the same name made.
+            # The owner was deleted and another of the same name created.
             raise ExpiredError(
                 f"Owner resource with uid {short(reference.uid)} not found", code=410, reason="Expired"
             )

@@ -9,27 +9,22 @@ from typing import Final
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
-from controller_runtime.client import Reader
 
 from pkg.podgrouper.podgroup import Metadata
 
-from .defaultgrouper import DefaultGrouper
+from .delegating import ReadingGrouper
 from .errors import GroupingError
-from .grouper import Grouper, Reads
+from .grouper import Reads
 
 _JOB: Final = unstructured(GVK("batch", "v1", "Job"))
 
 
 # +kubebuilder:rbac:groups=batch,resources=cronjobs,verbs=get;list;watch
-class CronJobGrouper(Grouper):
+class CronJobGrouper(ReadingGrouper):
     """Groups the pods of one run of a CronJob."""
 
     name = "CronJob Grouper"
     reads = Reads.METADATA
-
-    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
-        self._default = default
-        self._client = client
 
     async def get_pod_group_metadata(
         self, _top_owner: Unstructured, pod: Pod, *_other_owners: Object

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Groupers that start from the default group."""
+"""Base classes of groupers: one adjusts the default group, the other reads more objects than the top owner."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from abc import abstractmethod
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.client import Reader
 
 from pkg.podgrouper.podgroup import Metadata
 
@@ -34,6 +35,14 @@ class DelegatingGrouper(Grouper):
         """Change ``metadata`` in place; ``owner`` is the top owner.
 
         Raises:
-            GroupingError: the owner is not as its kind says.
-            StatusError: something that is needed beside the owner could not be read.
+            GroupingError: the owner is malformed.
+            StatusError: another object that the grouper needs could not be read.
         """
+
+
+class ReadingGrouper(Grouper):
+    """Reads objects other than the top owner through ``client``; the default grouper completes the group."""
+
+    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
+        self._default = default
+        self._client = client

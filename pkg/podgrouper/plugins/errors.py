@@ -22,5 +22,22 @@ class AccessorError(GroupingError):
         self.path = path
 
 
+class failing:  # noqa: N801 # used as a statement, like contextlib.suppress
+    """Prefix the text of a GroupingError that the body raises."""
+
+    __slots__ = ("_prefix",)
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __enter__(self) -> None:
+        """Enter the body."""
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        """Raise the prefixed error."""
+        if isinstance(error, GroupingError):
+            raise GroupingError(f"{self._prefix}{error}") from error
+
+
 class InvalidOwnerError(GroupingError):
     """An owner reference that no object can meet, whatever is created later."""

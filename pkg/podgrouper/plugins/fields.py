@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Typed readers of the fields of an owner whose kind has no model here.
 
-A path that leads nowhere gives None, as does one through a null. Raised is :class:`AccessorError` where a value has
-another type than wanted, the final one or one on the way; it names the path to that value, and both types as Go
-calls them.
+A reader returns None if the path does not exist or passes through a null. It raises :class:`AccessorError` if a value on
+the path, or the final one, has another type than expected. The error names the path to that value and both types in
+Go's terms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gojson import go_text
@@ -24,16 +24,17 @@ Owner = Unstructured | Mapping[str, JSON]
 _MAP: Final = "map[string]interface{}"
 _LIST: Final = "[]interface{}"
 _MISSING: Final = object()
+_T = TypeVar("_T")
 
 
 def nested_field(obj: Owner, *path: str) -> JSON:
-    """Return the value at ``path`` whatever its type; the caller may not change it."""
+    """Return the value at ``path`` whatever its type; the caller must not change it."""
     found = _find(obj, path)
     return None if found is _MISSING else found
 
 
 def has_field(obj: Owner, *path: str) -> bool:
-    """Tell whether there is a value at ``path``, be it null."""
+    """Return True if a value exists at ``path``, even null."""
     return _find(obj, path) is not _MISSING
 
 
@@ -60,42 +61,22 @@ def int32(value: int) -> int:
 
 def nested_string(obj: Owner, *path: str) -> str | None:
     """Return the string at ``path``."""
-    found = _find(obj, path)
-    if found is _MISSING:
-        return None
-    if not isinstance(found, str):
-        raise _mismatch(path, found, "string")
-    return found
+    return _find_typed(obj, path, str, "string")
 
 
 def nested_bool(obj: Owner, *path: str) -> bool | None:
     """Return the boolean at ``path``."""
-    found = _find(obj, path)
-    if found is _MISSING:
-        return None
-    if not isinstance(found, bool):
-        raise _mismatch(path, found, "bool")
-    return found
+    return _find_typed(obj, path, bool, "bool")
 
 
 def nested_map(obj: Owner, *path: str) -> dict[str, JSON] | None:
-    """Return the map at ``path``; the caller may not change it."""
-    found = _find(obj, path)
-    if found is _MISSING:
-        return None
-    if not isinstance(found, dict):
-        raise _mismatch(path, found, _MAP)
-    return found
+    """Return the map at ``path``; the caller must not change it."""
+    return _find_typed(obj, path, dict, _MAP)
 
 
 def nested_list(obj: Owner, *path: str) -> list[JSON] | None:
-    """Return the list at ``path``; the caller may not change it."""
-    found = _find(obj, path)
-    if found is _MISSING:
-        return None
-    if not isinstance(found, list):
-        raise _mismatch(path, found, _LIST)
-    return found
+    """Return the list at ``path``; the caller must not change it."""
+    return _find_typed(obj, path, list, _LIST)
 
 
 def nested_string_list(obj: Owner, *path: str) -> list[str] | None:
@@ -110,13 +91,13 @@ def nested_string_list(obj: Owner, *path: str) -> list[str] | None:
 
 
 def go_owner_reference(owner: OwnerReference) -> str:
-    """Return ``owner`` as Go's ``%v`` writes it, but for its two pointers, whose addresses would say nothing."""
+    """Return ``owner`` as Go's ``%v`` writes it, with values instead of addresses for its two pointers."""
     flags = (go_text(flag) for flag in (owner.controller, owner.block_owner_deletion))
     return f"{{{owner.api_version} {owner.kind} {owner.name} {owner.uid} {' '.join(flags)}}}"
 
 
 def go_type(value: JSON) -> str:
-    """Return what Go calls the type of decoded JSON."""
+    """Return Go's name for the type of a decoded JSON value."""
     if value is None:
         return "<nil>"
     if isinstance(value, dict):
@@ -126,10 +107,19 @@ def go_type(value: JSON) -> str:
     return {bool: "bool", int: "int64", float: "float64", str: "string"}[type(value)]
 
 
-def _find(obj: Owner, path: tuple[str, ...]) -> Any:
-    value: Any = obj
+def _find_typed(obj: Owner, path: tuple[str, ...], wanted: type[_T], go_name: str) -> _T | None:
+    found = _find(obj, path)
+    if found is _MISSING:
+        return None
+    if not isinstance(found, wanted):
+        raise _mismatch(path, found, go_name)
+    return found
+
+
+def _find(obj: Owner, path: tuple[str, ...]) -> JSON:
+    value: JSON = obj
     if isinstance(obj, Unstructured):
-        # Beside spec and status stands what is modelled of every object; that is rarely asked for.
+        # Fields beside spec and status are modelled and must be encoded first; they are rarely read.
         modelled = bool(path) and path[0] not in ("spec", "status")
         value = obj.to_dict() if modelled else obj.unknown_fields
     for depth, step in enumerate(path):

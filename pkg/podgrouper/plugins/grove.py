@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Grove's sets (PodCliqueSet, and PodGangSet as it was called): a group for each PodGang, its subgroups the gang's groups.
+"""Grove's sets (PodCliqueSet, formerly PodGangSet): one group for each PodGang, one subgroup for each group of the gang.
 
-The operator writes PodGangs for a scheduler to read; a pod names its own by label.
+Grove's operator writes PodGangs for schedulers. A label of the pod names its PodGang.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
-from controller_runtime.client import Reader
 
 from pkg.apis.kai.v2alpha2 import parse_preemptibility
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 
 from . import fields
-from .defaultgrouper import DefaultGrouper
-from .errors import AccessorError, GroupingError
-from .grouper import Grouper, Reads
+from .delegating import ReadingGrouper
+from .errors import AccessorError, GroupingError, failing
+from .grouper import Reads
 from .reading import UNREADABLE
 
 POD_GANG_LABEL: Final = "grove.io/podgang"
@@ -39,25 +38,21 @@ _T = TypeVar("_T")
 # +kubebuilder:rbac:groups=grove.io,resources=podcliques,verbs=get;list;watch
 # +kubebuilder:rbac:groups=grove.io,resources=podcliquescalinggroups,verbs=get;list;watch
 # +kubebuilder:rbac:groups=scheduler.grove.io,resources=podgangs,verbs=get;list;watch
-class GroveGrouper(Grouper):
+class GroveGrouper(ReadingGrouper):
     """Groups the pods of a PodGang."""
 
     name = "Grove Grouper"
     reads = Reads.METADATA
 
-    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
-        self._default = default
-        self._client = client
-
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
     ) -> Metadata:
-        """Return the group of the pod's PodGang: its groups, their parents, their topology.
+        """Return the group of the pod's PodGang, with its subgroups, their parents and topology.
 
-        The set's labels and annotations count where the gang has none of the name.
+        Labels and annotations of the gang take precedence over the set's.
 
         Raises:
-            GroupingError: the pod names no gang, the gang cannot be read, or it is malformed.
+            GroupingError: the pod names no gang, or the gang is unreadable or malformed.
         """
         name = pod.labels.get(POD_GANG_LABEL)
         if name is None:
@@ -87,7 +82,7 @@ class GroveGrouper(Grouper):
 
 
 def _apply_labels(metadata: Metadata, labels: Mapping[str, str], named: str) -> None:
-    """Let labels decide class and preemptibility."""
+    """Set priority class and preemptibility from labels."""
     metadata.priority_class_name = labels.get(kai.PRIORITY_LABEL_KEY, metadata.priority_class_name)
     if (preemptibility := labels.get(kai.PREEMPTIBILITY_LABEL_KEY)) is None:
         return
@@ -101,7 +96,7 @@ def _apply_labels(metadata: Metadata, labels: Mapping[str, str], named: str) -> 
 
 
 def _apply_annotations(metadata: Metadata, annotations: Mapping[str, str]) -> None:
-    """Let annotations decide what of the topology is still open."""
+    """Set the parts of the topology that are still empty from annotations."""
     metadata.preferred_topology_level = metadata.preferred_topology_level or annotations.get(
         kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY, ""
     )
@@ -121,39 +116,31 @@ class _Gang:
         self._topology = annotations.get(TOPOLOGY_NAME_ANNOTATION, annotations.get(kai.TOPOLOGY_KEY, ""))
 
     def apply_topology_constraint(self, metadata: Metadata) -> None:
-        """Let the gang's own constraint stand for the whole group."""
-        try:
+        """Set the group's topology from the gang's own constraint."""
+        with failing(
+            f"failed to apply topology constraints from PodGang {self.named}."
+            f" Err: failed to parse topology from PodGang, Err: "
+        ):
             constraint = self._constraint(self._gang, "spec", "topologyConstraint")
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to apply topology constraints from PodGang {self.named}."
-                f" Err: failed to parse topology from PodGang, Err: {error}"
-            ) from error
         if constraint is not None:
             metadata.preferred_topology_level = constraint.preferred_topology_level
             metadata.required_topology_level = constraint.required_topology_level
             metadata.topology = constraint.topology
 
     def apply_priority_class(self, metadata: Metadata) -> None:
-        """Let the gang's priority class, also an empty one, stand for the group's."""
-        try:
+        """Set the group's priority class from the gang's, even an empty one."""
+        with failing(
+            f"failed to get spec.priorityClassName from PodGang {self.named}."
+            f" Err: failed to get spec.priorityClassName: "
+        ):
             name = fields.nested_string(self._gang, "spec", "priorityClassName")
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to get spec.priorityClassName from PodGang {self.named}."
-                f" Err: failed to get spec.priorityClassName: {error}"
-            ) from error
         if name is not None:
             metadata.priority_class_name = name
 
     def parents(self) -> tuple[list[SubGroupMetadata], dict[str, str]]:
-        """Return a subgroup for each set of groups to be kept together, and by group the set it is in."""
-        try:
+        """Return a subgroup for each set of groups to place together, and the set of each group by name."""
+        with failing("failed to parse 'topologyConstraintGroupConfigs' field. Err: "):
             configs = fields.nested_list(self._gang, "spec", "topologyConstraintGroupConfigs") or []
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to parse 'topologyConstraintGroupConfigs' field. Err: {error}"
-            ) from error
         parents: list[SubGroupMetadata] = []
         parent_of: dict[str, str] = {}
         for index, config in enumerate(configs):
@@ -161,12 +148,8 @@ class _Gang:
                 raise GroupingError(
                     f"invalid structure of spec.topologyConstraintGroupConfigs[{index}] in PodGang {self.named}"
                 )
-            try:
+            with failing(f"failed to parse topologyConstraintGroupConfig[{index}]: "):
                 parents += self._parent(config, parent_of)
-            except GroupingError as error:
-                raise GroupingError(
-                    f"failed to parse topologyConstraintGroupConfig[{index}]: {error}"
-                ) from error
         return parents, parent_of
 
     def _parent(self, config: _Map, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
@@ -178,33 +161,21 @@ class _Gang:
         if not groups:
             return []
         parent_of.update(dict.fromkeys(groups, name))
-        try:
+        with failing(f"failed to parse topology from topologyConstraintGroupConfig {name}. Err: "):
             constraint = self._constraint(config, "topologyConstraint")
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to parse topology from topologyConstraintGroupConfig {name}. Err: {error}"
-            ) from error
         return [SubGroupMetadata(name=name, min_available=0, topology_constraints=constraint)]
 
     def children(self, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
         """Return a subgroup for each of the gang's groups."""
-        try:
+        with failing(f"failed to get spec.podgroups from PodGang {self.named}. Err: "):
             groups = fields.nested_list(self._gang, "spec", "podgroups") or []
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to get spec.podgroups from PodGang {self.named}. Err: {error}"
-            ) from error
         return [self._child(index, group, parent_of) for index, group in enumerate(groups)]
 
     def _child(self, index: int, group: JSON, parent_of: dict[str, str]) -> SubGroupMetadata:
         if not isinstance(group, dict):
             raise GroupingError(f"invalid structure of spec.podgroup[{index}] in PodGang {self.named}")
-        try:
+        with failing(f"failed to parse spec.podgroups[{index}] from PodGang {self.named}. Err: "):
             child = self._sub_group(index, group)
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to parse spec.podgroups[{index}] from PodGang {self.named}. Err: {error}"
-            ) from error
         child.parent = parent_of.get(child.name)
         return child
 
@@ -217,12 +188,8 @@ class _Gang:
         if replicas <= 0:
             raise GroupingError("invalid 'minReplicas' field. Must be greater than 0")
         pods = self._pods(index, group)
-        try:
+        with failing(f"failed to parse topology constraint from PodGang {self.named}. Err: "):
             constraint = self._constraint(group, "topologyConstraint")
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to parse topology constraint from PodGang {self.named}. Err: {error}"
-            ) from error
         return SubGroupMetadata(
             name=name,
             min_available=fields.int32(replicas),
@@ -238,16 +205,14 @@ class _Gang:
         return [self._pod(index, at, reference) for at, reference in enumerate(references)]
 
     def _pod(self, index: int, at: int, reference: JSON) -> str:
-        """Return the pod's name; one of another namespace is refused, so that no gang reaches into it."""
+        """Return the pod's name; reject a reference to another namespace."""
         if not isinstance(reference, dict):
             raise GroupingError(f"invalid spec.podgroup[{index}].podReferences[{at}] in PodGang {self.named}")
-        try:
+        with failing(
+            f"failed to parse spec.podgroups[{index}].podreferences[{at}] from PodGang {self.named}. Err: "
+        ):
             namespace = _string(reference, "namespace")
             name = _string(reference, "name")
-        except GroupingError as error:
-            raise GroupingError(
-                f"failed to parse spec.podgroups[{index}].podreferences[{at}] from PodGang {self.named}. Err: {error}"
-            ) from error
         own = self.named.partition("/")[0]
         if namespace != own:
             raise GroupingError(

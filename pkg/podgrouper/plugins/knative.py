@@ -19,9 +19,10 @@ from pkg.podgrouper.podgroup import Metadata
 
 from . import fields
 from .defaultgrouper import DefaultGrouper
+from .delegating import ReadingGrouper
 from .errors import GroupingError
 from .gonumbers import atoi
-from .grouper import Grouper, Reads
+from .grouper import Reads
 from .reading import UNREADABLE, not_ended
 
 REVISION_LABEL: Final = "serving.knative.dev/revision"
@@ -33,15 +34,14 @@ _REVISION: Final = unstructured(GVK("serving.knative.dev", "v1", "Revision"))
 
 
 # +kubebuilder:rbac:groups=serving.knative.dev,resources=revisions;configurations;services,verbs=get;list;watch
-class KnativeGrouper(Grouper):
+class KnativeGrouper(ReadingGrouper):
     """Groups the pods of a Knative revision."""
 
     name = "KNative Grouper"
     reads = Reads.METADATA
 
     def __init__(self, default: DefaultGrouper, client: Reader, *, gang_schedule: bool = True) -> None:
-        self._default = default
-        self._client = client
+        super().__init__(default, client)
         self._gang_schedule = gang_schedule
 
     async def get_pod_group_metadata(

@@ -15,7 +15,7 @@ from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstrai
 
 from . import fields, segments
 from .delegating import DelegatingGrouper
-from .errors import AccessorError, GroupingError
+from .errors import AccessorError, GroupingError, failing
 from .gonumbers import atoi, divide
 from .grouper import Reads
 
@@ -56,12 +56,8 @@ class LwsGrouper(DelegatingGrouper):
 
 
 def _group_size(lws: Unstructured) -> int:
-    try:
+    with failing(f"failed to get leaderWorkerTemplate.size from LWS {_named(lws)} with error: "):
         size = fields.nested_int64(lws, "spec", "leaderWorkerTemplate", "size")
-    except AccessorError as error:
-        raise GroupingError(
-            f"failed to get leaderWorkerTemplate.size from LWS {_named(lws)} with error: {error}"
-        ) from error
     if size is None:
         raise GroupingError(f"leaderWorkerTemplate.size not found in LWS {_named(lws)}")
     if size <= 0:
@@ -70,10 +66,8 @@ def _group_size(lws: Unstructured) -> int:
 
 
 def _startup_policy(lws: Unstructured) -> str:
-    try:
+    with failing(f"failed to get startupPolicy from LWS {_named(lws)}: "):
         policy = fields.nested_string(lws, "spec", "startupPolicy")
-    except AccessorError as error:
-        raise GroupingError(f"failed to get startupPolicy from LWS {_named(lws)}: {error}") from error
     return LEADER_CREATED if policy is None else policy
 
 
@@ -98,18 +92,12 @@ def _is_leader(pod: Pod) -> bool:
 
 
 def _sub_groups(lws: Unstructured, pod: Pod, size: int) -> list[SubGroupMetadata]:
-    try:
+    with failing(f"failed to get sub group policy for LWS {_named(lws)}: "):
         layout = _layout(lws, size)
-    except GroupingError as error:
-        raise GroupingError(f"failed to get sub group policy for LWS {_named(lws)}: {error}") from error
     if layout is None:
         return _leader_and_workers(pod, size)
-    try:
+    with failing(f"failed to get segment topology constraints for LWS {_named(lws)}: "):
         constraint = _topology_constraint(lws, pod)
-    except GroupingError as error:
-        raise GroupingError(
-            f"failed to get segment topology constraints for LWS {_named(lws)}: {error}"
-        ) from error
     return layout.sub_groups(pod, constraint)
 
 
@@ -123,10 +111,8 @@ def _leader_and_workers(pod: Pod, size: int) -> list[SubGroupMetadata]:
 
 
 def _topology_constraint(lws: Unstructured, pod: Pod) -> TopologyConstraintMetadata | None:
-    try:
+    with failing(f"failed to get workerTemplate from LWS {_named(lws)}: "):
         template = fields.nested_map(lws, "spec", "leaderWorkerTemplate", "workerTemplate")
-    except AccessorError as error:
-        raise GroupingError(f"failed to get workerTemplate from LWS {_named(lws)}: {error}") from error
     return None if template is None else segments.topology_constraint(pod, template, lws.annotations)
 
 

@@ -18,12 +18,13 @@ from controller_runtime.client import Reader
 from pkg.podgrouper.podgroup import Metadata
 
 from .defaultgrouper import DefaultGrouper
+from .delegating import ReadingGrouper
 from .errors import GroupingError
 from .grouper import Grouper, Reads
 from .reading import UNREADABLE
 
 
-class SkipTopOwnerGrouper(Grouper):
+class SkipTopOwnerGrouper(ReadingGrouper):
     """Groups by the owner below the top one."""
 
     name = "SkipTopOwner Grouper"
@@ -31,8 +32,7 @@ class SkipTopOwnerGrouper(Grouper):
 
     def __init__(self, default: DefaultGrouper, client: Reader, table: Mapping[GVK, Grouper]) -> None:
         """Look kinds up in ``table`` when a pod comes, so it may still be filled afterwards."""
-        self._default = default
-        self._client = client
+        super().__init__(default, client)
         self._table = table
 
     async def get_pod_group_metadata(

@@ -12,7 +12,7 @@ from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.plugins import fields, segments
-from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
+from pkg.podgrouper.plugins.errors import AccessorError, GroupingError, failing
 from pkg.podgrouper.plugins.gonumbers import atoi, divide
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata
 
@@ -59,18 +59,12 @@ def _number_or_none(job: Unstructured, path: tuple[str, ...]) -> int | None:
 
 def _sub_groups(job: Unstructured, pod: Pod, needed: int) -> list[SubGroupMetadata]:
     where = f"PyTorchJob {job.namespace}/{job.name}"
-    try:
+    with failing(f"failed to get pytorchReplicaSpecs from {where}. Err: "):
         specs = fields.nested_map(job, "spec", PyTorchGrouper.replica_specs)
-    except AccessorError as error:
-        raise GroupingError(f"failed to get pytorchReplicaSpecs from {where}. Err: {error}") from error
     if specs is None:
         raise GroupingError(f"pytorchReplicaSpecs not found in {where}")
-    try:
+    with failing(f"failed to get replicas from pytorchReplicaSpecs[{_MASTER}] in {where}. Err: "):
         masters = fields.nested_int32(specs, _MASTER, "replicas") or 0
-    except AccessorError as error:
-        raise GroupingError(
-            f"failed to get replicas from pytorchReplicaSpecs[{_MASTER}] in {where}. Err: {error}"
-        ) from error
     sub_groups = []
     if masters:
         sub_groups.append(
@@ -86,10 +80,8 @@ def _references(pod: Pod, role: str) -> list[str]:
 
 
 def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int) -> list[SubGroupMetadata]:
-    try:
+    with failing("failed to get replicas for worker groups. Err: "):
         replicas = fields.nested_int64(specs, _WORKER, "replicas")
-    except AccessorError as error:
-        raise GroupingError(f"failed to get replicas for worker groups. Err: {error}") from error
     workers = SubGroupMetadata(name=_WORKERS, min_available=needed)
     size = _segment_size(pod, specs)
     if size is None:
@@ -144,12 +136,10 @@ def _segment_size(pod: Pod, specs: _Specs) -> int | None:
     """
     if text := pod.annotations.get(kai.SEGMENT_SIZE_KEY):
         return _size(text, f"pod {pod.namespace}/{pod.name}")
-    try:
+    with failing("failed to get segment size from worker podTemplate: "):
         text = fields.nested_string(
             specs, _WORKER, "template", "metadata", "annotations", kai.SEGMENT_SIZE_KEY
         )
-    except AccessorError as error:
-        raise GroupingError(f"failed to get segment size from worker podTemplate: {error}") from error
     if not text:
         return None
     size = _size(text, "worker podTemplate")

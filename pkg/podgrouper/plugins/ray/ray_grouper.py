@@ -12,14 +12,14 @@ from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gojson import go_text
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
-from controller_runtime.client import Reader
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
+from pkg.podgrouper.plugins.delegating import ReadingGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
 from pkg.podgrouper.plugins.gonumbers import int64
-from pkg.podgrouper.plugins.grouper import Grouper, Reads
+from pkg.podgrouper.plugins.grouper import Reads
 from pkg.podgrouper.plugins.reading import UNREADABLE
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata
 
@@ -31,17 +31,13 @@ _log: Final = log.logger_from("podgrouper")
 
 
 # +kubebuilder:rbac:groups=ray.io,resources=rayclusters;rayjobs;rayservices,verbs=get;list;watch
-class RayGrouper(Grouper):
+class RayGrouper(ReadingGrouper):
     """Groups the pods of a RayCluster: the head and each worker group are subgroups."""
 
     name = DefaultGrouper.name
     reads = Reads.SPEC
     cluster_name_paths: ClassVar[tuple[tuple[str, ...], ...]] = ()
     """Where an owner names its RayCluster, the first that is there counts; nowhere: the owner is one."""
-
-    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
-        self._default = default
-        self._client = client
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *_other_owners: Object

@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of the same name that the TrainJob does not control are adopted, or reported and left unchanged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client.fake import FakeClient
+from jobset_server import KEY
+from trainjob_world import GANG, MPI, PLAIN, VOLCANO, World, train_job, world
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
+from pkg.controller import TrainJobReconciler
+from pkg.runtime import core
+from pkg.util.trainjob import ChildConflictError
+
+
+def planted(kind: type[Object], name: str, **parts: Any) -> Object:
+    return kind.from_dict({"metadata": {"name": name, "namespace": "ns", "uid": "u"}, **parts})
+
+
+@pytest.mark.parametrize(
+    ("policy", "stranger"),
+    [
+        (PLAIN, planted(JobSet, "job", spec={"replicatedJobs": [{"name": "x", "template": {}}]})),
+        (MPI, planted(ConfigMap, "job-mpi-hostfile", data={"hostfile": "evil"})),
+        (MPI, planted(Secret, "job-mpi-ssh-auth", data={"ssh-privatekey": "eA=="})),
+        (GANG, planted(PodGroup, "job", spec={"minMember": 1})),
+        (VOLCANO, planted(VolcanoPodGroup, "job", spec={"minMember": 1})),
+    ],
+    ids=lambda value: value.gvk.kind if isinstance(value, Object) else "",
+)
+@pytest.mark.parametrize("suspend", [False, True], ids=["running", "suspended"])
+async def test_an_object_without_our_controller_is_neither_used_nor_changed(
+    policy: dict[str, Any], stranger: Object, suspend: bool
+) -> None:
+    w = await world(policy, stranger, suspend=suspend)
+    before = await w.server.get(type(stranger), stranger.key)
+    with pytest.raises((ChildConflictError, ExceptionGroup)):
+        await w.reconcile()
+    assert await w.server.get(type(stranger), stranger.key) == before
+    assert "exists and has no controller" in w.recorder.events[0]
+    if not isinstance(stranger, JobSet) and not suspend:
+        with pytest.raises(NotFoundError):
+            await w.job_set()
+
+
+async def orphaned(w: World) -> None:
+    """Delete the TrainJob and orphan its JobSet; create it again."""
+    job, live = await w.server.get(TrainJob, KEY), await w.server.get(JobSet, KEY)
+    live.metadata.owner_references = None
+    await w.server.update(live)
+    await w.server.delete(job)
+    again = train_job(suspend=job.spec.suspend)
+    again.metadata.uid = "uid-again"
+    w.server.add(again)
+
+
+@pytest.mark.parametrize("suspend", [False, True], ids=["running", "suspended"])
+async def test_an_orphan_of_ours_is_adopted(suspend: bool) -> None:
+    w = await world(suspend=suspend)
+    await w.reconcile()
+    await w.server.observe(active=1)
+    await orphaned(w)
+    uid = (await w.job_set())["metadata"]["uid"]
+    assert (await w.reconcile())[0] == "patch JobSet"
+    metadata = (await w.job_set())["metadata"]
+    assert metadata["uid"] == uid
+    assert metadata["ownerReferences"][0]["uid"] == "uid-again"
+    assert (await w.server.get(TrainJob, KEY)).status.jobs_status
+    assert await w.reconcile() == []
+
+
+async def test_an_orphan_is_not_adopted_for_a_train_job_whose_deletion_the_cache_does_not_know() -> None:
+    w = await world()
+    await w.reconcile()
+    await orphaned(w)
+    deleted = (await w.server.get(TrainJob, KEY)).deep_copy()
+    deleted.metadata.deletion_timestamp = "2025-01-01T00:00:00Z"
+    runtimes = await core.new(w.server, FakeClient())
+    w.reconciler = TrainJobReconciler(
+        w.server, w.recorder, runtimes, reader=FakeClient(deleted), now=lambda: w.now
+    )
+    assert await w.reconcile() == []
+    assert w.result.requeue_after
+    assert "ownerReferences" not in (await w.job_set())["metadata"]
+
+
+async def test_a_running_orphan_with_another_spec_is_not_adopted_and_gives_no_verdict() -> None:
+    w = await world()
+    await w.reconcile()
+    await w.server.observe(active=1)
+    await orphaned(w)
+    await w.edit_image()
+    with pytest.raises(ChildConflictError):
+        await w.reconcile()
+    assert "ownerReferences" not in (await w.job_set())["metadata"]
+    assert (await w.server.get(TrainJob, KEY)).status.jobs_status is None

@@ -1,0 +1,188 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A suspended TrainJob's JobSet follows edits, and is recreated where it cannot change in place."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.object import Object
+from jobset_server import IMMUTABLE, KEY
+from trainjob_world import GANG, never_runs, suspended_world, world
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainJob
+
+
+@pytest.mark.parametrize("webhook", [True, False], ids=["webhook", "no webhook"])
+@pytest.mark.parametrize("restart", [False, True], ids=["same process", "restarted"])
+async def test_an_edit_of_a_suspended_train_job_takes_effect(webhook: bool, restart: bool) -> None:
+    w = await suspended_world(webhook=webhook)
+    uid = (await w.job_set())["metadata"]["uid"]
+    await w.edit_image()
+    if restart:
+        await w.restart()
+    assert await w.reconcile() == [
+        "apply JobSet dry run",
+        "delete JobSet",
+    ]
+    assert "is built again" in w.recorder.events[-1]
+    assert await w.reconcile() == []  # it waits until the Jobs are gone
+    assert w.result.requeue_after
+    assert await w.rebuilt() == ["apply JobSet"]
+    made = await w.job_set()
+    assert made["metadata"]["uid"] != uid
+    assert made["spec"]["suspend"] is True
+    assert await w.image() == "two"
+    assert await w.reconcile() == []
+    await w.suspend(False)
+    assert await w.reconcile() == ["apply JobSet"]
+    assert (await w.job_set())["spec"]["suspend"] is False
+    assert await w.image() == "two"
+    never_runs(w, "one")
+
+
+async def test_an_edit_and_a_resumption_in_one_update_never_start_the_old_spec() -> None:
+    w = await suspended_world(GANG)
+    await w.edit_nodes(5)
+    await w.edit_image()
+    await w.suspend(False)
+    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+    assert (await w.server.get(PodGroup, KEY)).spec.min_member == 2
+    assert await w.rebuilt() == ["apply PodGroup", "apply JobSet"]
+    assert (await w.server.get(PodGroup, KEY)).spec.min_member == 5
+    assert (await w.job_set())["spec"]["replicatedJobs"][0]["template"]["spec"]["parallelism"] == 5
+    never_runs(w, "one")
+    assert await w.reconcile() == []
+
+
+async def test_a_deletion_names_the_version_that_was_judged() -> None:
+    w = await suspended_world()
+    await w.edit_image()
+    metadata = (await w.job_set())["metadata"]
+    seen: list[Any] = []
+    delete = w.server.delete
+
+    async def remembered(obj: Object, **options: Any) -> None:
+        seen.append(options)
+        await delete(obj, **options)
+
+    w.server.delete = remembered  # type: ignore[method-assign] # to see the options
+    await w.reconcile()
+    wanted = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    assert seen == [{"propagation": "Foreground", "preconditions": wanted}]
+
+
+async def test_before_the_first_look_of_jobsets_controller_a_job_set_follows_in_place() -> None:
+    w = await world(webhook=False, suspend=True)
+    await w.reconcile()
+    uid = (await w.job_set())["metadata"]["uid"]
+    await w.edit_image()
+    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    assert (await w.job_set())["metadata"]["uid"] == uid
+    assert await w.image() == "two"
+
+
+async def test_a_job_set_that_no_controller_observed_follows_soon_after_it_is_suspended() -> None:
+    w = await world(webhook=False)
+    await w.reconcile()
+    await w.edit_image()
+    await w.suspend(True)
+    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    assert await w.image() == "one"
+    assert w.result.requeue_after == timedelta(seconds=1)
+    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    assert await w.image() == "two"
+
+
+async def test_a_young_job_set_whose_jobs_may_be_under_way_is_not_deleted_yet() -> None:
+    w = await world(suspend=True)
+    await w.reconcile()
+    await w.edit_image()
+    assert await w.reconcile() == ["apply JobSet dry run"]
+    assert w.result.requeue_after == timedelta(seconds=1)
+    w.now += timedelta(seconds=11)
+    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+
+
+async def test_where_deleting_is_not_allowed_the_refusal_is_reported_and_nothing_changes() -> None:
+    w = await suspended_world(GANG)
+    w.server.role_may_delete = False
+    before = await w.job_set(), await w.server.get(PodGroup, KEY)
+    await w.edit_nodes(5)
+    await w.suspend(False)
+    for _ in range(2):
+        with pytest.raises(ForbiddenError, match="field is immutable"):
+            await w.reconcile()
+    assert (await w.job_set(), await w.server.get(PodGroup, KEY)) == before
+    assert w.recorder.events[-1].startswith(
+        "Warning TrainJobResourcesCreationFailed: TrainJob resources reconciliation failed: admission webhook"
+    )
+
+
+async def test_a_refusal_for_another_reason_deletes_nothing() -> None:
+    w = await suspended_world(GANG)
+    await w.edit_nodes(5)
+
+    async def denied(*_: Any, **__: Any) -> Any:
+        raise ForbiddenError("the team's policy says no", code=403, reason="Forbidden")
+
+    w.server.apply = denied  # type: ignore[method-assign] # one call fails
+    with pytest.raises(ForbiddenError, match="policy says no"):
+        await w.reconcile()
+    assert (await w.job_set())["metadata"].get("deletionTimestamp") is None
+    assert (await w.server.get(PodGroup, KEY)).spec.min_member == 2
+
+
+async def test_what_the_job_no_longer_requests_goes_away_even_if_no_manager_ran_then() -> None:
+    env = [{"name": "KEEP", "value": "1"}, {"name": "GO", "value": "1"}]
+    w = await suspended_world(trainer={"image": "one", "env": env, "numNodes": 2})
+    only_one = TrainJob.from_dict({"spec": {"trainer": {"image": "one", "env": env[:1], "numNodes": 2}}})
+    await w.train_job(lambda job: setattr(job.spec, "trainer", only_one.spec.trainer))
+    await w.restart()
+    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+    await w.rebuilt()
+    assert (await w.pod())["containers"][0]["env"] == [{"name": "KEEP", "value": "1"}]
+
+
+async def test_a_refusal_that_no_comparison_foresaw_leads_to_a_new_job_set() -> None:
+    w = await suspended_world()
+    apply = w.server.apply
+
+    async def strict(obj: Any, **options: Any) -> Any:
+        if isinstance(obj, JobSet) and obj.metadata.uid:
+            raise ForbiddenError(IMMUTABLE, code=403, reason="Forbidden")
+        return await apply(obj, **options)
+
+    w.server.apply = strict  # type: ignore[method-assign] # a stricter server
+    await w.suspend(False)
+    assert await w.reconcile() == ["delete JobSet"]
+    assert await w.rebuilt() == ["apply JobSet"]
+    assert (await w.job_set())["spec"]["suspend"] is False
+
+
+async def test_an_edited_running_job_is_suspended_as_it_is_and_built_again_once_it_has_stopped() -> None:
+    w = await world(GANG)
+    await w.reconcile()
+    await w.server.observe(active=1)
+    before = (await w.job_set())["spec"]
+    await w.edit_image()
+    await w.edit_nodes(5)
+    await w.suspend(True)
+    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    assert (await w.job_set())["spec"] == {**before, "suspend": True}
+    assert await w.reconcile() == ["apply JobSet dry run"]
+    assert (
+        w.recorder.events[-1]
+        == "Normal JobSetRecreating: Waiting until the Jobs of JobSet ns/job have stopped"
+    )
+    assert (await w.server.get(PodGroup, KEY)).spec.min_member == 2
+    await w.server.observe(suspended=1)
+    assert await w.reconcile() == ["apply JobSet dry run", "delete JobSet"]
+    assert await w.rebuilt() == ["apply JobSet", "apply PodGroup"]
+    assert await w.image() == "two"
+    assert (await w.server.get(PodGroup, KEY)).spec.min_member == 5

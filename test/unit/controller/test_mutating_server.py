@@ -1,0 +1,109 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A server that defaults, prunes, mutates, deletes or refuses causes no cycle of requests."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError
+from controller_runtime.client.fake import FakeClient
+from trainjob_world import GANG, MPI, suspended_world, world
+
+
+async def test_a_restart_asks_nothing_about_a_job_set_that_holds_defaults() -> None:
+    w = await suspended_world(GANG)
+    for _ in range(2):
+        await w.restart()
+        assert await w.reconcile() == []
+
+
+async def test_a_webhook_that_suspends_what_is_created_does_not_keep_it_suspended() -> None:
+    w = await world()
+    w.server.mutate = lambda spec, create: spec.update(suspend=True) if create else None
+    assert await w.reconcile() == ["apply JobSet", "apply JobSet"]
+    assert (await w.job_set())["spec"]["suspend"] is False
+
+
+async def test_a_field_that_the_server_drops_neither_deletes_nor_repeats() -> None:
+    w = await world(suspend=True)
+
+    def prune(spec: dict[str, Any], _create: bool) -> None:
+        for job in spec["replicatedJobs"]:
+            job["template"]["spec"]["template"]["spec"]["containers"][0].pop("image")
+
+    w.server.mutate = prune
+    await w.reconcile()
+    await w.server.observe(suspended=1)
+    assert await w.reconcile() == []
+    await w.restart()
+    assert await w.reconcile() == ["apply JobSet dry run"]
+    assert await w.reconcile() == []
+    await w.suspend(False)
+    assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
+    assert (await w.job_set())["spec"]["suspend"] is False
+
+
+async def test_a_webhook_that_changes_what_is_created_does_not_cause_a_cycle_of_deletions() -> None:
+    w = await suspended_world()
+
+    def mirror(spec: dict[str, Any], create: bool) -> None:
+        if create:
+            container = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]
+            container["image"] = "mirror/" + container["image"]
+
+    w.server.mutate = mirror
+    await w.edit_image()
+    deleted = 0
+    for _ in range(6):
+        try:
+            calls = await w.reconcile()
+        except ForbiddenError as error:
+            assert "immutable" in str(error)  # noqa: PT017 # it repeats until the webhook is changed
+            await w.server.observe(suspended=1)
+            continue
+        deleted += calls.count("delete JobSet")
+        if "delete JobSet" in calls:
+            await w.server.collect()
+    assert deleted == 1
+    assert any("immutable" in event for event in w.recorder.events)
+
+
+async def test_a_job_set_deleted_in_the_middle_is_tried_again_without_a_warning() -> None:
+    w = await suspended_world()
+    apply = w.server.apply
+
+    async def late(obj: Any, **_: Any) -> Any:
+        await FakeClient.delete(w.server, obj)
+        raise ConflictError("Precondition failed: UID in precondition: a, UID in object meta: ", code=409)
+
+    w.server.apply = late  # type: ignore[method-assign] # the deletion comes first
+    await w.suspend(False)
+    await w.reconcile()
+    assert w.result.requeue_after
+    assert w.recorder.events == []
+    w.server.apply = apply  # type: ignore[method-assign] # no more deletions
+    assert await w.reconcile() == ["apply JobSet"]
+
+
+async def test_a_terminating_namespace_is_not_asked_again_at_once_and_causes_no_warning() -> None:
+    w = await world(MPI)
+    refused = 0
+
+    async def terminating(*_: Any, **__: Any) -> Any:
+        nonlocal refused
+        refused += 1
+        details = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
+        raise ForbiddenError("unable to create new content", code=403, reason="Forbidden", details=details)
+
+    w.server.apply = terminating  # type: ignore[method-assign] # the server says no
+    for _ in range(30):  # woken by everything that goes
+        await w.reconcile()
+        assert w.result.requeue_after == timedelta(seconds=60)
+        w.now += timedelta(seconds=2)
+    assert refused == 1
+    w.now += timedelta(seconds=2)
+    await w.reconcile()
+    assert refused == 2
+    assert w.recorder.events == []
