@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One connection, byte by byte: answers however they are cut, and every way to break off."""
+"""One connection, byte by byte: responses split at any position, and every way to fail."""
 
 import asyncio
 import gzip
