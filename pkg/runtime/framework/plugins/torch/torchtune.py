@@ -91,7 +91,7 @@ def plan(train_job: TrainJob, trainer: Trainer, nodes: int, processes: IntOrStri
 def command(
     info: runtime.Info, train_job: TrainJob, trainer: Trainer, nodes: int, processes: IntOrString, gpus: int
 ) -> list[str]:
-    """Return the trainer's command: rendezvous if there are several nodes or processes, recipe, configuration, locations."""
+    """Return the trainer's command: rendezvous of several nodes or processes, recipe, configuration, locations."""
     run = plan(train_job, trainer, nodes, processes, gpus)
     rendezvous: list[str] = []
     if nodes > 1 or (processes if isinstance(processes, int) else gpus) > 1:
