@@ -209,7 +209,7 @@ def _at(data: JSON, path: Path) -> JSON:
 
 
 def _with(data: Data, path: Path, value: JSON) -> Data:
-    """Return ``data`` with ``value`` at ``path``, or without ``path`` for None. Copies only the maps and lists on it."""
+    """Return ``data`` with ``value`` at ``path``, or without ``path`` for None. Copies only what it changes."""
     changed: JSON = copy.copy(data)
     holder = changed
     for step in path[:-1]:
