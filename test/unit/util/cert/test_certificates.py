@@ -145,10 +145,13 @@ def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
             Material(good.ca_crt, good.ca_key, good.tls_crt, b""),
             "tls.key is missing",
         ),
-        "garbage": (Material(b"what?", good.ca_key, good.tls_crt, good.tls_key), "ca.crt is no certificate"),
+        "garbage": (
+            Material(b"what?", good.ca_key, good.tls_crt, good.tls_key),
+            "ca.crt is not a certificate",
+        ),
         "a garbled key": (
             Material(good.ca_crt, good.ca_key, good.tls_crt, good.tls_key[:40]),
-            "tls.key is no private key",
+            "tls.key is not a private key",
         ),
         "another authority's key": (
             Material(good.ca_crt, other.ca_key, good.tls_crt, good.tls_key),
@@ -164,7 +167,7 @@ def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
         ),
         "no authority": (
             Material(good.tls_crt, good.tls_key, good.tls_crt, good.tls_key),
-            "ca.crt is no authority",
+            "ca.crt is not an authority",
         ),
         "another host": (pki.reissue(good, ["else.svc"], now), "tls.crt does not name manager.system.svc"),
         "an expired authority": (pki.issue(names, long_ago), "ca.crt expired on"),
