@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Both wheels: what each contains and requires, and that the library's works where nothing else of the repository is."""
+"""Both wheels: their contents and requirements, and the library's wheel without the rest of the repository."""
 
 import email
 import importlib.metadata
@@ -50,7 +50,7 @@ DISTRIBUTIONS = {
     "urllib3",
     "yarl",
 }
-"""What an installation of the library brings; those that only kubernetes-asyncio requires are the HTTP client of OIDC logins."""
+"""Distributions installed with the library; those required only by kubernetes-asyncio are the HTTP client of OIDC logins."""
 OF_THE_TESTS = ("hypothesis", "psutil", "pytest-timeout")
 UNIT = ("apis", "workqueue", "client", "examples")
 

@@ -23,7 +23,7 @@ _PLOT: Final = 330
 _ROW: Final = 24
 _TOP: Final = 58
 _REACH: Final = 4.0
-"""Ratios are drawn from a quarter to four times; what is beyond ends at the edge, and its number tells."""
+"""Ratios are drawn from a quarter to four times; larger ratios end at the edge, with their number."""
 _TICKS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 _NOT_DRAWN: Final = ("bench_cpu", "etcd_cpu", "others", "p95")
 _HEADLINES: Final = (
