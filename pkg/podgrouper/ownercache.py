@@ -284,7 +284,7 @@ class OwnerCache:
         return informer is not None and informer.has_synced and informer.problem is None
 
     async def _watch(self, kind: GVK) -> None:
-        """Watch the kind. Called only after a successful read, so a reference cannot start a watch of an invented kind."""
+        """Watch the kind. Called after a successful read, so a reference cannot start a watch of an invented kind."""
         if kind in self._watched or not self.kinds.watches(kind):
             return
         informer = self._watched[kind] = await self._informers.get_informer(metadata_only(kind))

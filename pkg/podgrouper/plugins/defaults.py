@@ -82,17 +82,21 @@ def _entry(entry: object) -> dict[str, str]:
     if entry is None:
         return {}
     if not isinstance(entry, _Pairs):
-        raise DefaultsError("failed to unmarshal default priorities configmap data: an entry is no object")
+        raise DefaultsError(
+            "failed to unmarshal default priorities configmap data: an entry must be an object"
+        )
     said = {}
     for key, value in entry.pairs:
         name = _FIELDS.get(key.lower())
         if name is None or value is None:
             continue
         if not isinstance(value, str):
-            raise DefaultsError(f"failed to unmarshal default priorities configmap data: {key} is no string")
+            raise DefaultsError(
+                f"failed to unmarshal default priorities configmap data: {key} must be a string"
+            )
         said[name] = value
     return said
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 
 class GroupingError(Exception):
-    """The pod cannot be grouped by its owner's present state. Chain the cause with ``from``: callers read its reason."""
+    """The pod cannot be grouped by its owner's present state. Chain the cause with ``from``: callers read it."""
 
 
 class AccessorError(GroupingError):

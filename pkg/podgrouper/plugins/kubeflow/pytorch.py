@@ -41,7 +41,7 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
         The group requires the scheduling policy's minimum, else the elastic policy's, else all replicas.
 
         Raises:
-            GroupingError: there are no replicas, the spec is malformed, or labels and annotations of segments are invalid.
+            GroupingError: there are no replicas, or the spec or the labels and annotations of segments are invalid.
         """
         await super().adjust(metadata, owner, pod)
         for path in (("elasticPolicy", "minReplicas"), ("runPolicy", "schedulingPolicy", "minAvailable")):

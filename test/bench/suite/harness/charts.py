@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Charts as SVG: how many times an alternative's figure ours is, as bars from 1; the figures themselves where there is none.
+"""SVG charts: the ratio of our figure to an alternative's as bars from 1; without an alternative, the figures.
 
 A chart is one file for a workload and its alternative. It follows the reader's light or dark scheme.
 """
@@ -91,7 +91,7 @@ def _is_headline(each: Figure) -> bool:
 
 
 def _is_drawn(each: Figure) -> bool:
-    """Leave out what belongs into the table alone: requests one by one, other parties' CPU, ratios there are none of."""
+    """Omit rows for the table only: single requests, other parties' CPU, undefined ratios."""
     if each.name.endswith(_NOT_DRAWN) or ".requests." in each.name:
         return False
     if each.name.endswith("peak_rss") and not each.name.startswith(_STARTS):
