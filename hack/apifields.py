@@ -8,9 +8,9 @@ import json
 import re
 import typing
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.base import JSON, Struct
 from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 from controller_runtime.apis.machinery.object import Object
 
@@ -49,7 +49,7 @@ def page() -> str:
     )
 
 
-def _models(model: type[Struct], schema: dict[str, Any]) -> Iterator[tuple[type[Struct], dict[str, Any]]]:
+def _models(model: type[Struct], schema: dict[str, JSON]) -> Iterator[tuple[type[Struct], dict[str, JSON]]]:
     """Yield the model and every one below it that is Trainer's own, each with its schema."""
     yield model, schema
     for name, info in model.model_fields.items():
@@ -60,7 +60,7 @@ def _models(model: type[Struct], schema: dict[str, Any]) -> Iterator[tuple[type[
             yield from _models(nested, below.get("items", below))
 
 
-def _section(model: type[Struct], schema: dict[str, Any]) -> str:
+def _section(model: type[Struct], schema: dict[str, JSON]) -> str:
     required = schema.get("required", [])
     rows = []
     for name, info in model.model_fields.items():
@@ -83,7 +83,7 @@ def _section(model: type[Struct], schema: dict[str, Any]) -> str:
     )
 
 
-def _constraints(schema: dict[str, Any]) -> Iterator[str]:
+def _constraints(schema: dict[str, JSON]) -> Iterator[str]:
     for key, words in _CONSTRAINTS.items():
         if key in schema:
             value = schema[key]
@@ -93,7 +93,7 @@ def _constraints(schema: dict[str, Any]) -> Iterator[str]:
         yield f"Rule: {_sentence(rule['message'])}"
 
 
-def _type(annotation: Any, schema: dict[str, Any]) -> str:
+def _type(annotation: object, schema: dict[str, JSON]) -> str:
     own = _own(annotation)
     if schema.get("type") == "array":
         item = schema["items"]
@@ -111,23 +111,23 @@ def _reference(model: type[Struct]) -> str:
     return f"[{model.__name__}](#{model.__name__.lower()})"
 
 
-def _own(annotation: Any) -> type[Struct] | None:
+def _own(annotation: object) -> type[Struct] | None:
     found = _struct(annotation)
     return found if found is not None and found.__module__.startswith("pkg.") else None
 
 
-def _foreign(annotation: Any) -> str | None:
+def _foreign(annotation: object) -> str | None:
     found = _struct(annotation)
     return None if found is None else found.__name__
 
 
-def _struct(annotation: Any) -> type[Struct] | None:
+def _struct(annotation: object) -> type[Struct] | None:
     if isinstance(annotation, type) and issubclass(annotation, Struct):
         return annotation
     return next(filter(None, map(_struct, typing.get_args(annotation))), None)
 
 
-def _code(value: Any) -> str:
+def _code(value: JSON) -> str:
     return f"`{json.dumps(value) if isinstance(value, bool) or value == '' else value}`"
 
 

@@ -9,7 +9,6 @@ import types
 import typing
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from controller_runtime import metrics
 from controller_runtime.apis.machinery.base import Struct
@@ -79,12 +78,12 @@ def _struct_of(field: FieldInfo) -> type[Struct] | None:
     return None
 
 
-def _type(annotation: Any) -> str:
+def _type(annotation: object) -> str:
     if isinstance(annotation, types.UnionType):
         return " or ".join(_type(each) for each in typing.get_args(annotation) if each is not type(None))
     if typing.get_origin(annotation) is dict:
         return f"map of {_type(typing.get_args(annotation)[1])}"
-    names = {str: "string", bool: "boolean", int: "integer", float: "number"}
+    names: dict[object, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
     return names.get(annotation, "anything")
 
 

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""controller-runtime for Python: what a controller's author needs by one name, ``import controller_runtime as ctrl``.
+"""controller-runtime for Python: the names that a controller needs, ``import controller_runtime as ctrl``.
 
     manager = ctrl.Manager(await ctrl.load_config(), ctrl.Options())
     ctrl.new_controller_managed_by(manager).for_(Pod).complete(reconciler)
     async with ctrl.setup_signal_handler() as stop:
         await manager.start(stop)
 
-The names are loaded when first used: importing one room of ``controller_runtime`` does not load the others.
+The names are loaded when first used: importing one package of ``controller_runtime`` does not load the others.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _WHERE: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for, a name or a room. Raises AttributeError for what is not here."""
+    """Load a name or a subpackage on first use. Raises AttributeError for an unknown name."""
     if name in _WHERE:
         module, attribute = _WHERE[name]
         value = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)

@@ -27,7 +27,7 @@ def as_error(error: asyncio.CancelledError) -> StrayCancellationError:
     """Return ``error`` as an ordinary error; for tasks of a task group, in the handler that caught it.
 
     Raises:
-        CancelledError: a cancel scope around the caller is cancelled, so the error is what it seems to be.
+        CancelledError: a cancel scope around the caller is cancelled, so the error is genuine.
     """
     if anyio.current_effective_deadline() == -math.inf:
         raise error

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of X.509 certificates that several packages issue. Importing it costs 60 ms: only import it where one is issued."""
+"""Parts of X.509 certificates that several packages issue. The import costs 60 ms: import it only to issue one."""
 
 from __future__ import annotations
 

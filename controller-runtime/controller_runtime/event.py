@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events: what happened to an object, as sources report it to predicates and handlers.
 
-Events never reach a reconciler. Their objects may be shared: do not change them. An object from a cache is decoded when it
-is read: ``metadata`` costs a quarter of ``object``, and ``key`` nothing.
+Events never reach a reconciler. Their objects may be shared: do not change them. An object from a cache
+is decoded when it is read: ``metadata`` costs a quarter of ``object``, and ``key`` nothing.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class UpdateEvent(Generic[T_co]):
 
 
 class DeleteEvent(_ObjectEvent[T_co]):
-    """An object is gone."""
+    """An object was deleted."""
 
     __slots__ = ("state_unknown",)
 
@@ -129,6 +129,6 @@ class DeleteEvent(_ObjectEvent[T_co]):
 
 
 class GenericEvent(_ObjectEvent[T_co]):
-    """Something of one's own making: a timer, a call from outside."""
+    """An event from outside the cluster: a timer, an external call."""
 
     __slots__ = ()

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whose work an event is: from what happened to an object to the requests of those it concerns.
+"""Handlers map an event to the requests of the objects that it concerns.
 
-Handlers name no priority unless they mean one: sources see to it that the first list and resyncs, which
-nobody waits for, come after everything else (:data:`controller_runtime.workqueue.LOW_PRIORITY`).
+Handlers set no priority by default: sources give events of the first list and resyncs a lower priority
+than all others (:data:`controller_runtime.workqueue.LOW_PRIORITY`).
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ Discover = Callable[[type[Object]], Awaitable[Resource]]
 
 
 class EventHandler(ABC, Generic[T_contra]):
-    """Adds the requests that an event calls for. Events of one source come one after another, in order.
+    """Adds the requests for an event. Events of one source arrive one after another, in order.
 
-    An event for which a method raises comes again: after a second, then less and less often, and out of order.
+    An event for which a method raises is retried: after a second, then with growing delays, and out of order.
     """
 
     immediate: bool = False
-    """Whether no method ever waits: then events cost no buffer and no task switch."""
+    """Whether no method ever waits: such events need no buffer and no task switch."""
 
     async def prepare(self, discover: Discover) -> None:
-        """Learn what the methods need to know of other kinds; called before the first event, and once only.
+        """Discover the other kinds that the methods need; called once, before the first event.
 
         Raises:
-            StatusError, RestError: a kind cannot be found now. Events come nevertheless.
+            StatusError, RestError: a kind cannot be discovered now. Events are delivered nevertheless.
         """
 
     @abstractmethod
     async def create(self, evt: event.CreateEvent[T_contra], queue: Queue) -> None:
-        """An object is there."""
+        """Handle a creation."""
 
     @abstractmethod
     async def update(self, evt: event.UpdateEvent[T_contra], queue: Queue) -> None:
-        """An object changed."""
+        """Handle an update."""
 
     @abstractmethod
     async def delete(self, evt: event.DeleteEvent[T_contra], queue: Queue) -> None:
-        """An object is gone."""
+        """Handle a deletion."""
 
     @abstractmethod
     async def generic(self, evt: event.GenericEvent[T_contra], queue: Queue) -> None:
-        """Something of one's own making."""
+        """Handle a generic event."""
 
 
 class Funcs(EventHandler[T]):
@@ -92,7 +92,7 @@ class Funcs(EventHandler[T]):
             await self._delete(evt, queue)
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
-        """Call the function for events of one's own making."""
+        """Call the function for generic events."""
         if self._generic is not None:
             await self._generic(evt, queue)
 
@@ -179,7 +179,7 @@ class _EnqueueRequestsFromMapFunc(EventHandler[T]):
         await self._enqueue(queue, evt.object)
 
     async def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
-        # The old object too: whoever it concerned wants to know that it no longer does.
+        # The old object too: the objects that only it mapped to must be reconciled as well.
         await self._enqueue(queue, evt.old, evt.new)
 
     async def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:

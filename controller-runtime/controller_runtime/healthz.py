@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Health endpoints: named checks, served together and one by one, in the text that Kubernetes' own servers use.
 
-A check fails by raising :class:`NotHealthyError`, whose message everybody may read, so it names no secret;
-anything else it raises is a bug, answered 500 and logged by the HTTP server. It may return a remark, for what
-an operator should know although nothing fails (a degraded kind, say): remarks are shown without being asked
-for, and do not make the endpoint fail.
+A check fails by raising :class:`NotHealthyError`, whose message is public, so it must not contain secrets;
+any other error is a bug, answered 500 and logged by the HTTP server. It may return a remark about a condition that
+an operator should know although nothing fails (a degraded kind, say): remarks are always shown,
+and do not make the endpoint fail.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _log = log.logger_from("controller-runtime.healthz")
 
 
 class NotHealthyError(Exception):
-    """A check found something wrong; the message says what."""
+    """A check failed; the message is the reason."""
 
 
 def ping() -> None:
-    """Find nothing wrong."""
+    """Succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class _Outcome:
 
     def __str__(self) -> str:
         if self.error:
-            # Other than Kubernetes' servers, which withhold it: our reasons hold no secrets, and who reads a
-            # probe's failure in a pod's events has nothing else to go by.
+            # Kubernetes' servers withhold the reason. Ours contains no secrets, and the events of a pod
+            # show nothing else about a failed probe.
             return f"[-]{self.name} failed: {' '.join(self.error.split())}\n"
         status = f"[+]{self.name} {'excluded: ' if self.excluded else ''}ok"
         return f"{status}: {self.remark}\n" if self.remark else f"{status}\n"
@@ -60,7 +60,7 @@ class HealthHandler:
         self._lines = log.Sparing()
 
     def routes(self) -> dict[str, Handler]:
-        """Return what an HTTP server needs to know."""
+        """Return the routes for an HTTP server."""
         return {self._endpoint: self, f"{self._endpoint}/": self}
 
     async def __call__(self, request: HTTPRequest) -> HTTPResponse:

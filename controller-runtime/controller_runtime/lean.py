@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A cheap start of a program: its ``main`` calls these functions before and after it imports the rest. Importing has no effect.
+"""A cheap start of a program: its ``main`` calls these functions before and after it imports the rest.
+
+Importing this module has no effect.
 
 ::
 
@@ -9,12 +11,12 @@
     with lean.importing():
         import my_operator
 
-structlog is loaded without rich, which it would use where that is installed. rich prints tracebacks for people at a terminal. A
-manager writes JSON, and would pay 45 ms of its start and 4 MiB for 100 modules that it never calls.
+structlog is loaded without rich, which it would use if installed. rich prints tracebacks for people at a
+terminal. A manager writes JSON, and would pay 45 ms of its start and 4 MiB for 100 modules that it never calls.
 
-There are no collections while modules load, kinds build their decoders and caches fill: those objects stay, and searching
-them for garbage repeatedly takes a tenth of the start. A program that disables collections until its caches are full adds a
-:class:`Collector` to its manager.
+Garbage collection is off while modules load, kinds build their decoders and caches fill: those objects stay, and
+scanning them repeatedly takes a tenth of the start. A program that disables collections until its caches are full
+adds a :class:`Collector` to its manager.
 
 kubernetes-asyncio's generated models need no call: :mod:`controller_runtime.rest.kubeconfig_import` does not load them.
 """
@@ -31,7 +33,7 @@ from typing import Final
 import anyio
 
 _LOADED_AFTER: Final = 1.0
-"""Seconds after the caches are full: by then the first TrainJob that waited has its JobSet."""
+"""Seconds after the caches are full: by then the first reconciles are done."""
 _AT_LAST: Final = 30.0
 """Seconds after which there are collections even if caches do not fill."""
 
@@ -40,7 +42,7 @@ def without(name: str, load: str) -> None:
     """Import ``load`` as if ``name`` were not installed, unless one of them is loaded already."""
     if name in sys.modules or load in sys.modules:
         return
-    sys.modules[name] = None  # type: ignore[assignment]  # the import system's own mark for what is not there
+    sys.modules[name] = None  # type: ignore[assignment]  # the import system's marker for a missing module
     try:
         importlib.import_module(load)
     finally:
@@ -48,7 +50,7 @@ def without(name: str, load: str) -> None:
 
 
 class Collector:
-    """A runnable of the manager: once ``ready`` returned, garbage is collected, but never looked for in what was there before."""
+    """A runnable of the manager: once ``ready`` returned, it enables collections, except of the existing objects."""
 
     def __init__(self, ready: Callable[[], Awaitable[None]]) -> None:
         self._ready = ready

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Work on large objects, away from the event loop: what counts is how many bytes it has to go through.
+"""Work on large objects, away from the event loop, depending on the bytes that it has to process.
 
 Only one piece of work runs at a time. More threads would not make any of them faster, and each takes an equal part
 of the interpreter's time from the loop.
@@ -27,7 +27,7 @@ _turn: Final[anyio.lowlevel.RunVar[anyio.CapacityLimiter]] = anyio.lowlevel.RunV
 
 
 class weighing:  # noqa: N801  # reads as the context manager that it is
-    """Let the block, and the tasks that it starts, work on an object of ``size`` bytes; of several, the largest counts."""
+    """Set the size in bytes of the object that the block and its tasks work on; of several, the largest counts."""
 
     __slots__ = ("_size", "_token")
 
@@ -43,9 +43,9 @@ class weighing:  # noqa: N801  # reads as the context manager that it is
 
 
 async def run(work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return what ``work`` returns; what weighs more than :data:`LARGE` bytes runs in a thread.
+    """Return the result of ``work``; work on more than :data:`LARGE` bytes runs in a thread.
 
-    ``work`` touches nothing that others change. When the caller is cancelled, it runs to its end first.
+    ``work`` must not use shared mutable state. When the caller is cancelled, it runs to its end first.
     """
     if _weight.get() <= LARGE:
         return work(*args, **kwargs)

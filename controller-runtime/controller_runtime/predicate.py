@@ -7,8 +7,8 @@ Predicates answer at once and change nothing. An event passes when every predica
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
 
 from controller_runtime import event
 from controller_runtime.apis.machinery import labels
@@ -20,7 +20,7 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 
 class Predicate(Generic[T_contra]):
-    """Lets every event pass; a subclass overrides what it wants to judge."""
+    """Passes every event; a subclass overrides the methods for the events it filters."""
 
     def create(self, evt: event.CreateEvent[T_contra]) -> bool:
         """Whether a creation passes."""
@@ -38,7 +38,7 @@ class Predicate(Generic[T_contra]):
         return True
 
     def generic(self, evt: event.GenericEvent[T_contra]) -> bool:
-        """Whether an event of one's own making passes."""
+        """Whether a generic event passes."""
         del evt
         return True
 
@@ -72,7 +72,7 @@ class Funcs(Predicate[T]):
         return self._delete is None or self._delete(evt)
 
     def generic(self, evt: event.GenericEvent[T]) -> bool:
-        """Ask the function for events of one's own making."""
+        """Call the function for generic events."""
         return self._generic is None or self._generic(evt)
 
 
@@ -87,7 +87,7 @@ def from_object(fn: Callable[[T], bool]) -> Predicate[T]:
 
 
 def label_selector(selector: LabelSelectorLike) -> Predicate[Object]:
-    """Return a predicate that passes objects whose labels ``selector`` picks.
+    """Return a predicate that passes objects whose labels match ``selector``.
 
     Raises:
         ValueError: the selector does not parse.
@@ -114,26 +114,26 @@ class ResourceVersionChanged(Predicate[Object]):
 
 
 class NotOwnWrite(Predicate[Object]):
-    """Stops creations and changes that tell of nothing but a write of this process, whose outcome the writer saw.
+    """Stops creations and updates that only reflect a write of this process, whose result the writer received.
 
-    For a reconciler that brings everything in order in the reconcile that writes: the watch's echo of its write
-    would wake it for nothing. An error makes it try again anyway, and what somebody else changed later comes as an
-    event of its own.
+    For a reconciler that finishes its work in the reconcile that writes: the watch event of its own write
+    would only cause a redundant reconcile. A failed reconcile is retried anyway, and a later change by another
+    writer arrives as a separate event.
     """
 
     def create(self, evt: event.CreateEvent[Object]) -> bool:
-        """Ask whose write it was."""
+        """Return True unless this process wrote the state."""
         return not evt.own_write
 
     def update(self, evt: event.UpdateEvent[Object]) -> bool:
-        """Ask whose write it was."""
+        """Return True unless this process wrote the state."""
         return not evt.own_write
 
 
 class GenerationChanged(Predicate[Object]):
     """Stops updates that change no spec: of status or metadata alone.
 
-    Only for kinds whose generation the server counts. A deletion timestamp raises the generation too.
+    Only for kinds whose generation the server maintains. A deletion timestamp raises the generation, too.
     """
 
     def update(self, evt: event.UpdateEvent[Object]) -> bool:
@@ -158,8 +158,8 @@ class AnnotationChanged(Predicate[Object]):
 
 
 class _Combined(Predicate[T]):
-    def __init__(self, how: Callable[[list[bool]], bool], predicates: tuple[Predicate[T], ...]) -> None:
-        self._how: Callable[[Any], bool] = how
+    def __init__(self, how: Callable[[Iterable[bool]], bool], predicates: tuple[Predicate[T], ...]) -> None:
+        self._how: Callable[[Iterable[bool]], bool] = how
         self._predicates = predicates
 
     def create(self, evt: event.CreateEvent[T]) -> bool:
@@ -176,15 +176,15 @@ class _Combined(Predicate[T]):
 
 
 def and_(*predicates: Predicate[T]) -> Predicate[T]:
-    """Return what passes when all do; the first no ends the asking."""
+    """Return a predicate that passes when all of ``predicates`` do; it stops at the first that does not."""
     return _Combined(all, predicates)
 
 
 def or_(*predicates: Predicate[T]) -> Predicate[T]:
-    """Return what passes when one does; the first yes ends the asking."""
+    """Return a predicate that passes when one of ``predicates`` does; it stops at the first that does."""
     return _Combined(any, predicates)
 
 
 def not_(predicate: Predicate[T]) -> Predicate[T]:
-    """Return what passes when ``predicate`` does not."""
+    """Return a predicate that passes when ``predicate`` does not."""
     return _Combined(lambda answers: not any(answers), (predicate,))

@@ -2,14 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract between a controller and the code that does its work: a key in, a result or an error out.
 
-A request names an object and nothing else: not what happened to it, nor how often. The reconciler reads
-the state of the world, compares it with what the object asks for, and moves the one towards the other.
-Called twice, it does nothing the second time.
+A request names an object, and carries neither the event nor their number. The reconciler reads the current
+state, compares it with the desired state of the object, and moves the current state towards the desired one.
+A second call for the same state changes nothing.
 
-ControllerError             a controller cannot do its part
-├── TerminalError           reconciling this object again would fail in the same way
+ControllerError             a controller failed
+├── TerminalError           a retry of this object would fail in the same way
 ├── ReconcileTimeoutError   a reconcile took longer than its controller allows
-└── PanicError              a reconciler failed in a way that is no error of its own (see the controller)
+└── PanicError              a reconciler raised a programming error (see the controller)
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
 
 
 class ControllerError(Exception):
-    """The root of what controllers raise."""
+    """The root of the errors that controllers raise."""
 
 
 class TerminalError(ControllerError):
@@ -44,7 +44,7 @@ class ReconcileTimeoutError(ControllerError):
 
 
 class PanicError(ControllerError):
-    """What a controller makes of a programming error that it recovered from; its cause is the error."""
+    """A programming error that a controller recovered from; its cause is that error."""
 
 
 class Request(NamespacedName):
@@ -60,18 +60,18 @@ class Request(NamespacedName):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Result:
-    """What a reconcile that did not fail asks of its controller."""
+    """The outcome of a reconcile that did not fail."""
 
     requeue_after: timedelta | None
-    """Reconcile again after this long, though nothing changed. Sooner if something does."""
+    """Reconcile again after this delay, or earlier if an event arrives."""
     priority: int | None
-    """The priority of that next time; that of this time when None."""
+    """The priority of that next reconcile; None keeps the current priority."""
 
     def __init__(self, requeue_after: timedelta | float | None = None, priority: int | None = None) -> None:
         """A number is a number of seconds.
 
         Raises:
-            TypeError: ``requeue_after`` is neither a duration nor a number, or ``priority`` is not an integer.
+            TypeError: ``requeue_after`` is not a duration or a number, or ``priority`` is not an integer.
             ValueError: ``requeue_after`` is not a number (NaN).
             OverflowError: ``requeue_after`` is longer than a timedelta can be.
         """
@@ -92,12 +92,12 @@ def _seconds(number: object) -> timedelta:
 
 
 class Reconciler(Protocol):
-    """Brings the world closer to what one object asks for."""
+    """Moves the current state towards the desired state of one object."""
 
     async def reconcile(self, request: Request) -> Result:
-        """Reconcile the object that ``request`` names, which may be gone.
+        """Reconcile the object that ``request`` names. The object may have been deleted.
 
-        What follows from the outcome:
+        The controller handles the outcome:
 
         - an error raised: logged once, counted, and the request is tried again, each time later;
         - :class:`TerminalError` raised: logged and counted, not tried again;
@@ -131,7 +131,7 @@ class ObjectReconciler(Protocol[T_contra]):
 
 
 class AsReconciler(Generic[T]):
-    """Reads the object that a request names and hands it on; a request whose object is gone is done."""
+    """Reads the object that a request names and passes it on; a request for a deleted object is done."""
 
     def __init__(self, client: Reader, kind: type[T], reconciler: ObjectReconciler[T]) -> None:
         self._client = client

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Remove what an installed kubernetes-asyncio holds beside its ``config`` package: 48 MB of generated models.
+"""Remove the models from an installed kubernetes-asyncio, all but its ``config`` package: 48 MB of generated code.
 
-``python -m controller_runtime.slim [FOLDER]`` is a step of building an image, after the packages are installed. FOLDER is where
-they are, as ``pip install --target FOLDER`` put them; without it, the packages of the running interpreter are meant. The library
-uses nothing of what is removed. A program that imports ``kubernetes_asyncio`` itself needs it: do not run the step there.
+``python -m controller_runtime.slim [FOLDER]`` is a step of building an image, after the packages are installed.
+FOLDER contains the packages, as ``pip install --target FOLDER`` put them; the default is the running interpreter's.
+The library does not use the removed modules. A program that imports ``kubernetes_asyncio`` itself needs them:
+do not run the step there.
 """
 
 from __future__ import annotations

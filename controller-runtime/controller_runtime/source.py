@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where events come from: a watched kind, a stream of one's own, a function.
+"""Sources of events: a watched kind, a channel, a function.
 
-A source runs as a task of its controller and feeds that one's queue. A kind that the server does not
-serve, or denies, does not stop its controller: the source waits for it, and the rest goes on.
+A source runs as a task of its controller and feeds that controller's queue. A kind that the server does not
+serve, or denies, does not stop its controller: the source waits for the kind, and other sources continue.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ MAX_RETRIES: Final = 1024
 """Failed events of one source that are kept."""
 
 _log = log.logger_from("controller-runtime.source")
-_Step = Callable[[], Coroutine[Any, Any, None]]
-_Event = event.CreateEvent[Any] | event.UpdateEvent[Any] | event.DeleteEvent[Any]
+_Step = Callable[[], Coroutine[object, None, None]]
+_Event = event.CreateEvent[Object] | event.UpdateEvent[Object] | event.DeleteEvent[Object]
 E = TypeVar("E", event.CreateEvent[Any], event.UpdateEvent[Any], event.DeleteEvent[Any])
 
 
 class Informers(Protocol):
-    """What a source needs of a cache."""
+    """The part of a cache that a source uses."""
 
     async def get_informer(self, kind: type[T]) -> cache.Informer[T]:
         """Return the informer of ``kind``, which starts with the cache."""
@@ -52,7 +52,7 @@ class Informers(Protocol):
 
 @runtime_checkable
 class Discovers(Protocol):
-    """Informers that know of kinds which are not watched, too."""
+    """Informers that also discover kinds that are not watched."""
 
     async def resource_for(self, kind: type[Object]) -> Resource:
         """Return where ``kind`` is served, and whether it has namespaces."""
@@ -68,15 +68,15 @@ class Source(ABC):
 
 
 class SyncingSource(Source):
-    """A source that begins with what there is already."""
+    """A source that starts with the existing objects."""
 
     @abstractmethod
     async def warm_up(self) -> None:
-        """Have what there is fetched and kept, so that a later :meth:`start` need not wait; give nothing yet."""
+        """List and cache the existing objects, so that a later :meth:`start` need not wait; deliver nothing yet."""
 
     @abstractmethod
     async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Return when the started source has seen what there is, or knows that it may not.
+        """Return when the started source has delivered the existing objects, or cannot list them.
 
         Raises:
             CacheSyncTimeoutError: that took too long.
@@ -123,7 +123,7 @@ class _Retries:
 class _Pipe(Generic[T]):
     """Predicates, then the handler. Nothing that one of them raises reaches the giver of the event.
 
-    An event whose handler failed is handled again later, after others that came meanwhile.
+    An event whose handler failed is retried later, after events that arrived meanwhile.
     """
 
     def __init__(
@@ -139,13 +139,13 @@ class _Pipe(Generic[T]):
         self._more = anyio.Event()
 
     async def prepare(self, informers: Informers) -> None:
-        """Let the handler learn of other kinds; without success its first events wait until it has."""
+        """Let the handler discover other kinds; if that fails, its first events wait for the discovery."""
         if isinstance(informers, Discovers):
             with suppress(StatusError, rest.RestError):
                 await self._handler.prepare(informers.resource_for)
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
-        """Pass on a creation; what the first list found has low priority."""
+        """Pass on a creation; objects of the first list have low priority."""
         if evt.is_in_initial_list:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
         self._pass(evt, self._predicate.create, partial(self._handler.create, evt, queue))
@@ -161,7 +161,7 @@ class _Pipe(Generic[T]):
         self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
-        """Handle an event of somebody's own making, before its maker goes on."""
+        """Handle a generic event before its producer continues."""
         await self._take(partial(self._generic, evt, queue), 0)
 
     async def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
@@ -169,7 +169,7 @@ class _Pipe(Generic[T]):
             await self._handler.generic(evt, queue)
 
     async def run(self) -> None:
-        """Work off, in order, what handlers that wait have to do, and try again what failed; until cancelled."""
+        """Run the queued steps in order, and retry those that failed, until cancelled."""
         while True:
             while (attempt := self._retries.due()) is not None or self._steps:
                 step, failures = attempt or (self._steps.popleft(), 0)
@@ -255,7 +255,7 @@ class Kind(SyncingSource, Generic[T]):
         return self._informer.problem if self._informer is not None else None
 
     async def warm_up(self) -> None:
-        """Have the kind watched. Nobody listens before the start, which then hears of all there is."""
+        """Watch the kind. Events start with :meth:`start`, which reports every existing object."""
         self._informer = await self._informers.get_informer(self._kind)
 
     async def start(self, queue: Queue) -> None:
@@ -288,7 +288,7 @@ class Kind(SyncingSource, Generic[T]):
 
 
 class Deferred(Source):
-    """A source that begins once ``when`` returns; nobody waits for what it begins with."""
+    """A source that starts once ``when`` returns; the controller does not wait for its first events."""
 
     def __init__(self, src: Source, when: When) -> None:
         self._source = src
@@ -343,12 +343,12 @@ class Func(Source):
 
 
 def _decode(evt: _Event) -> None:
-    """Decode what a handler will look at later: then it is too late to skip an object of another shape."""
+    """Decode the objects before they are queued: later, an undecodable one could not be skipped."""
     objects = (evt.old, evt.new) if isinstance(evt, event.UpdateEvent) else (evt.object,)
     del objects
 
 
-def _finish(step: Coroutine[Any, Any, None]) -> None:
+def _finish(step: Coroutine[object, None, None]) -> None:
     """Run a coroutine that never waits."""
     try:
         step.send(None)

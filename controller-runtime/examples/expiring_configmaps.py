@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""ConfigMaps that expire: one annotated ``example.com/ttl: "30"`` is deleted 30 seconds after it was made.
+"""ConfigMaps that expire: one annotated ``example.com/ttl: "30"`` is deleted 30 seconds after its creation.
 
-A validating webhook refuses a ttl that is no number, so that nobody learns of the slip too late.
+A validating webhook rejects a ttl that is not a number, so that the mistake is found when the ConfigMap is created.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def seconds(config_map: ConfigMap) -> int | None:
 
 
 class Expirer:
-    """Deletes what has expired, and comes back in time for what has not."""
+    """Deletes expired ConfigMaps, and requeues the others until they expire."""
 
     def __init__(self, client: Client, events: recorder.EventRecorder) -> None:
         self.client = client
@@ -44,7 +44,7 @@ class Expirer:
 
 
 class TTLValidator(webhook.CustomValidator[ConfigMap]):
-    """Refuses ConfigMaps whose ttl is no number of seconds."""
+    """Rejects ConfigMaps whose ttl is not a number of seconds."""
 
     async def validate_create(self, obj: ConfigMap) -> list[str]:
         if TTL in obj.annotations and seconds(obj) is None:
@@ -62,13 +62,13 @@ class TTLValidator(webhook.CustomValidator[ConfigMap]):
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=9443)
-    parser.add_argument("--cert-dir", default="", help="where tls.crt and tls.key are")
+    parser.add_argument("--cert-dir", default="", help="folder with tls.crt and tls.key")
     flags = parser.parse_args()
     log.configure()
     options = ctrl.Options(webhook_port=flags.port, webhook_cert_dir=flags.cert_dir, metrics_bind_address="0")
     mgr = ctrl.Manager(await ctrl.load_config(), options)
     expirer = Expirer(mgr.client, mgr.event_recorder_for("expirer"))
-    reconciler = reconcile.AsReconciler(mgr.client, ConfigMap, expirer)  # reads the object for us
+    reconciler = reconcile.AsReconciler(mgr.client, ConfigMap, expirer)  # reads the object first
     ctrl.new_controller_managed_by(mgr).for_(ConfigMap).complete(reconciler)
     ctrl.new_webhook_managed_by(mgr, ConfigMap).with_validator(TTLValidator()).complete()
     async with ctrl.setup_signal_handler() as stop:

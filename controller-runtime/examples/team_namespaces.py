@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Namespaces of teams: one labelled ``example.com/team`` has a ConfigMap ``team`` that says whose it is.
+"""Namespaces of teams: each one labelled ``example.com/team`` gets a ConfigMap ``team`` with the team's name.
 
-Any number of replicas may run; the leader works, and another takes over when it ends. Whatever anybody
-does to the ConfigMap is undone.
+Several replicas may run: the leader reconciles, and another replica takes over when it ends. Changes of the
+ConfigMap by other clients are reverted.
 """
 
 import argparse
@@ -45,14 +45,14 @@ class TeamReconciler:
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--lease-namespace", default="", help="the pod's own, unless said otherwise")
+    parser.add_argument("--lease-namespace", default="", help="the pod's namespace by default")
     flags = parser.parse_args()
     log.configure()
     options = ctrl.Options(
         leader_election=True,
         leader_election_id="team-namespaces.example.com",
         leader_election_namespace=flags.lease_namespace,
-        metrics_bind_address="0",  # replicas on one machine would want the same port
+        metrics_bind_address="0",  # replicas on one machine would use the same port
     )
     mgr = ctrl.Manager(await ctrl.load_config(), options)
     ctrl.new_controller_managed_by(mgr).for_(Namespace).owns(ConfigMap).complete(TeamReconciler(mgr.client))

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Websites: kinds without a model. Each Website becomes a Deployment, whose ready replicas it counts.
+"""Websites: kinds without a model. Each Website gets a Deployment and reports its ready replicas.
 
-Neither kind has a class of its own: both are what the API server sends, as plain JSON.
+Neither kind has a Python class: both are plain JSON as sent by the API server.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ OWNER = "websites"
 
 
 def deployment_of(site: Unstructured) -> Unstructured:
-    """Return the fields of the Deployment that are ours to say; the others are left to whoever sets them."""
+    """Return the Deployment's fields that this controller owns; other fields belong to other field managers."""
     labels: dict[str, Any] = {"example.com/website": site.name}
     container: dict[str, Any] = {"name": "web", "image": site.nested("spec", "image")}
     spec: dict[str, Any] = {
@@ -36,7 +36,7 @@ def deployment_of(site: Unstructured) -> Unstructured:
 
 
 class WebsiteReconciler:
-    """Applies the Deployment of a Website and reports on it in the Website's status."""
+    """Applies the Deployment of a Website and updates the Website's status."""
 
     def __init__(self, client: Client) -> None:
         self.client = client

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Hashable, Iterable
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from controller_runtime.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, Volume, VolumeMount
 
@@ -63,7 +63,7 @@ def env_var(env: EnvVar) -> EnvVar:
 
 
 def _env_var_source(source: EnvVarSource) -> EnvVarSource:
-    update: dict[str, Any] = {}
+    update: dict[str, object] = {}
     if (by_field := source.field_ref) is not None:
         update["field_ref"] = by_field.model_copy(update={"api_version": None})
     if (by_resource := source.resource_field_ref) is not None:

@@ -44,14 +44,15 @@ def run(parsed: argparse.Namespace, signals: Signals | None) -> int:
         return inputfiles.BAD_INPUT if isinstance(expected, inputfiles.InputError) else 1
 
 
-def function(name: str) -> Any:
+def function(name: str) -> Callable[..., Any]:
     """Return the function ``module:name``."""
     module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return found
 
 
 def _run(parsed: argparse.Namespace, signals: Signals | None) -> int:
-    command: Any = function(parsed.function)
+    command = function(parsed.function)
     code: int
     if parsed.passes_flags:
         code = command(parsed)  # the manager runs its own event loop

@@ -12,7 +12,7 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from controller_runtime.apis.machinery import names
 
@@ -233,7 +233,7 @@ def seconds(text: str) -> float:
 class _Version(argparse.Action):
     """Prints the version, which takes longer to find than all the rest of the command line."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from importlib.metadata import PackageNotFoundError, version
 
         try:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 import rich.console
+from controller_runtime.apis.machinery.base import JSON
 from rich.cells import cell_len, set_cell_size
 from rich.console import ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -45,15 +46,15 @@ class Console(rich.console.Console):
                 text.truncate(self.width, overflow="ellipsis")
             self.print(text, soft_wrap=True)
 
-    def write(self, output: str, data: Any) -> None:
+    def write(self, output: str, data: JSON) -> None:
         """Write ``data`` as ``json`` or as ``yaml``."""
         (self.write_json if output == "json" else self.write_yaml)(data)
 
-    def write_json(self, data: Any) -> None:
+    def write_json(self, data: JSON) -> None:
         """Write ``data`` as JSON."""
         self.file.write(yamljson.dump_json(data, ascii_only=not self._has_unicode))
 
-    def write_yaml(self, data: Any) -> None:
+    def write_yaml(self, data: JSON) -> None:
         """Write ``data`` as a YAML document."""
         self.file.write(yamljson.dump(data, ascii_only=not self._has_unicode))
 

@@ -6,16 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pydantic
-from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.base import JSON, Struct
 
 from pkg.apis.config import v1alpha1 as config
 from pkg.apis.config.v1alpha1 import Configuration
 
 from . import document, validation
 from .document import Document, PathSteps
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 _TYPES: Final = {
     "bool_type": "true or false is expected",
@@ -30,7 +33,7 @@ _TYPES: Final = {
 
 
 class ConfigurationError(Exception):
-    """The Configuration cannot be used; one line that names the file, and line and key where there are."""
+    """The Configuration is unusable. The text is one line with the file and, if known, the line and the key."""
 
 
 def load(path: str | None = None) -> Configuration:
@@ -80,15 +83,15 @@ def _check_kind(path: str, doc: Document) -> None:
 
 
 def _error(path: str, doc: Document, problems: list[tuple[PathSteps, str]]) -> ConfigurationError:
-    told = []
+    described = []
     for steps, problem in problems:
         line = doc.line(steps)
         where = f"line {line}: " if line else ""
-        told.append(f"{where}{document.render_path(steps)}: {problem}")
-    return ConfigurationError(f"{path}: {'; '.join(dict.fromkeys(told))}")
+        described.append(f"{where}{document.render_path(steps)}: {problem}")
+    return ConfigurationError(f"{path}: {'; '.join(dict.fromkeys(described))}")
 
 
-def _explain(error: Any) -> str:
+def _explain(error: ErrorDetails) -> str:
     if error["type"] in _TYPES:
         return _TYPES[error["type"]]
     if error["type"] == "extra_forbidden":
@@ -96,15 +99,15 @@ def _explain(error: Any) -> str:
     return str(error["msg"]).removeprefix("Value error, ")
 
 
-def _without_nulls(data: Any) -> Any:
-    """Drop what is null, as Go does: ``metrics:`` with nothing behind it says nothing."""
+def _without_nulls(data: JSON) -> JSON:
+    """Return ``data`` without null values, which Go treats as unset: an empty ``metrics:`` sets nothing."""
     if isinstance(data, dict):
         return {key: _without_nulls(value) for key, value in data.items() if value is not None}
     return data
 
 
 def _unknown(struct: Struct, above: PathSteps) -> Iterator[PathSteps]:
-    """Yield the paths of all keys that no field answers to."""
+    """Yield the paths of all unknown keys."""
     for key in struct.unknown_fields:
         yield (*above, key)
     for name, info in type(struct).model_fields.items():

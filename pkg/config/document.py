@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One YAML or JSON document, read strictly: no key twice, and the line of every key remembered."""
+"""One YAML or JSON document, read strictly: duplicate keys are an error, and the line of every key is recorded."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import one_line
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -17,19 +18,19 @@ PathSteps = tuple[str | int, ...]
 
 
 class DocumentError(ValueError):
-    """The text is no single document of plain maps, lists and scalars; ``str()`` names the line."""
+    """The text is not a single document of plain maps, lists and scalars; ``str()`` names the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A decoded document and where its parts stand."""
+    """A decoded document and the positions of its parts."""
 
-    data: dict[str, Any]
+    data: dict[str, JSON]
     lines: dict[PathSteps, int]
     """The line, counted from one, of each key and list item by its path."""
 
     def line(self, path: Iterable[str | int]) -> int | None:
-        """Return the line of ``path``, or of the nearest part above it that was written down."""
+        """Return the line of ``path``, or of its nearest ancestor in the document."""
         steps = tuple(path)
         while steps and steps not in self.lines:
             steps = steps[:-1]
@@ -37,7 +38,7 @@ class Document:
 
 
 def render_path(path: Iterable[str | int]) -> str:
-    """Return a path as people write it: ``webhook.port``, ``rules[0].name``, ``map["a.b"]``."""
+    """Return a path for people: ``webhook.port``, ``rules[0].name``, ``map["a.b"]``."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -92,7 +93,7 @@ def _walk(
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
-                raise DocumentError(f"line {line}: {render_path(path) or 'the top'}: a key is no string")
+                raise DocumentError(f"line {line}: {render_path(path) or 'the top'}: a key is not a string")
             below = (*path, key_node.value)
             if below in lines:
                 raise DocumentError(

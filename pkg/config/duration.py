@@ -12,10 +12,10 @@ _PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII
 
 
 def seconds(duration: str | None) -> float:
-    """Return how many seconds a duration lasts.
+    """Return the duration in seconds.
 
     Raises:
-        ValueError: it is no duration.
+        ValueError: it is not a valid duration.
     """
     duration = duration or ""
     rest = duration[1:] if duration[:1] in ("+", "-") else duration
@@ -27,5 +27,5 @@ def seconds(duration: str | None) -> float:
         total += float(found[1]) * _UNITS[found[2]]
         position = found.end()
     if not rest or position != len(rest):
-        raise ValueError(f'"{duration}" is no duration; write it as 15s or 1m30s')
+        raise ValueError(f'"{duration}" is not a duration; write it as 15s or 1m30s')
     return sign * total

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a loaded Configuration to the options of what it configures."""
+"""Converts a loaded Configuration to the options of the manager, its client and its webhooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from .duration import seconds
 
 _CONCURRENCY: Final = {str(TrainJob.gvk.group_kind): 5}
-"""Reconciles at once where the Configuration says nothing."""
+"""Concurrent reconciles if the Configuration does not set them."""
 
 
 def manager_options(cfg: Configuration) -> manager.Options:
@@ -26,7 +26,7 @@ def manager_options(cfg: Configuration) -> manager.Options:
     health, election = cfg.health, cfg.leader_election
     return manager.Options(
         scheme=default_scheme(),
-        # Kinds without a model are owners of pods: the pod grouper decides which of them to watch.
+        # Kinds without a model are owners of pods. The pod grouper decides which of them to watch.
         client_live_unstructured=True,
         controller=manager.ControllerOptions(
             group_kind_concurrency={**_CONCURRENCY, **(cfg.controller.group_kind_concurrency or {})}
@@ -52,7 +52,7 @@ def manager_options(cfg: Configuration) -> manager.Options:
 
 
 def rest_config(cfg: Configuration, connection: rest.Config) -> rest.Config:
-    """Return ``connection`` with the throttling that the Configuration asks for."""
+    """Return ``connection`` with the Configuration's throttling."""
     client = cfg.client_connection
     return dataclasses.replace(connection, qps=client.qps or 0.0, burst=client.burst or 0)
 

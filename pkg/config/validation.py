@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a Configuration must fulfil beyond its types."""
+"""The rules for a Configuration beyond its types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .duration import seconds
 
 _MAX_PORT: Final = 65535
 _JITTER: Final = 1.2
-"""A retry may come that much later than asked; the renewal must still find the time for one."""
+"""Retries are delayed by up to this factor. The renew deadline must leave time for one."""
 
 
 def validate(cfg: Configuration) -> field.ErrorList:

@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Applies desired objects, and sends nothing whose answer is known.
+"""Applies desired objects, and skips requests that would change nothing.
 
-One rule decides: an object is applied when the live one lacks something of it, or holds something that an earlier
-apply may have set. What was found in order is remembered in two digests, of the desired object and of the live one.
-The digests only save requests: without them the same objects come about.
+An object is applied when the live one lacks a desired field, or has a field that an earlier apply may have set.
+An object that needs no apply is remembered by two digests, of the desired and of the live object. The digests only
+save requests: without them the resulting objects are the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from controller_runtime import log
@@ -31,21 +31,21 @@ T = TypeVar("T", bound=Object)
 Name = tuple[GVK, NamespacedName]
 
 _AS_METADATA: Final[frozenset[GVK]] = frozenset({ConfigMap.gvk, Secret.gvk})
-"""Kinds that are cached without their content: their resourceVersion stands for it."""
+"""Kinds cached as metadata only. Their resourceVersion identifies their content."""
 
 
 class Outcome(StrEnum):
-    """What an apply did."""
+    """The result of an apply."""
 
     UNCHANGED = "unchanged"
     CREATED = "created"
     CHANGED = "changed"
     HEALED = "healed"
-    """Another writer had changed or removed what was applied before."""
+    """Another writer had changed or removed fields that were applied before."""
 
 
 class Applier:
-    """Server-side apply with a memory; ``reader`` reads the content of what is cached as metadata alone."""
+    """Server-side apply that remembers its results. ``reader`` reads objects that are cached as metadata only."""
 
     def __init__(self, client: Client, reader: Reader | None = None) -> None:
         self._client = client
@@ -53,30 +53,30 @@ class Applier:
         self._settled: dict[NamespacedName, dict[Name, tuple[bytes, bytes]]] = {}
 
     def forget(self, owner: NamespacedName) -> None:
-        """Drop what was remembered for ``owner``."""
+        """Forget the objects of ``owner``."""
         self._settled.pop(owner, None)
 
     def knows(self, owner: NamespacedName, desired: Object, live: Object) -> bool:
-        """Return True if ``live`` was found to be as ``desired`` before."""
+        """Return True if ``live`` is remembered as matching ``desired``."""
         known = self._known(owner, desired)
         return known is not None and known == (_digest(desired.to_dict()), _digest_of(live))
 
     def settle(self, owner: NamespacedName, desired: Object, live: Object) -> None:
-        """Remember that ``live`` is as ``desired``, as far as the server lets it be."""
+        """Remember that ``live`` matches ``desired`` as far as the server permits."""
         self._remember(owner, desired, _digest(desired.to_dict()), live)
 
     def _remember(self, owner: NamespacedName, desired: Object, wanted: bytes, live: Object) -> None:
         self._settled.setdefault(owner, {})[desired.gvk, desired.key] = wanted, _digest_of(live)
 
     async def apply(self, owner: NamespacedName, desired: Object) -> Outcome:
-        """Make the live object what ``desired`` says, as field owner ``trainer``.
+        """Apply ``desired`` as field owner ``trainer`` if the live object differs.
 
-        An object that is being deleted is left alone: its deletion wakes the owner again.
+        An object that is being deleted is skipped: its deletion enqueues the owner again.
 
         Raises:
             ChildConflictError: the live object has another controller than the desired one, or none.
             StatusError: the API server refused.
-            TransportError: it was not reached.
+            TransportError: the API server was unreachable.
         """
         live, pending = await self._compare(owner, desired)
         if not pending:
@@ -89,14 +89,14 @@ class Applier:
         return Outcome.CREATED if live is None else Outcome.CHANGED
 
     async def pending(self, owner: NamespacedName, desired: Object) -> bool:
-        """Return True if :meth:`apply` would send a request; raises as it does."""
+        """Return True if :meth:`apply` would send a request. Raises the same errors."""
         return (await self._compare(owner, desired))[1]
 
     def _known(self, owner: NamespacedName, desired: Object) -> tuple[bytes, bytes] | None:
         return self._settled.get(owner, {}).get((desired.gvk, desired.key))
 
     async def _compare(self, owner: NamespacedName, desired: Object) -> tuple[Object | None, bool]:
-        """Return the live object and whether there is anything to send."""
+        """Return the live object, and True if an apply is needed."""
         kind: type[Object] = metadata_only(type(desired)) if desired.gvk in _AS_METADATA else type(desired)
         try:
             live = await peek(self._client, kind, desired.key)
@@ -111,15 +111,14 @@ class Applier:
         elif known is not None and known[0] == _digest(wire):
             in_order = drift.covers(drift.content(live.to_dict()), drift.content(wire))
         else:
-            # What live has beyond the desired object may be of an earlier apply: the server knows, and an apply asks
-            # it.
+            # A field that only the live object has may come from an earlier apply. Only the server knows.
             in_order = drift.equal(drift.content(live.to_dict()), drift.content(wire))
         if in_order:
             self._remember(owner, desired, _digest(wire), live)
         return live, not in_order
 
     async def _holds(self, desired: Object, wire: drift.Wire) -> bool:
-        """Read the content that is not cached: once for each object after a start, a read is cheaper than a write."""
+        """Read the uncached content: once per object after a start. A read is cheaper than a write."""
         try:
             stored = await self.reader.get(type(desired), desired.key)
         except NotFoundError:
@@ -127,10 +126,9 @@ class Applier:
         return drift.covers(drift.content(stored.to_dict()), drift.content(wire))
 
     async def _send(self, desired: T, wire: drift.Wire, live: Object | None) -> T:
-        """Apply, and return the live object that comes of it.
+        """Apply, and return the resulting live object.
 
-        An answer that is not as desired, since a webhook changed it, is followed by one more apply; a running JobSet
-        stays.
+        If a webhook changed the result, apply once more, except to a running JobSet.
         """
         answer = await self._apply(desired, None if live is None else live.metadata.uid)
         if isinstance(answer, JobSet) and not answer.spec.suspend:
@@ -140,7 +138,7 @@ class Applier:
         return await self._apply(desired, answer.metadata.uid)
 
     async def _apply(self, desired: T, uid: str | None) -> T:
-        """With the uid, the request for an object that was deleted meanwhile fails instead of creating another."""
+        """Apply with the live uid: the request fails instead of recreating an object that was deleted meanwhile."""
         log.logger_from().debug("Applying", kind=desired.gvk.kind, object=str(desired.key))
         if uid is not None:
             desired = desired.shallow_copy()
@@ -153,11 +151,11 @@ def _digest_of(live: Object) -> bytes:
     metadata = live.metadata
     if live.gvk in _AS_METADATA:
         return f"{metadata.uid}/{metadata.resource_version}".encode()
-    # The generation counts every change but those of metadata, and of a status that is a subresource.
+    # The generation changes with every field except metadata and a status subresource.
     counted = metadata.generation is not None
     wire = {"metadata": metadata.to_dict()} if counted else live.to_dict()
     return _digest([metadata.uid, metadata.generation, drift.content(wire)])
 
 
-def _digest(data: Any) -> bytes:
+def _digest(data: object) -> bytes:
     return hashlib.blake2b(msgspec.json.encode(data, order="sorted"), digest_size=16).digest()

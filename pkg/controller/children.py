@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Brings a TrainJob's JobSet and its siblings (PodGroup, ConfigMap, Secret) in line with the TrainJob, as one unit.
+"""Reconciles a TrainJob's JobSet and its siblings (PodGroup, ConfigMap, Secret) as one unit.
 
-A running JobSet and its siblings stay as they are. A suspended JobSet follows the TrainJob: in place where JobSet allows it,
-else it is deleted and built again. Siblings never get ahead of the JobSet, and a JobSet never starts with another spec than
-the TrainJob's.
+A running JobSet and its siblings are not changed. A suspended JobSet follows the TrainJob: in place where JobSet
+allows it, else it is deleted and built again. Siblings are not written before the JobSet has the same spec, and a
+JobSet never starts with a spec other than the TrainJob's.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ _UNTIL_DELETED: Final = timedelta(seconds=10)
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
 _IMMUTABLE: Final = "immutable"
-"""What JobSet's webhook and CRD say of a field that must not change."""
+"""Part of the error that JobSet's webhook and CRD return for a change of an immutable field."""
 _EVENT_REASON: Final = "JobSetRecreating"
 
 Applied = list[tuple[Object, Outcome]]
 
 
 class PendingError(Exception):
-    """A child cannot be written yet; try again when a watch reports a change, or ``after`` this time at the latest."""
+    """A child cannot be written yet. Retry when a watch reports a change, or ``after`` this time at the latest."""
 
     def __init__(self, reason: str, after: timedelta = SOON) -> None:
         super().__init__(reason)
@@ -74,17 +74,17 @@ class Children:
         self._rebuilt: dict[NamespacedName, tuple[bytes, str | None]] = {}
 
     def forget(self, owner: NamespacedName) -> None:
-        """Drop what was remembered for ``owner``."""
+        """Forget the children of ``owner``."""
         self._applier.forget(owner)
         self._terminating.pop(owner, None)
         self._rebuilt.pop(owner, None)
 
     async def job_set(self, train_job: TrainJob) -> JobSet | None:
-        """Return the JobSet of the TrainJob's name if it is the TrainJob's, or may be adopted by it.
+        """Return the JobSet of the TrainJob's name if the TrainJob controls it or may adopt it.
 
         Raises:
             PendingError: an earlier TrainJob of the same name controls it.
-            ChildConflictError: it is not the TrainJob's.
+            ChildConflictError: the TrainJob neither controls it nor may adopt it.
         """
         try:
             live = await client.peek(self._client, JobSet, train_job.key)
@@ -100,13 +100,13 @@ class Children:
         return live
 
     async def reconcile(self, runtime: Runtime, train_job: TrainJob) -> Applied:
-        """Apply what is pending; return what was done.
+        """Apply the objects that differ, and return the outcomes.
 
         Raises:
-            PendingError: something must end before; siblings were left alone.
-            ChildConflictError: an object of a child's name is not the TrainJob's.
+            PendingError: the children cannot be written yet; siblings were not changed.
+            ChildConflictError: the TrainJob does not control an object with a child's name.
             StatusError: the API server refused.
-            TransportError: it was not reached.
+            TransportError: the API server was unreachable.
         """
         terminating = self._terminating.get(train_job.key)
         if terminating is not None and self._now() < terminating:
@@ -138,7 +138,7 @@ class Children:
 
     @contextmanager
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
-        """Turn refusals that say that an object is about to go into a PendingError."""
+        """Raise PendingError for refusals because of an object that is being deleted or has changed."""
         try:
             yield
         except trainjob.PredecessorError as error:
@@ -154,7 +154,7 @@ class Children:
     async def _apply(
         self, owner: NamespacedName, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
     ) -> Applied:
-        """Apply the siblings while the JobSet is suspended with the TrainJob's spec, or before it is made to run."""
+        """Apply the JobSet and its siblings. A JobSet is resumed only after its siblings are applied."""
         order: list[Object] = [*siblings]
         if job_set is not None and job_set.spec.suspend:
             order.insert(0, job_set)
@@ -167,7 +167,7 @@ class Children:
         return [(obj, await self._applier.apply(owner, obj)) for obj in order]
 
     async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
-        """Restore siblings of a running JobSet, as long as the TrainJob is what the JobSet was built from."""
+        """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""
         _, siblings = _split(await runtime.new_objects(train_job))
         pending = [each for each in siblings if await self._applier.pending(train_job.key, each)]
         if not pending:
@@ -179,16 +179,16 @@ class Children:
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
     async def _adopt(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet:
-        """Become the controller of an orphan of ours; one that runs must run what the TrainJob says.
+        """Become the controller of an orphan of ours. If it runs, its spec must match the TrainJob.
 
         Raises:
-            ChildConflictError: it runs something else.
+            ChildConflictError: it runs with another spec.
         """
         job_set, _ = _split(await _desired(runtime, train_job))
         rule = JobSetRule(live.to_dict())
         if job_set is None or not (rule.suspended or rule.holds(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
-        # The cache may not know yet that the TrainJob is being deleted; the JobSet would then be deleted with it.
+        # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
         owner = await self._applier.reader.get(TrainJob, train_job.key)
         if owner.metadata.uid != train_job.metadata.uid or owner.metadata.deletion_timestamp is not None:
             raise PendingError(f"trainjob {train_job.key}: it is being deleted")
@@ -204,11 +204,11 @@ class Children:
     async def _follow(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
         """Return once ``desired`` can be applied in place.
 
-        The decision to delete is the server's: its preview of the apply must refuse a change of an immutable field, or
-        show one that the existing Jobs would not follow.
+        The JobSet is deleted only if the server's dry run of the apply refuses a change of an immutable field, or shows
+        a change that the existing Jobs would not follow.
 
         Raises:
-            PendingError: the JobSet is being suspended, its Jobs stop, or it was deleted.
+            PendingError: the JobSet is being suspended, its Jobs are stopping, or it was deleted.
         """
         if self._applier.knows(train_job.key, desired, live):
             return
@@ -230,7 +230,7 @@ class Children:
                 return
         if not rule.suspended:
             await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
-            # No status reports the end of Jobs that were never made.
+            # No status reports the end of Jobs that were never created.
             after = _UNTIL_DELETED if rule.observed else SOON
             raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
         await self._rebuild(train_job, live, desired, rule, refusal)
@@ -243,7 +243,7 @@ class Children:
         rule: JobSetRule,
         refusal: StatusError | None,
     ) -> None:
-        """Delete a suspended JobSet. It is gone when its Jobs are, which JobSet's controller would adopt by name."""
+        """Delete a suspended JobSet in the foreground: the next JobSet would adopt remaining Jobs by name."""
         created = parse_time(live.metadata.creation_timestamp) if live.metadata.creation_timestamp else None
         if rule.active:
             message = f"Waiting until the Jobs of JobSet {live.key} have stopped"
@@ -279,7 +279,7 @@ class Children:
 
 
 def _is_orphan_of_ours(job_set: JobSet) -> bool:
-    """Return True if no controller is left, and the jobs carry the label by which TrainJobs find their steps."""
+    """Return True if the JobSet has no controller and its jobs have the ancestor-step label."""
     if trainjob.controller_of(job_set) is not None:
         return False
     metadata = [job.template.metadata for job in job_set.spec.replicated_jobs or ()]
@@ -287,7 +287,7 @@ def _is_orphan_of_ours(job_set: JobSet) -> bool:
 
 
 async def _desired(runtime: Runtime, train_job: TrainJob) -> list[Object]:
-    """Return all objects of a TrainJob whose JobSet does not run, PodGroups of a resumed one among them."""
+    """Return all objects of a TrainJob whose JobSet does not run, including the PodGroup of a resumed one."""
     suspended = train_job
     if not train_job.spec.suspend:
         suspended = train_job.shallow_copy()
@@ -305,6 +305,6 @@ def _with_suspend(job_set: JobSet, suspend: bool | None) -> JobSet:
 
 
 def _split(objects: list[Object]) -> tuple[JobSet | None, list[Object]]:
-    """Return the JobSet, if there is one, and its siblings."""
+    """Return the JobSet or None, and its siblings."""
     job_set = next((each for each in objects if isinstance(each, JobSet)), None)
     return job_set, [each for each in objects if each is not job_set]

@@ -20,7 +20,7 @@ NAME: Final = "clustertrainingruntime_controller"
 
 
 class ClusterTrainingRuntimeReconciler(RuntimeReconciler):
-    """Guards the ClusterTrainingRuntimes that TrainJobs of any namespace refer to."""
+    """Protects the ClusterTrainingRuntimes that TrainJobs of any namespace refer to."""
 
     kind = ClusterTrainingRuntime
     name = NAME

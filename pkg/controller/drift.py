@@ -2,29 +2,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares live objects with desired ones.
 
-Everything here is pure and works on wire forms (plain JSON). The API server has the last word: a difference found
-here is a reason to send a request, never a reason to delete.
+All functions are pure and work on plain JSON. A difference found here causes an apply, never a delete: the API
+server decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
-Wire = dict[str, Any]
+from controller_runtime.apis.machinery.base import JSON
+
+Wire = dict[str, JSON]
 
 _ITEM_KEYS: Final = ("name", "uid", "mountPath", "devicePath")
-"""Fields by which a list of maps may be keyed: the first that every item has, each with another value."""
+"""Possible keys of a list of maps. The key is the first field that every item has with a unique value."""
 
 _ATOMIC: Final = frozenset({"nodeSelector", "tolerations", "command", "args"})
-"""Maps and lists with one owner: more in the live one is a difference too."""
+"""Maps and lists with one owner: extra live items are a difference too."""
 
 _METADATA: Final = ("labels", "annotations", "ownerReferences")
-"""The metadata that a desired object sets; the server manages the rest."""
+"""Metadata fields that a desired object sets. The server manages the others."""
 
-_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
-_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
+_NONE: Final[Mapping[str, JSON]] = MappingProxyType({})
+_DEFAULTS: Final[Mapping[str, JSON]] = MappingProxyType(
     {
         "replicas": 1,
         "groupName": "default",
@@ -39,14 +41,14 @@ _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
         "publishNotReadyAddresses": True,
     }
 )
-"""What JobSet's CRD and webhook set in a field that is left out. An entry missing here costs a request after a restart."""
+"""Defaults of JobSet's CRD and webhook for unset fields. A missing entry costs one request after a restart."""
 
 
-def covers(live: Any, desired: Any, defaults: Mapping[str, Any] = _NONE) -> bool:
-    """Return True if every field of ``desired`` is in ``live`` with an equal value; live may have more.
+def covers(live: object, desired: object, defaults: Mapping[str, JSON] = _NONE) -> bool:
+    """Return True if every field of ``desired`` is in ``live`` with an equal value. ``live`` may have more fields.
 
-    Of keyed lists live may have more items in between, others are compared item by item. An empty map or list equals an
-    absent one, and a field that live leaves out equals its entry in ``defaults``.
+    A keyed list in ``live`` may have more items; other lists are compared item by item. An empty map or list equals
+    an absent one, and a field that is unset in ``live`` equals its entry in ``defaults``.
     """
     if isinstance(desired, dict):
         live = {} if live is None else live
@@ -62,12 +64,12 @@ def covers(live: Any, desired: Any, defaults: Mapping[str, Any] = _NONE) -> bool
     return type(live) is type(desired) and bool(live == desired)
 
 
-def equal(live: Any, desired: Any) -> bool:
-    """Return True if each covers the other, fields that JobSet defaults apart."""
+def equal(live: object, desired: object) -> bool:
+    """Return True if each covers the other, ignoring fields that JobSet defaults."""
     return covers(live, desired) and covers(desired, live, _DEFAULTS)
 
 
-def _covers_list(live: list[Any], desired: list[Any], defaults: Mapping[str, Any]) -> bool:
+def _covers_list(live: list[JSON], desired: list[JSON], defaults: Mapping[str, JSON]) -> bool:
     key = _item_key(live, desired)
     if key is None:
         return len(live) == len(desired) and all(
@@ -75,26 +77,26 @@ def _covers_list(live: list[Any], desired: list[Any], defaults: Mapping[str, Any
         )
     wanted = {item[key] for item in desired}
     found = [item for item in live if item[key] in wanted]
-    # The order counts: of variables, for one, a later may refer to an earlier.
+    # The order matters: an environment variable may refer to an earlier one.
     return len(found) == len(desired) and all(
         left[key] == right[key] and covers(left, right, defaults)
         for left, right in zip(found, desired, strict=True)
     )
 
 
-def _item_key(*lists: list[Any]) -> str | None:
+def _item_key(*lists: list[JSON]) -> str | None:
     if not all(isinstance(item, dict) for items in lists for item in items):
         return None
     return next((key for key in _ITEM_KEYS if all(_keyed_by(items, key) for items in lists)), None)
 
 
-def _keyed_by(items: list[Any], key: str) -> bool:
+def _keyed_by(items: list[JSON], key: str) -> bool:
     values = [item.get(key) for item in items]
     return all(isinstance(value, str) for value in values) and len(set(values)) == len(values)
 
 
 def content(obj: Wire) -> Wire:
-    """Return the part of ``obj`` that clients write: no status, and of the metadata no more than desired objects set."""
+    """Return the part of ``obj`` that clients write: without status and server-managed metadata."""
     metadata = obj.get("metadata", {})
     ours = {key: metadata[key] for key in _METADATA if metadata.get(key)}
     return {**without(obj, {"status"}), "metadata": ours}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSetRule: which part of a JobSet may change in place, and what its status says of its Jobs."""
+"""JobSetRule: the part of a JobSet that may change in place, and the state of its Jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _JOB_SET_SPEC: Final = frozenset({"suspend", "coordinator", "ttlSecondsAfterFini
 
 
 class JobSetRule:
-    """What may happen to a live JobSet.
+    """The permitted changes of a live JobSet.
 
     JobSet lets ``suspend``, ``coordinator``, ``ttlSecondsAfterFinished`` and the scheduling of the pods of a
     suspended JobSet change. The rest is fixed: JobSet's webhook refuses a change, and without the webhook the
@@ -26,11 +26,11 @@ class JobSetRule:
         self._jobs: list[Wire] = live.get("status", {}).get("replicatedJobsStatus") or []
         self.suspended: bool = bool(live.get("spec", {}).get("suspend"))
         self.observed: bool = bool(self._jobs)
-        """Whether JobSet's controller has reconciled it, and so may have created Jobs."""
+        """True if JobSet's controller has reconciled it, and so may have created Jobs."""
         self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
 
     def holds(self, desired: Wire) -> bool:
-        """Return True if the fixed part is as desired, as far as that shows without asking the server."""
+        """Return True if the fixed part is as desired, as far as can be seen without a request."""
         return equal(_fixed(self._live), _fixed(desired))
 
     def keeps(self, answer: Wire) -> bool:
@@ -38,7 +38,7 @@ class JobSetRule:
         return _fixed(answer) == _fixed(self._live)
 
     def suspended_as_it_is(self, desired: Wire) -> Wire:
-        """Return the apply configuration that suspends the live JobSet and leaves the rest of its spec exactly as it is."""
+        """Return the apply configuration that suspends the live JobSet and keeps the rest of its spec."""
         return {**desired, "spec": {**self._live.get("spec", {}), "suspend": True}}
 
 

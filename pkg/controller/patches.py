@@ -1,31 +1,32 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Patches that fail only when what they replace has changed, not when another writer changed the rest of the object.
+"""Patches that fail only if the values they replace have changed, not if other parts of the object have.
 
 A merge patch with the resourceVersion conflicts with every other write. Without it, it would replace a list that
-another writer has just extended. A JSON patch can test the very values that it replaces, and the object's uid.
+another writer has just extended. A JSON patch can test the values that it replaces, and the object's uid.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from controller_runtime import client
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import InvalidError
 from controller_runtime.apis.machinery.object import Object, OwnerReference
 
 _SHARED: Final = frozenset({"conditions"})
-"""Fields of a status that other writers may add to."""
+"""Status fields to which other writers may add."""
 
 _STALE: Final = ("test failed", "nonexistent key", "missing path", "no such key")
 
-Operation = dict[str, Any]
+Operation = dict[str, JSON]
 
 
-def replace_status(stored: Object, old: Mapping[str, Any], new: Mapping[str, Any]) -> client.Patch:
-    """Return the patch that turns the status ``old`` of ``stored`` into ``new``; ``{}`` stands for no status."""
+def replace_status(stored: Object, old: Mapping[str, JSON], new: Mapping[str, JSON]) -> client.Patch:
+    """Return the patch that replaces the status ``old`` of ``stored`` by ``new``; ``{}`` is an absent status."""
     if not old:
         return _patch(stored, [_test("/status", None), {"op": "add", "path": "/status", "value": new}])
     changed = [key for key in {**old, **new} if old.get(key) != new.get(key)]
@@ -36,14 +37,14 @@ def replace_status(stored: Object, old: Mapping[str, Any], new: Mapping[str, Any
 
 
 def replace_owners(live: Object, new: list[OwnerReference]) -> client.Patch:
-    """Return the patch that gives ``live`` the owner references ``new``."""
+    """Return the patch that sets the owner references of ``live`` to ``new``."""
     path = "/metadata/ownerReferences"
     old = [each.to_dict() for each in live.metadata.owner_references or ()] or None
     return _patch(live, [_test(path, old), _set(path, [each.to_dict() for each in new])])
 
 
 def is_stale(error: InvalidError) -> bool:
-    """Return True if a patch of this module was refused because what it replaces has changed."""
+    """Return True if a patch of this module was refused because the values it replaces have changed."""
     texts = [str(error), *(str(cause.get("message")) for cause in error.causes)]
     return any(sign in text for text in texts for sign in _STALE)
 
@@ -53,9 +54,9 @@ def _patch(obj: Object, operations: list[Operation]) -> client.Patch:
     return client.raw_patch(client.JSON, msgspec.json.encode([*tests, *operations]))
 
 
-def _test(path: str, value: Any) -> Operation:
+def _test(path: str, value: JSON) -> Operation:
     return {"op": "test", "path": path, "value": value}
 
 
-def _set(path: str, value: Any) -> Operation:
+def _set(path: str, value: JSON) -> Operation:
     return {"op": "remove", "path": path} if value is None else {"op": "add", "path": path, "value": value}

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the two runtime controllers share: a runtime that TrainJobs refer to cannot go away.
+"""The base of the two runtime controllers: a runtime that TrainJobs refer to is protected from deletion.
 
-The finalizer ``trainer.kubeflow.org/resource-in-use`` is put on a runtime with its first TrainJob, and taken
-off when a deleted runtime has none left.
+The finalizer ``trainer.kubeflow.org/resource-in-use`` is added to a runtime with its first TrainJob, and removed
+when a deleted runtime has no TrainJob left.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FINALIZER: Final = constants.RESOURCE_IN_USE_FINALIZER
 _REFERENCES_CHANGE: Final = predicate.Funcs[TrainJob](
     update=lambda evt: evt.old.spec.runtime_ref != evt.new.spec.runtime_ref
 )
-# Every runtime is looked at once at the start, with all TrainJobs there are in the index.
+# Every runtime is reconciled once at the start, after all TrainJobs are indexed.
 _NEWS: Final = predicate.Funcs[TrainJob](create=lambda evt: not evt.is_in_initial_list)
 
 
 class RuntimeReconciler:
-    """Guards the runtimes of one kind; the two controllers say which.
+    """Protects the runtimes of one kind, which the subclass names.
 
     It watches TrainJobs itself, so it works in a manager that runs no TrainJob controller.
     """
@@ -44,7 +44,7 @@ class RuntimeReconciler:
     index: str
     """The TrainJob index whose values are names of runtimes of this kind."""
     refers: Callable[[RuntimeRef], bool]
-    """Whether a reference is to this kind."""
+    """Returns True if a reference is to this kind."""
 
     def __init__(self, client: client.Client) -> None:
         self._client = client
@@ -58,7 +58,7 @@ class RuntimeReconciler:
         log.logger_from().debug("Reconciling runtime")
         deleted = runtime.metadata.deletion_timestamp is not None
         if _is_guarded(runtime) or (deleted and _FINALIZER not in (runtime.metadata.finalizers or ())):
-            return ctrl.Result()  # whatever refers to it, that is right
+            return ctrl.Result()  # correct with and without references
         in_use = bool(
             await self._client.list(
                 TrainJob, namespace=request.namespace, fields={self.index: request.name}, limit=1
@@ -75,7 +75,7 @@ class RuntimeReconciler:
         return ctrl.Result()
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
-        """Register the controller: woken by its runtimes and by the TrainJobs that name one."""
+        """Register the controller with watches of its runtimes and of the TrainJobs that refer to one."""
         (
             ctrl.new_controller_managed_by(mgr)
             .named(self.name)
@@ -90,7 +90,7 @@ class RuntimeReconciler:
         )
 
     async def runtime_of(self, train_job: TrainJob) -> list[ctrl.Request]:
-        """Return the runtime that ``train_job`` refers to, if it is of this kind and not guarded already."""
+        """Return the runtime that ``train_job`` refers to, if it is of this kind and not protected yet."""
         if not self.refers(train_job.spec.runtime_ref):
             return []
         namespaced = self.kind.resource is not None and self.kind.resource.namespaced
@@ -98,11 +98,11 @@ class RuntimeReconciler:
         try:
             runtime = await client.peek(self._client, self.kind, request)
         except (StatusError, RestError, CacheError):
-            return [request]  # the reconcile meets the same, and reports it
+            return [request]  # the reconcile gets the same error and reports it
         return [] if _is_guarded(runtime) else [request]
 
 
 def _is_guarded(runtime: Object) -> bool:
-    """Tell whether a runtime lives and has the finalizer: nothing that any TrainJob does changes that."""
+    """Return True if a runtime has the finalizer and is not being deleted: no TrainJob changes that."""
     meta = runtime.metadata
     return meta.deletion_timestamp is None and _FINALIZER in (meta.finalizers or ())

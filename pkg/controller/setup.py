@@ -20,7 +20,7 @@ TRAIN_JOB: Final = "trainjob"
 TRAINING_RUNTIME: Final = "trainingruntime"
 CLUSTER_TRAINING_RUNTIME: Final = "clustertrainingruntime"
 
-# What leader election needs; certificates, controllers and plugins declare their own rights:
+# Leader election's permissions; certificates, controllers and plugins declare their own:
 # +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=create;get;list;update
 
 
@@ -31,7 +31,7 @@ def setup_controllers(
     *,
     enabled: Callable[[str], bool] = lambda _name: True,
 ) -> None:
-    """Register the three controllers, or those that ``enabled`` says yes to.
+    """Register the three controllers, or those for which ``enabled`` returns True.
 
     Raises:
         ControllerError: one cannot be registered; the message names it.

@@ -20,7 +20,7 @@ NAME: Final = "trainingruntime_controller"
 
 
 class TrainingRuntimeReconciler(RuntimeReconciler):
-    """Guards the TrainingRuntimes that TrainJobs of their namespace refer to."""
+    """Protects the TrainingRuntimes that TrainJobs of their namespace refer to."""
 
     kind = TrainingRuntime
     name = NAME

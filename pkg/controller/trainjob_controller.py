@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The TrainJob controller: from a TrainJob to its applied children, and back to its status."""
+"""The TrainJob controller: applies a TrainJob's children and writes its status."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ _EVENT_ERROR_LIMIT: Final = 950
 
 
 class TrainJobReconciler:
-    """Keeps what a TrainJob wants applied, and its status true.
+    """Applies the children of TrainJobs and keeps their status up to date.
 
-    Left alone are TrainJobs that are being deleted or that name another manager, and the children of a
-    TrainJob that is Complete or Failed: those are never built again, whoever removes them.
+    TrainJobs that are being deleted or are managed by another controller are skipped. The children of a Complete or
+    Failed TrainJob are never built again, even if they are deleted.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class TrainJobReconciler:
         """Bring one TrainJob's children and status up to date.
 
         Raises:
-            ExceptionGroup: several steps failed; the status of what did not fail is written first.
+            ExceptionGroup: several steps failed; the status of the other steps is written first.
             Exception: the one step that failed.
         """
         try:
@@ -97,7 +97,7 @@ class TrainJobReconciler:
         orphan = job_set is not None and trainjob.controller_of(job_set) is None
 
         train_job = stored.shallow_copy()
-        # The status alone is written. An assignment would mark one that the server did not send as set.
+        # Only the status is written. An assignment would mark an absent status as set.
         train_job.put("status", stored.status.deep_copy())
         errors = await self._advance(train_job, orphan=orphan)
         await _attempt(errors, self._write_status(stored, train_job))
@@ -107,9 +107,9 @@ class TrainJobReconciler:
         return _result(errors)
 
     async def _advance(self, train_job: TrainJob, *, orphan: bool) -> list[Exception]:
-        """Bring the children up to date, and the status of ``train_job``; return what failed.
+        """Bring the children and the status of ``train_job`` up to date, and return the errors.
 
-        An orphan gives no verdict before it is adopted.
+        The status of an orphan is not used before it is adopted.
         """
         errors: list[Exception] = []
         key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
@@ -131,12 +131,12 @@ class TrainJobReconciler:
         return errors
 
     def _stand_back(self, train_job: TrainJob, error: PendingError | ChildConflictError) -> ctrl.Result:
-        """Do nothing with another's JobSet, whose verdict must not become this TrainJob's.
+        """Ignore a JobSet that this TrainJob does not control; its status must not become the TrainJob's.
 
-        That of a deleted TrainJob of the same name is removed by the garbage collector: it is waited for.
+        The JobSet of a deleted TrainJob of the same name is awaited: the garbage collector deletes it.
 
         Raises:
-            ChildConflictError: the JobSet will stay.
+            ChildConflictError: the JobSet will not be deleted.
         """
         if _finished(train_job):
             return ctrl.Result()
@@ -156,7 +156,7 @@ class TrainJobReconciler:
         return max(0.0, (self._now() - parse_time(created)).total_seconds()) if created else 0.0
 
     async def _get(self, request: ctrl.Request) -> TrainJob:
-        """Return the TrainJob; one that cannot be decoded, or is too large for that, gets an event that says so."""
+        """Return the TrainJob; record an event if it is undecodable or too large to decode."""
         try:
             return await self._client.get(TrainJob, request)
         except UndecodableObjectError as error:
@@ -172,13 +172,13 @@ class TrainJobReconciler:
         self._recorder.event(train_job, "Warning", _EVENT_REASON, message)
 
     async def _set_status(self, runtime: Runtime, train_job: TrainJob, *, may_be_gone: bool) -> None:
-        """Take over the verdict and the counts of the TrainJob's children."""
+        """Set the conditions and counts from the TrainJob's children."""
         try:
             status = await runtime.train_job_status(train_job)
         except (NotFoundError, CacheDegradedError):
             if not may_be_gone:
                 raise
-            return  # a finished TrainJob keeps its verdict when its children are gone
+            return  # a finished TrainJob keeps its status when its children are deleted
         if status is not None:
             train_job.status = status
 
@@ -197,9 +197,9 @@ class TrainJobReconciler:
             raise PendingError("another writer changed the conditions meanwhile") from error
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
-        """Register the controller: woken by TrainJobs, by what the runtimes' plugins watch, and when an obstacle goes."""
+        """Register the controller with the watches of TrainJobs, of the runtimes' plugins and of obstacles."""
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
-        # A reconcile that writes a status has brought everything else in order before.
+        # A reconcile that writes a status has finished all other work before.
         builder = builder.for_(TrainJob, predicates=[predicate.NotOwnWrite()])
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
@@ -209,7 +209,7 @@ class TrainJobReconciler:
 
 
 def _finished(train_job: TrainJob) -> bool:
-    """Tell whether the TrainJob has its final verdict; a missing runtime kind is none, its spec may change."""
+    """Return True if the TrainJob is Complete or Failed. An unsupported runtime is not final: the spec may change."""
     for condition in train_job.status.conditions or ():
         if condition.status != "True":
             continue
@@ -234,13 +234,13 @@ def _set_unsupported(train_job: TrainJob, key: str, now: Callable[[], datetime])
 
 
 def _clear_unsupported(train_job: TrainJob) -> None:
-    # Only this one: what is Failed for another reason is finished and does not come here.
+    # Only this reason is possible here: a TrainJob that is Failed for another reason is finished.
     if train_job.status.conditions:
         conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
 
 
 def _set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
-    """Say suspended, or resumed if it said suspended; a job that never was carries no such condition."""
+    """Set the condition Suspended, or Resumed if it was suspended. Other jobs get neither."""
     if train_job.spec.suspend:
         status, reason, message = (
             "True",
@@ -270,9 +270,9 @@ def _wire(status: TrainJobStatus) -> dict[str, object]:
 
 
 async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
-    """Await ``step`` and gather its failure, so that the steps after it still run.
+    """Await ``step`` and collect its error, so that the following steps still run.
 
-    Plugins are other people's code and may fail with anything; nothing is lost, :func:`_result` follows.
+    Plugins are third-party code and may raise anything. :func:`_result` raises the collected errors.
     """
     try:
         await step
@@ -281,7 +281,7 @@ async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
 
 
 def _result(errors: list[Exception]) -> ctrl.Result:
-    """Return when to come back; raise what failed, unless it is only pending."""
+    """Return the time of the next reconcile; raise the errors that are not PendingError."""
     failed = [error for error in errors if not isinstance(error, PendingError)]
     if len(failed) == 1:
         raise failed[0]

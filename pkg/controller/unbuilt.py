@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who comes first after a start: TrainJobs for which nothing was built yet."""
+"""The order of work after a start: TrainJobs without a JobSet come first."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 
 PRIORITY: Final = workqueue.LOW_PRIORITY // 2
-"""Above what the first list found, and below what happens now."""
+"""Above the objects of the first list, and below new events."""
 _STEP: Final = 1024
-"""Keys looked at in a row."""
+"""Keys checked before other tasks may run."""
 
 
 class UnbuiltFirst(source.Source):
-    """Moves TrainJobs without a JobSet to the front, once, when both kinds are listed.
+    """Moves TrainJobs without a JobSet to the front of the queue, once, when both kinds are listed.
 
-    Somebody made them while no manager ran, and waits; of the thousands beside them hardly any needs anything.
-    Nothing is decoded for that: a JobSet has its TrainJob's name.
+    They were created while no manager ran; most of the others need no work. No object is decoded: a JobSet has its
+    TrainJob's name.
     """
 
     def __init__(self, informers: source.Informers) -> None:
@@ -33,7 +33,7 @@ class UnbuiltFirst(source.Source):
         return "TrainJobs without a JobSet"
 
     async def start(self, queue: handler.Queue) -> None:
-        """Add them."""
+        """Add their keys to the queue."""
         jobs = await self._informers.get_informer(TrainJob)
         sets = await self._informers.get_informer(JobSet)
         for informer in (jobs, sets):

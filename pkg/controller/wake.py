@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Wakes TrainJobs whose obstacle is gone: their own next try may be minutes away."""
+"""Enqueues TrainJobs when their obstacle is removed; their next retry may be minutes away."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pkg.runtime import indexer
 from pkg.util import trainjob
 
 _APPEARED: Final = predicate.Funcs[Object](
-    create=lambda evt: not evt.is_in_initial_list,  # those come with a reconcile of every TrainJob
+    create=lambda evt: not evt.is_in_initial_list,  # every TrainJob is reconciled then
     update=lambda evt: evt.new_metadata.generation != evt.old_metadata.generation,
     delete=lambda _evt: False,
 )
@@ -27,7 +27,7 @@ _GONE: Final = predicate.Funcs[JobSet](create=lambda _evt: False, update=lambda 
 
 
 def watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
-    """Add the watches: of runtimes that appear or change, and of JobSets in the way that go."""
+    """Add the watches of runtimes that appear or change, and of conflicting JobSets that are deleted."""
     for kind, index in (
         (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
         (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
@@ -38,7 +38,7 @@ def watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
 
 
 def without_job_set(reader: client.Reader, index: str) -> Callable[[Object], Awaitable[list[ctrl.Request]]]:
-    """Return the function that maps a runtime to its TrainJobs that have no JobSet; ``index`` finds its TrainJobs."""
+    """Return the function that maps a runtime to its TrainJobs without a JobSet, found through ``index``."""
 
     async def requests(runtime: Object) -> list[ctrl.Request]:
         jobs = await reader.list(TrainJob, namespace=runtime.namespace, fields={index: runtime.name})
@@ -48,12 +48,12 @@ def without_job_set(reader: client.Reader, index: str) -> Callable[[Object], Awa
 
 
 def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], handler.Queue], Awaitable[None]]:
-    """Return the handler that wakes the TrainJob of a deleted JobSet's name that did not control the JobSet."""
+    """Return the handler that enqueues the TrainJob of a deleted JobSet's name if it did not control the JobSet."""
 
     async def wake(evt: event.DeleteEvent[JobSet], queue: handler.Queue) -> None:
         owner = trainjob.controller_of(evt.object)
         if owner is not None and (owner.kind, owner.name) == (TrainJob.gvk.kind, evt.object.name):
-            return  # its owner is woken anyway
+            return  # its owner is enqueued anyway
         if await _exists(reader, TrainJob, evt.object):
             queue.add(ctrl.Request.for_object(evt.object))
 

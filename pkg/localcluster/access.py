@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 from controller_runtime.apis.core.v1 import ServiceAccount
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import ObjectMeta, unstructured
 from controller_runtime.client import LiveClient
@@ -20,13 +21,13 @@ TOKEN_SECONDS: Final = 24 * 3600
 """How long a service account's token is valid; a component that is started again gets a new one."""
 
 
-def service_account(namespace: str, name: str) -> dict[str, Any]:
+def service_account(namespace: str, name: str) -> dict[str, JSON]:
     """Return a ServiceAccount."""
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
 
 
-def role_binding(role: str, subject: dict[str, str]) -> dict[str, Any]:
+def role_binding(role: str, subject: dict[str, str]) -> dict[str, JSON]:
     """Return the ClusterRoleBinding, named as the role, that gives ``role`` to ``subject``."""
     api = "rbac.authorization.k8s.io"
     return {

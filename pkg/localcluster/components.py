@@ -9,9 +9,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import Component
 from controller_runtime.envtest.binaries import Binary
 from controller_runtime.envtest.controlplane import ControlPlane
@@ -190,7 +191,7 @@ class Parts:
         path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         return Component(MANAGER, argv, Probe(f"http://{health}/readyz"), {"PYTHONPATH": path})
 
-    def _kubernetes(self, name: str, port: int) -> dict[str, Any]:
+    def _kubernetes(self, name: str, port: int) -> dict[str, JSON]:
         """Return the flags that Kubernetes' own components share."""
         kubeconfig = self.kubeconfig(name)
         return {
@@ -204,13 +205,13 @@ class Parts:
             "leader-elect": "false",
         }
 
-    def _webhook(self, port: int) -> dict[str, Any]:
+    def _webhook(self, port: int) -> dict[str, JSON]:
         return {"host": HOST, "port": port, "certDir": str(self.webhook_certificates)}
 
     def _tls(self, port: int, path: str) -> Probe:
         return Probe(f"https://{HOST}:{port}/{path}", self.plane.authority_file)
 
-    def _write(self, name: str, config: dict[str, Any]) -> Path:
+    def _write(self, name: str, config: dict[str, JSON]) -> Path:
         return write_private(self.directory / f"{name}.yaml", yaml.safe_dump(config, sort_keys=False))
 
     def _go(self, name: str, flags: Mapping[str, object], ready: Probe) -> Component:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import point_at
 from controller_runtime.envtest.binaries import Binary
 
@@ -15,7 +16,7 @@ from pkg.constants import trainer as constants
 from pkg.localcluster.access import role_binding, service_account
 from pkg.offline import shipped
 
-Manifest = dict[str, Any]
+Manifest = dict[str, JSON]
 
 JOBSET_NAMESPACE: Final = "jobset-system"
 JOBSET_ACCOUNT: Final = "jobset-controller-manager"

@@ -7,10 +7,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import LiveClient
 
@@ -26,10 +27,10 @@ RUNTIME: Final = "torch-distributed"
 class Observed:
     """The objects of the demo's TrainJob at one moment."""
 
-    train_job: dict[str, Any] = field(default_factory=dict)
-    job_sets: list[dict[str, Any]] = field(default_factory=list)
-    jobs: list[dict[str, Any]] = field(default_factory=list)
-    pods: list[dict[str, Any]] = field(default_factory=list)
+    train_job: dict[str, JSON] = field(default_factory=dict)
+    job_sets: list[dict[str, JSON]] = field(default_factory=list)
+    jobs: list[dict[str, JSON]] = field(default_factory=list)
+    pods: list[dict[str, JSON]] = field(default_factory=list)
 
     def steps(self, nodes: int) -> dict[str, bool]:
         """Return the steps from TrainJob to Complete, in order, and True for each that has been reached."""
@@ -56,7 +57,7 @@ class Observed:
         return ""
 
     @property
-    def objects(self) -> list[dict[str, Any]]:
+    def objects(self) -> list[dict[str, JSON]]:
         """All objects, from the TrainJob down."""
         return [each for each in [self.train_job, *self.job_sets, *self.jobs, *self.pods] if each]
 
@@ -85,12 +86,12 @@ class Milestones:
         return {step: self.taken.get(step) for step in Observed().steps(self.nodes)}
 
 
-def conditions(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+def conditions(manifest: dict[str, JSON]) -> list[dict[str, JSON]]:
     """Return an object's conditions."""
     return (manifest.get("status") or {}).get("conditions") or []
 
 
-def has_condition(manifest: dict[str, Any], kind: str) -> bool:
+def has_condition(manifest: dict[str, JSON], kind: str) -> bool:
     """Return True if the condition of that type is True."""
     return any(each.get("type") == kind and each.get("status") == "True" for each in conditions(manifest))
 
@@ -111,7 +112,7 @@ def train_job(nodes: int) -> TrainJob:
 async def observe(client: LiveClient) -> Observed:
     """Return the objects of the TrainJob now."""
 
-    async def listed(kind: type[Object]) -> list[dict[str, Any]]:
+    async def listed(kind: type[Object]) -> list[dict[str, JSON]]:
         return [each.to_dict() for each in await client.list(kind, namespace=NAMESPACE)]
 
     found = await listed(TrainJob)

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from controller_runtime.apis.core.v1 import Node
+from controller_runtime.apis.machinery.base import JSON
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def node(number: int, shape: NodeShape) -> Node:
     )
 
 
-def is_usable(node: dict[str, Any]) -> bool:
+def is_usable(node: dict[str, JSON]) -> bool:
     """Return True if pods can be scheduled to a node: it is ready and has no taint."""
     conditions = (node.get("status") or {}).get("conditions") or []
     ready = any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)

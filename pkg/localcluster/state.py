@@ -7,8 +7,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import Component
 from controller_runtime.envtest.files import write_private
 from controller_runtime.envtest.probe import Probe
@@ -51,7 +52,7 @@ class State:
             return None
 
 
-def _component(name: str, argv: list[str], ready: dict[str, Any] | None, env: dict[str, str]) -> Component:
+def _component(name: str, argv: list[str], ready: dict[str, JSON] | None, env: dict[str, str]) -> Component:
     return Component(name, argv, _probe(**ready) if ready else None, env)
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from controller_runtime.apis.machinery.base import JSON
 
 if TYPE_CHECKING:
     import cel
@@ -23,7 +25,7 @@ class Evaluator:
         self._compile = _library().compile
         self._programs: dict[str, cel.Program] = {}
 
-    def __call__(self, rule: str, value: Any) -> bool | str:
+    def __call__(self, rule: str, value: JSON) -> bool | str:
         """Return True if ``rule`` holds for ``value``, or the server's message if it cannot be evaluated."""
         program = self._programs.get(rule)
         if program is None:
@@ -36,7 +38,7 @@ class Evaluator:
             return str(error)
 
 
-def _library() -> Any:
+def _library() -> ModuleType:
     """Import the library without its command line, which takes twenty times as long to load as the rest."""
     command_line = "cel.cli"
     if "cel" not in sys.modules and command_line not in sys.modules:

@@ -14,10 +14,11 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 import anyio
 import pydantic
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.scheme import Scheme
@@ -53,7 +54,7 @@ class InputError(ValueError):
 class InputObject:
     """One object of the input, checked to be a map with ``apiVersion`` and ``kind``."""
 
-    data: dict[str, Any]
+    data: dict[str, JSON]
     source: str
     """The file, or ``standard input``."""
     number: int
@@ -163,7 +164,7 @@ def _documents(source: str, text: str) -> Iterator[InputObject]:
 
 def _objects(found: InputObject) -> Iterator[InputObject]:
     """Yield the object, or those in it if it is a list."""
-    data: Any = found.data
+    data: JSON = found.data
     where = f"document {found.number}"
     if found.inside:
         where += f", {render_path(found.inside)}"
@@ -197,7 +198,7 @@ def _objects(found: InputObject) -> Iterator[InputObject]:
     yield found
 
 
-def _first_problem(error: pydantic.ValidationError, data: Any) -> tuple[PathSteps, str]:
+def _first_problem(error: pydantic.ValidationError, data: JSON) -> tuple[PathSteps, str]:
     """Return path and text of the first problem, without the steps that pydantic adds for unions."""
     first = error.errors(include_url=False)[0]
     path: list[str | int] = []

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.machinery import names
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gojson import go_json
 
 from pkg.offline.problem import Path, Problem, kind_of
@@ -23,13 +24,13 @@ _FIELDS: Final = {
 _GO: Final = {"integer": "number", "boolean": "bool"}
 
 
-def unknown(data: Mapping[str, Any]) -> list[Path]:
+def unknown(data: Mapping[str, JSON]) -> list[Path]:
     """Return the unknown fields of an object's metadata."""
     metadata = data.get("metadata")
     return [("metadata", key) for key in metadata if key not in _FIELDS] if isinstance(metadata, dict) else []
 
 
-def undecodable(data: Mapping[str, Any]) -> str | None:
+def undecodable(data: Mapping[str, JSON]) -> str | None:
     """Return the Go decoder's error for metadata of a wrong type."""
     metadata = data.get("metadata")
     if not isinstance(metadata, dict):
@@ -38,7 +39,7 @@ def undecodable(data: Mapping[str, Any]) -> str | None:
         value = metadata.get(key)
         if value is None or not kind:
             continue
-        held: Iterable[Any] = [value]
+        held: Iterable[JSON] = [value]
         wanted = kind
         if kind == "map[string]string" and isinstance(value, dict):
             held, wanted = value.values(), "string"
@@ -53,7 +54,7 @@ def undecodable(data: Mapping[str, Any]) -> str | None:
     return None
 
 
-def problems(data: Mapping[str, Any]) -> Iterator[Problem]:
+def problems(data: Mapping[str, JSON]) -> Iterator[Problem]:
     """Yield the problems of an object's name, labels, annotations and finalizers."""
     meta = data.get("metadata") or {}
     name, prefix = meta.get("name"), meta.get("generateName")

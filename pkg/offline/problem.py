@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 Path = tuple[str | int, ...]
 
@@ -30,7 +29,7 @@ def render(path: Path) -> str:
     return text
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """Return the JSON type of a value."""
     match value:
         case None:

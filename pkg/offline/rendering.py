@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.core.v1 import Container, ResourceRequirements
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.object import Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
@@ -41,7 +42,7 @@ async def render(given: Offline, subject: Subject) -> Rendered:
     return Rendered(subject, objects)
 
 
-def manifest(obj: Object) -> dict[str, Any]:
+def manifest(obj: Object) -> dict[str, JSON]:
     """Return an object as it is printed: generated SSH keys are replaced by a placeholder."""
     data = obj.to_dict()
     if data.get("type") == _SSH_AUTH:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gojson import go_json
 
 from pkg.offline import objectmeta
 from pkg.offline.problem import Path, Problem, kind_of, render
 
-Schema = Mapping[str, Any]
-Evaluate = Callable[[str, Any], bool | str]
+Schema = Mapping[str, JSON]
+Evaluate = Callable[[str, JSON], bool | str]
 """Evaluates a rule on ``self``: True if it holds, or the reason why it could not be evaluated."""
 
 UNCHECKED: Final = (
@@ -30,20 +31,20 @@ UNCHECKED: Final = (
 # Decoding.
 
 
-def unknown(schema: Schema, data: Mapping[str, Any]) -> list[Path]:
+def unknown(schema: Schema, data: Mapping[str, JSON]) -> list[Path]:
     """Return the unknown fields of an object, in the server's order."""
     found = list(_unknown({**schema, "properties": {**schema["properties"], **_TYPE_META}}, data, ()))
     return sorted([*found, *objectmeta.unknown(data)], key=render)
 
 
-_TYPE_META: Final[dict[str, Any]] = {
+_TYPE_META: Final[dict[str, JSON]] = {
     "apiVersion": {},
     "kind": {},
     "metadata": {"x-kubernetes-preserve-unknown-fields": True},
 }
 
 
-def _unknown(schema: Schema, value: Any, path: Path) -> Iterator[Path]:
+def _unknown(schema: Schema, value: JSON, path: Path) -> Iterator[Path]:
     if isinstance(value, list) and isinstance(items := schema.get("items"), dict):
         for index, item in enumerate(value):
             yield from _unknown(items, item, (*path, index))
@@ -59,7 +60,7 @@ def _unknown(schema: Schema, value: Any, path: Path) -> Iterator[Path]:
             yield (*path, key)
 
 
-def default(schema: Schema, value: Any) -> None:
+def default(schema: Schema, value: JSON) -> None:
     """Set the schema's defaults, and remove null values of fields that are not nullable."""
     if isinstance(value, list):
         for item in value:
@@ -81,7 +82,7 @@ def default(schema: Schema, value: Any) -> None:
 # The schema.
 
 
-def problems(schema: Schema, value: Any, path: Path = ()) -> Iterator[Problem]:
+def problems(schema: Schema, value: JSON, path: Path = ()) -> Iterator[Problem]:
     """Yield the values that the schema does not allow."""
     kind, where = kind_of(value), render(path)
     either = bool(schema.get("x-kubernetes-int-or-string"))
@@ -127,7 +128,7 @@ def _number(schema: Schema, value: float, path: Path) -> Iterator[Problem]:
         yield Problem(path, f"{shown} less than or equal to {most}")
 
 
-def _array(schema: Schema, value: list[Any], path: Path) -> Iterator[Problem]:
+def _array(schema: Schema, value: list[JSON], path: Path) -> Iterator[Problem]:
     count = len(value)
     if count < (least := schema.get("minItems", 0)):
         yield Problem(
@@ -139,7 +140,7 @@ def _array(schema: Schema, value: list[Any], path: Path) -> Iterator[Problem]:
     for index, item in enumerate(value):
         yield from problems(items, item, (*path, index))
     keys = schema.get("x-kubernetes-list-map-keys") or ()
-    identities: list[Any] = []
+    identities: list[JSON] = []
     match schema.get("x-kubernetes-list-type"):
         case "set":
             identities = value
@@ -165,7 +166,7 @@ def _array(schema: Schema, value: list[Any], path: Path) -> Iterator[Problem]:
             yield Problem((*path, index), f"Duplicate value: {text}")
 
 
-def _object(schema: Schema, value: dict[str, Any], path: Path) -> Iterator[Problem]:
+def _object(schema: Schema, value: dict[str, JSON], path: Path) -> Iterator[Problem]:
     count = len(value)
     if count < (least := schema.get("minProperties", 0)):
         yield Problem(
@@ -188,7 +189,7 @@ def _object(schema: Schema, value: dict[str, Any], path: Path) -> Iterator[Probl
 # Rules.
 
 
-def rules(schema: Schema, value: Any, evaluate: Evaluate, path: Path = ()) -> Iterator[Problem]:
+def rules(schema: Schema, value: JSON, evaluate: Evaluate, path: Path = ()) -> Iterator[Problem]:
     """Yield the messages of the CEL rules that do not hold."""
     for rule in schema.get("x-kubernetes-validations") or ():
         if re.search(r"\boldSelf\b", rule["rule"]):

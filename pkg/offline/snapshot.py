@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar, Unpack
+from typing import Final, NamedTuple, TypeVar, Unpack
 
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery import labels as selectors
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata, unstructured
@@ -39,7 +40,7 @@ class Key(NamedTuple):
         return f"{self.kind.kind} {self.name}"
 
 
-def key_of(data: Mapping[str, Any], namespace: str = "") -> Key:
+def key_of(data: Mapping[str, JSON], namespace: str = "") -> Key:
     """Return which object ``data`` is; one without a namespace is in ``namespace``, unless its kind has none."""
     kind = GVK.parse(data["apiVersion"], data["kind"])
     metadata = data.get("metadata") or {}
@@ -49,13 +50,13 @@ def key_of(data: Mapping[str, Any], namespace: str = "") -> Key:
     return Key(kind, metadata.get("namespace") or namespace, metadata.get("name") or "")
 
 
-def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, Any]]:
+def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, JSON]]:
     """Return the objects of the input by key; those without a namespace are in ``namespace``.
 
     Raises:
         InputError: one is a duplicate, has no name, or its metadata, or a pod, is not valid.
     """
-    objects: dict[Key, dict[str, Any]] = {}
+    objects: dict[Key, dict[str, JSON]] = {}
     first: dict[Key, InputObject] = {}
     for each in found:
         each.decode(_MODELS.get(each.gvk) or unstructured(each.gvk))
@@ -72,7 +73,7 @@ def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, 
 class Snapshot:
     """Objects by key, as JSON. What it returns shares parts with them and may not be changed."""
 
-    def __init__(self, objects: Mapping[Key, dict[str, Any]]) -> None:
+    def __init__(self, objects: Mapping[Key, dict[str, JSON]]) -> None:
         self._objects = objects
         self.whole: set[Key] = set()
         """What was read whole."""

@@ -11,9 +11,10 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.webhook import ValidatorHandler
@@ -27,7 +28,7 @@ from pkg.offline.inputfiles import DEFAULT_NAMESPACE
 from pkg.offline.problem import Path, Problem
 from pkg.runtime import Runtime
 
-Data = dict[str, Any]
+Data = dict[str, JSON]
 
 KINDS: Final[dict[GVK, type[Object]]] = {
     kind.gvk: kind for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime)
@@ -132,7 +133,7 @@ def not_served(gvk: GVK) -> str | None:
     return f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"'
 
 
-def _remove(data: Any, path: Path) -> None:
+def _remove(data: JSON, path: Path) -> None:
     *parents, last = path
     for step in parents:
         data = data[step]

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.client import FakeClient
 
@@ -46,7 +46,7 @@ class Verdict:
             lines.append(f"{place}: * {problem if problem.path else problem.text}")
         return lines
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JSON]:
         """Return the verdict as JSON."""
         meta = self.document.data.get("metadata") or {}
         return {
@@ -109,7 +109,7 @@ class Validator:
             return Verdict(document, 422, "Invalid", text, problems)
         return await self._review(document, checked.data)
 
-    async def _review(self, document: InputObject, data: dict[str, Any]) -> Verdict:
+    async def _review(self, document: InputObject, data: dict[str, JSON]) -> Verdict:
         if self._webhooks is None:
             raise RuntimeError("the validator has not been started")
         response, text = await self._webhooks.review(data)

@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NoReturn
 
 import yaml
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import one_line
 
 from pkg.config.document import PathSteps
@@ -52,7 +53,7 @@ class SyntaxProblemError(ValueError):
 class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, is not typed
     """YAML 1.1 as far as Kubernetes has it."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, Any]]]] = {
+    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
         first: [
             (tag, pattern)
             for tag, pattern in resolvers
@@ -131,7 +132,7 @@ class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, 
             raise SyntaxProblemError(f"{node.value} is not a number in JSON", node.start_mark.line + 1)
         return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
-    def construct_other(self, node: yaml.Node) -> Any:
+    def construct_other(self, node: yaml.Node) -> NoReturn:
         """Refuse what JSON has not."""
         kind = node.tag.removeprefix(_TAG)
         raise SyntaxProblemError(f"a value of type {kind} has no place in JSON", node.start_mark.line + 1)
@@ -140,13 +141,14 @@ class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # see above
     """Without aliases, and with blocks for text of many lines."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         """Write everything out."""
         return True
 
-    def text(self, data: str) -> Any:
+    def text(self, data: str) -> yaml.ScalarNode:
         """Return a string as a block if it has lines."""
-        return self.represent_scalar(_TAG + "str", data, style="|" if "\n" in data else None)
+        node: yaml.ScalarNode = self.represent_scalar(_TAG + "str", data, style="|" if "\n" in data else None)
+        return node
 
 
 _Dumper.add_representer(str, _Dumper.text)
@@ -168,7 +170,7 @@ for _name in ("binary", "timestamp", "omap", "pairs", "set"):
     _Loader.add_constructor(_TAG + _name, _Loader.construct_other)
 
 
-def parse(text: str, *, is_json: bool = False) -> Iterator[tuple[int, Any]]:
+def parse(text: str, *, is_json: bool = False) -> Iterator[tuple[int, JSON]]:
     """Yield each document with its number, counted from one; empty ones count and are left out.
 
     Half of a surrogate pair, which only an escape can bring, becomes U+FFFD as in Go.
@@ -185,7 +187,7 @@ def parse(text: str, *, is_json: bool = False) -> Iterator[tuple[int, Any]]:
         raise SyntaxProblemError(_TOO_DEEP) from error
 
 
-def _parse(text: str, *, is_json: bool) -> Iterator[tuple[int, Any]]:
+def _parse(text: str, *, is_json: bool) -> Iterator[tuple[int, JSON]]:
     if is_json or text.lstrip()[:1] in ("{", "["):
         try:
             found = list(_parse_json(text))
@@ -198,7 +200,7 @@ def _parse(text: str, *, is_json: bool) -> Iterator[tuple[int, Any]]:
     yield from _parse_yaml(text)
 
 
-def dump(data: Any, *, ascii_only: bool = False) -> str:
+def dump(data: JSON, *, ascii_only: bool = False) -> str:
     """Return JSON as YAML for people: keys in their order, lines of text as lines, control characters as escapes."""
 
     def dumped(allow_unicode: bool) -> str:
@@ -210,7 +212,7 @@ def dump(data: Any, *, ascii_only: bool = False) -> str:
     return dumped(allow_unicode=False) if _INVISIBLE.search(text) else text
 
 
-def dump_json(data: Any, *, ascii_only: bool = False) -> str:
+def dump_json(data: JSON, *, ascii_only: bool = False) -> str:
     """Return JSON with line breaks, control characters as escapes."""
     text = json.dumps(data, indent=2, ensure_ascii=ascii_only) + "\n"
     return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
@@ -257,7 +259,7 @@ def _lines(text: str) -> _Lines:
     return _Lines(text)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value as an error quotes it: short."""
     if isinstance(value, dict):
         return "a map"
@@ -267,7 +269,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:56]} ..."
 
 
-def _parse_json(text: str) -> Iterator[Any]:
+def _parse_json(text: str) -> Iterator[JSON]:
     decoder = json.JSONDecoder(
         object_pairs_hook=_without_twins, parse_constant=_refused, parse_int=_integer, parse_float=_number
     )
@@ -281,7 +283,7 @@ def _parse_json(text: str) -> Iterator[Any]:
         yield value
 
 
-def _parse_yaml(text: str) -> Iterator[tuple[int, Any]]:
+def _parse_yaml(text: str) -> Iterator[tuple[int, JSON]]:
     loader = _Loader(text)
     try:
         _check_nesting(text)
@@ -300,7 +302,7 @@ def _parse_yaml(text: str) -> Iterator[tuple[int, Any]]:
         loader.dispose()
 
 
-def _expanded(value: Any, left: list[int], above: tuple[int, ...]) -> Any:
+def _expanded(value: JSON, left: list[int], above: tuple[int, ...]) -> JSON:
     """Return ``value`` with parts of its own wherever an alias had made two places share one."""
     left[0] -= 1
     if left[0] < 0:
@@ -336,7 +338,7 @@ def _check_nesting(text: str) -> None:
             depth -= 1
 
 
-def _check_depth(data: Any) -> None:
+def _check_depth(data: JSON) -> None:
     level = [data]
     for _ in range(_MAX_DEPTH + 1):
         level = [
@@ -350,7 +352,7 @@ def _check_depth(data: Any) -> None:
     raise SyntaxProblemError(_TOO_DEEP)
 
 
-def _without_halves(value: Any) -> Any:
+def _without_halves(value: JSON) -> JSON:
     if isinstance(value, str):
         return _HALF.sub("\ufffd", value)
     if isinstance(value, dict):
@@ -358,8 +360,8 @@ def _without_halves(value: Any) -> Any:
     return [_without_halves(item) for item in value] if isinstance(value, list) else value
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _without_twins(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+    found: dict[str, JSON] = {}
     for key, value in pairs:
         if key in found:
             raise SyntaxProblemError(f"key {key} is given twice")
@@ -380,5 +382,5 @@ def _number(text: str) -> float:
     return number
 
 
-def _refused(constant: str) -> Any:
+def _refused(constant: str) -> NoReturn:
     raise SyntaxProblemError(f"{constant} is not a number in JSON")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.object import Object
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     ReconcilerBuilder = Callable[[Builder, Client, Cache], Builder]
     """Adds a plugin's watches to the TrainJob controller."""
 else:
-    ReconcilerBuilder = Callable[..., Any]
+    ReconcilerBuilder = Callable[..., object]
 
 
 class UnsupportedRuntimeError(Exception):
@@ -46,7 +46,7 @@ class Runtime(ABC):
     def runtime_info(
         self,
         train_job: TrainJob,
-        runtime_template_spec: Any,
+        runtime_template_spec: object,
         ml_policy: MLPolicy | None,
         pod_group_policy: PodGroupPolicy | None,
     ) -> Info:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from controller_runtime.apis.core.v1 import Container as CoreContainer
 from controller_runtime.apis.core.v1 import (
@@ -79,7 +79,7 @@ class Scheduler:
 class TemplateSpec:
     """The runtime's template as it will be applied, and the pod sets in it, in the same order."""
 
-    obj_apply: Any = None
+    obj_apply: object = None
     pod_sets: list[PodSet] = field(default_factory=list)
 
 
@@ -118,7 +118,7 @@ def new_info(
     annotations: Mapping[str, str] | None = None,
     ml_policy: MLPolicy | None = None,
     pod_group_policy: PodGroupPolicy | None = None,
-    template_spec_obj_apply: Any = None,
+    template_spec_obj_apply: object = None,
     pod_sets: Sequence[PodSet] = (),
 ) -> Info:
     """Return an Info of its own maps and lists."""

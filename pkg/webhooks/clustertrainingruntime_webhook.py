@@ -29,7 +29,7 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
     """Validates ClusterTrainingRuntimes, and warns of deprecated ones when they are created."""
 
     async def validate_create(self, obj: ClusterTrainingRuntime) -> list[str]:
-        """Return the warning of a deprecated runtime; raises as for TrainingRuntimes."""
+        """Return the warning for a deprecated runtime. Raises like the webhook of TrainingRuntimes."""
         warnings: list[str] = []
         if trainingruntime.is_support_deprecated(obj.labels):
             warnings.append(DEPRECATED_WARNING.format(obj.name, constants.RUNTIME_DEPRECATION_POLICY_URL))
@@ -42,13 +42,13 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
         return warnings
 
     async def validate_update(self, old: ClusterTrainingRuntime, new: ClusterTrainingRuntime) -> list[str]:
-        """Raise as :meth:`validate_create` does; an unchanged spec is not judged, so that finalizers come and go."""
+        """Validate a changed spec like :meth:`validate_create`. An unchanged spec passes: finalizers may change."""
         if new.metadata.deletion_timestamp is None and not equality.deep_equal(old.spec, new.spec):
             check_replicated_jobs(new.spec)
         return []
 
     async def validate_delete(self, obj: ClusterTrainingRuntime) -> list[str]:
-        """Allow it: the finalizer keeps a runtime that is in use."""
+        """Allow it: the finalizer protects a runtime in use."""
         del obj
         return []
 

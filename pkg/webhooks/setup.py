@@ -30,7 +30,7 @@ def setup(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime]) -> None:
 
 
 def validators(runtimes: Mapping[str, Runtime]) -> dict[type[Object], CustomValidator[Any]]:
-    """Return the validators behind the webhooks, for who asks them without a server."""
+    """Return the webhooks' validators, for callers without a server."""
     return {
         ClusterTrainingRuntime: ClusterTrainingRuntimeWebhook(),
         TrainingRuntime: TrainingRuntimeWebhook(),

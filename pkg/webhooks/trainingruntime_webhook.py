@@ -31,7 +31,7 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
     """Validates TrainingRuntimes when they are created; upstream lets every update pass."""
 
     async def validate_create(self, obj: TrainingRuntime) -> list[str]:
-        """Raise when the template's jobs break the contract with TrainJobs."""
+        """Raise if the template's jobs do not meet the requirements of TrainJobs."""
         check_replicated_jobs(obj.spec)
         return []
 
@@ -41,13 +41,13 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
         return []
 
     async def validate_delete(self, obj: TrainingRuntime) -> list[str]:
-        """Allow it: the finalizer keeps a runtime that is in use."""
+        """Allow it: the finalizer protects a runtime in use."""
         del obj
         return []
 
 
 def check_replicated_jobs(spec: TrainingRuntimeSpec, *, warnings: Iterable[str] = ()) -> None:
-    """Raise the aggregate of what :func:`validate_replicated_jobs` finds in a runtime, with the warnings as notes."""
+    """Raise the errors of :func:`validate_replicated_jobs` as one aggregate, with the warnings as notes."""
     aggregate = validate_replicated_jobs(spec.template.spec.replicated_jobs or []).to_aggregate()
     if aggregate is not None:
         for warning in warnings:
@@ -56,9 +56,9 @@ def check_replicated_jobs(spec: TrainingRuntimeSpec, *, warnings: Iterable[str] 
 
 
 def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:
-    """Return what is wrong with the jobs that carry out a part of a TrainJob.
+    """Return the errors in the jobs that carry out a part of a TrainJob.
 
-    Each of them has one replica and the container that is filled in for that part.
+    Each must have one replica and the container for its part.
     """
     errors = field.ErrorList()
     path = field.Path("spec", "template", "spec", "replicatedJobs")

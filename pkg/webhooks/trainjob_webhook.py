@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of TrainJobs: the verdict is the runtime's, found by the reference."""
+"""Admission of TrainJobs by the runtime that they refer to."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         self._runtimes = runtimes
 
     async def validate_create(self, obj: TrainJob) -> list[str]:
-        """Return the warnings; raises when a plugin finds an error or no runtime answers to the reference."""
+        """Return the warnings. Raises if a plugin finds an error or the runtime is unknown."""
         return await self._validate(None, obj)
 
     async def validate_update(self, old: TrainJob, new: TrainJob) -> list[str]:
-        """As :meth:`validate_create`, with the former object at hand.
+        """Validate like :meth:`validate_create`, with the old object.
 
-        An update that leaves the spec alone, or an object that is being deleted, is not judged: a finalizer must
-        come off even when the runtime has been deleted before.
+        An update without a change of the spec, or of an object that is being deleted, passes: finalizers must be
+        removable even after the runtime is deleted.
         """
         if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
             return []
@@ -49,7 +49,9 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         except UnsupportedRuntimeError as error:
             raise ForbiddenError(str(error), code=403, reason="Forbidden") from error
         warnings, errors = await runtime.validate_objects(old, new)
-        aggregate = await offload.run(new, errors.to_aggregate)  # makes the texts, which quote what is wrong
+        aggregate = await offload.run(
+            new, errors.to_aggregate
+        )  # formats the errors, which quote the invalid values
         if aggregate is not None:
             for warning in warnings:
                 aggregate.add_note(warning)

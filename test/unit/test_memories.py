@@ -25,7 +25,7 @@ ON_ONE_S_OWN_MACHINE = (
 )  # fmt: skip
 INPUTS = 10_000
 LONG = "1" * 4000
-TABLE = Path("docs/architecture.md").read_text(encoding="utf-8").partition("## What users can fill")[2]
+TABLE = Path("docs/architecture.md").read_text(encoding="utf-8").partition("## Bounds on memory")[2]
 
 
 def caches() -> Iterator[tuple[str, int | None]]:

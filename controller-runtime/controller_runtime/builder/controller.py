@@ -24,14 +24,14 @@ Predicates = Iterable[predicate.Predicate[T]]
 
 @dataclasses.dataclass(frozen=True)
 class _Watch:
-    kind: type[Any]
+    kind: type[Object]
     handler: Callable[[], handler.EventHandler[Any]]
     predicates: tuple[predicate.Predicate[Any], ...]
     when: source.When | None = None
 
 
 class ControllerManager(Protocol):
-    """What a builder needs of a manager."""
+    """The part of a manager that a builder uses."""
 
     controller_names: set[str]
 
@@ -42,7 +42,7 @@ class ControllerManager(Protocol):
 
     @property
     def controller_options(self) -> Defaults:
-        """What holds for every controller."""
+        """The defaults of every controller."""
         ...
 
     def add(self, runnable: controller.Controller, /) -> None:
@@ -103,7 +103,7 @@ class Builder:
 
         def of_the_owner() -> handler.EventHandler[Object]:  # for_() may come later in the sentence
             if self._kind is None:
-                raise ControllerError(f"owns({kind.gvk.kind}) needs for_(): whose owner is meant?")
+                raise ControllerError(f"owns({kind.gvk.kind}): the owner kind is unknown; call for_()")
             return handler.enqueue_request_for_owner(self._kind, only_controller=not match_every_owner)
 
         return self._watch(kind, of_the_owner, predicates, only_metadata)
@@ -117,7 +117,7 @@ class Builder:
         only_metadata: bool = False,
         when: source.When | None = None,
     ) -> Self:
-        """Let ``handle`` decide what to reconcile when an object of ``kind`` changes.
+        """Let ``handle`` map changes of objects of ``kind`` to requests.
 
         Short for ``watches_raw_source(source.Kind(mgr.cache, kind, handle, *predicates))``. With
         ``only_metadata`` the cache keeps, and handlers get, nothing but the metadata. With ``when`` the kind
@@ -126,7 +126,7 @@ class Builder:
         return self._watch(kind, lambda: handle, predicates, only_metadata, when)
 
     def watches_raw_source(self, src: source.Source) -> Self:
-        """Take requests from a source of one's own. Event filters do not apply to it."""
+        """Add requests from a custom source. Event filters do not apply to it."""
         self._sources.append(src)
         return self
 
@@ -136,12 +136,12 @@ class Builder:
         return self
 
     def with_options(self, options: controller.Options) -> Self:
-        """Use these options. What they leave open is as the manager says, also for the kind."""
+        """Use these options. The manager's defaults apply to the fields that are unset."""
         self._options = options
         return self
 
     def with_log_constructor(self, constructor: LogConstructor) -> Self:
-        """Add what ``constructor`` returns to the controller's log lines."""
+        """Add the keys and values that ``constructor`` returns to the controller's log lines."""
         self._log_constructor = constructor
         return self
 

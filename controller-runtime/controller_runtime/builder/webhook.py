@@ -52,7 +52,7 @@ class WebhookBuilder(Generic[T]):
         return self
 
     def with_conversion(self, *versions: webhook.Spoke[Any, T] | type[webhook.Convertible[T]]) -> Self:
-        """Convert objects between this version, the hub, and ``versions``: ``webhook.ConversionWebhook`` at ``/convert``.
+        """Convert objects between this version, the hub, and ``versions``, with a webhook at ``/convert``.
 
         A version is a :class:`webhook.Spoke`, or a kind that converts itself. All kinds share the path.
 
@@ -64,10 +64,10 @@ class WebhookBuilder(Generic[T]):
         return self
 
     def complete(self) -> None:
-        """Register with the manager's webhook server, which thereby will be started.
+        """Register with the manager's webhook server, which starts with the manager.
 
         Raises:
-            ValueError: nothing is declared, a path is taken, makes no sense or has no handler, or a version of the
+            ValueError: nothing is declared, a path is taken, is not valid or has no handler, or a version of the
                 kind that the manager's scheme knows cannot be converted.
         """
         if not self._handlers and not self._spokes:

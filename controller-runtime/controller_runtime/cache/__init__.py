@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kinds in memory, kept by watches: read them, index them, hear of changes.
 
-Owns lists, watches and what is stored of them; knows nothing of queues and controllers.
+Contains lists, watches and the stored objects; does not depend on queues and controllers.
 """
 
 from .cache import Cache as Cache

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Cache: reads kinds from memory that watches keep; a kind is watched once somebody asks for it."""
+"""Cache: reads objects from memory, which watches keep current; a kind is watched from its first use on."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Cache:
     """A Reader over informers, and a FieldIndexer; a runnable that owns their tasks.
 
     Reads return fresh objects that belong to the caller. They see the caller's own writes, once
-    ``remember_write`` was told of them. A kind that is missing or denied fails its own reads alone.
+    ``remember_write`` reported them. A kind that is missing or denied fails only its own reads.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Cache:
     async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Keep the informers running until cancelled; reads work from ``started()`` on.
 
-        A cache that has stopped still answers reads of the kinds that were synced, from what it saw last.
+        A stopped cache still answers reads of the kinds that were synced, from their last observed state.
         """
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
@@ -85,7 +85,7 @@ class Cache:
             self._tasks.start_soon(engine.run, self._transport, resource)
 
     async def ready(self) -> None:
-        """Return when every kind asked for so far is synced or known to be refused."""
+        """Return when every kind in use is synced or known to be refused."""
         await self.wait_for_sync()
 
     async def wait_for_sync(self, timeout: float | None = None) -> None:
@@ -104,7 +104,7 @@ class Cache:
         return {engine.gvk: engine.problem for engine in self._engines.values() if engine.problem is not None}
 
     def remarks(self) -> list[str]:
-        """Return what may make reads stale or fail, in sentences for readiness; nothing while all is well."""
+        """Return reasons why reads may be stale or fail, in sentences for readiness; empty while none exists."""
         outage = self._outage.problem
         degraded = sorted(self.degraded().items())
         return ([outage] if outage else []) + [
@@ -127,14 +127,14 @@ class Cache:
         return await self._mapper.resource_for(kind)
 
     def remove_informer(self, kind: type[Object]) -> None:
-        """Stop watching ``kind`` and drop what is cached of it, until somebody asks again."""
+        """Stop watching ``kind`` and drop its cached objects, until its next use."""
         engine = self._engines.pop(_identity(kind), None)
         if engine is not None:
             engine.leave()
             engine.scope.cancel()
 
     async def index_field(self, kind: type[T], field: str, extract: client.IndexerFunc[T]) -> None:
-        """Index ``kind`` by what ``extract`` returns, so that a list by ``fields`` is a look-up.
+        """Index ``kind`` by the values that ``extract`` returns, so that a list by ``fields`` is a look-up.
 
         Raises:
             ValueError: there is an index of that name, or objects are cached already.
@@ -157,7 +157,7 @@ class Cache:
         """Return the object at (namespace, name) as last seen or written.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: the object does not exist.
             CacheError: the kind cannot be read, see ``errors``.
         """
         engine = await self._readable(kind, key[0])
@@ -192,7 +192,7 @@ class Cache:
         """Return the objects that meet every condition, in the order they were first seen.
 
         ``fields`` name registered indices, or ``metadata.name`` and ``metadata.namespace``. With ``limit`` the
-        rest is cut off: there are no further pages. An object of another shape than ``kind`` is left out.
+        list is truncated: there are no further pages. An object that cannot be decoded as ``kind`` is left out.
 
         Raises:
             IndexMissingError: a field has no index.
@@ -243,7 +243,7 @@ class Cache:
     # Own writes.
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
-        """Hold back what the watch tells of ``obj`` while a write of it is under way: see ``event.own_write``."""
+        """Delay watch events of ``obj`` while a write of it is in progress: see ``event.own_write``."""
         found = (self._engines.get((type(obj).gvk, metadata)) for metadata in (False, True))
         engines = [engine for engine in found if engine is not None]
         return engines[0].writing(obj.key) if len(engines) == 1 else _writing(engines, obj.key)
@@ -261,7 +261,7 @@ class Cache:
             engine.remember(text, stored.known, asyncio.get_running_loop().time())
 
     def uid_of(self, obj: Object) -> str:
-        """Return the uid of the object that reads find by the name of ``obj``; the empty string if there is none."""
+        """Return the uid of the object that reads find by the name of ``obj``, or an empty string."""
         now = asyncio.get_running_loop().time()
         for metadata in (False, True):
             engine = self._engines.get((type(obj).gvk, metadata))
@@ -270,7 +270,7 @@ class Cache:
         return ""
 
     def remember_delete(self, obj: Object, *, uid: str = "") -> None:
-        """Make reads miss ``obj``, which the server removed at once, before the watch tells of it.
+        """Hide ``obj``, which the server removed at once, from reads before the watch reports the deletion.
 
         ``uid`` is its uid where ``obj`` has none. An object with another uid that has taken the name stays visible.
         """
@@ -312,7 +312,7 @@ def _identity(kind: type[Object]) -> tuple[GVK, bool]:
 
 
 def _not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
-    resource: Any = kind.resource
+    resource = kind.resource
     group_resource = resource.group_resource if resource is not None else str(kind.gvk.group_kind)
     details = {
         "name": key.name,

@@ -1,21 +1,22 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Taking lists and watches apart without decoding the objects in them.
+"""Split lists and watches into objects without decoding them.
 
 An object is kept as compact JSON without ``apiVersion``, ``kind`` and ``managedFields``: its class knows the
-first two, and nobody reads the third. Beside it stand the few fields that indices, selectors and queues need.
+first two, and the third is never read. The few fields that indices, selectors and queues need are kept beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import pydantic
 
 from controller_runtime.apis.machinery import errors as api
 from controller_runtime.apis.machinery import shape
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import metadata_text
 from controller_runtime.apis.machinery.lazy import parts as parts_of
@@ -24,8 +25,8 @@ from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from . import errors
 
 T = TypeVar("T", bound=Object)
-Transform = Callable[[dict[str, Any]], dict[str, Any]]
-"""Changes an object's decoded JSON before it is stored, e.g. drops what nobody reads."""
+Transform = Callable[[dict[str, JSON]], dict[str, JSON]]
+"""Changes an object's decoded JSON before it is stored, e.g. drops unused fields."""
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
@@ -88,14 +89,14 @@ class Line(msgspec.Struct):
 
 
 class Bookmark(msgspec.Struct, rename="camel"):
-    """What a bookmark says."""
+    """The metadata of a bookmark."""
 
     resource_version: str = ""
     annotations: dict[str, str] | None = None
 
     @property
     def ends_initial_events(self) -> bool:
-        """Tell whether everything that existed has been streamed."""
+        """Return True if every existing object has been streamed."""
         return (self.annotations or {}).get(INITIAL_EVENTS_END) == "true"
 
 
@@ -148,7 +149,7 @@ _scratch = bytearray()
 _LARGE: Final = 1 << 18
 _no_labels: Final[dict[str, str]] = {}
 MAX_SHARED: Final = 4096
-"""Namespaces, label keys and label values that are held to be shared."""
+"""Namespaces, label keys and label values whose strings are shared, at most."""
 _LONG: Final = 256
 _IDENTITY: Final = (
     "name",
@@ -164,7 +165,7 @@ _shared: Final[dict[str, str]] = {}
 
 
 def split_line(line: bytes) -> Line:
-    """Return a watch line in its two parts; BadObjectError when it is no such thing."""
+    """Return a watch line in its two parts; raises BadObjectError if it is malformed."""
     try:
         return _decode_line(line)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -172,7 +173,7 @@ def split_line(line: bytes) -> Line:
 
 
 def split_page(body: bytes) -> Page:
-    """Return a list in its parts; BadObjectError when it is none."""
+    """Return a list in its parts; raises BadObjectError if it is malformed."""
     try:
         return _decode_page(body)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -180,7 +181,7 @@ def split_page(body: bytes) -> Page:
 
 
 def bookmark_of(raw: msgspec.Raw) -> Bookmark:
-    """Return what a BOOKMARK's object says; BadObjectError when it is none."""
+    """Return the metadata of a BOOKMARK's object; raises BadObjectError if it is malformed."""
     try:
         return _decode_marked(raw).metadata
     except (msgspec.DecodeError, RecursionError) as error:
@@ -190,7 +191,7 @@ def bookmark_of(raw: msgspec.Raw) -> Bookmark:
 def error_of(raw: msgspec.Raw) -> api.StatusError:
     """Return the refusal that an ERROR line carries."""
     try:
-        status: Any = msgspec.json.decode(raw)
+        status: JSON = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         status = {}
     return api.from_status(status if isinstance(status, dict) else {}, http_code=500)
@@ -202,7 +203,7 @@ def entry_of(
     """Return the entry to store for an object's text; of one that exceeds ``limits``, its metadata alone.
 
     Raises:
-        BadObjectError: it is no object with a name, its metadata has the wrong types, or ``transform`` fails on it.
+        BadObjectError: it has no name, its metadata has the wrong types, or ``transform`` fails on it.
     """
     try:
         parts = parts_of(raw)
@@ -222,7 +223,7 @@ def entry_of(
 
 
 def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str) -> Entry:
-    """Return the entry of an object that is not kept: all of its metadata if that is little, else what identifies it."""
+    """Return the entry of an object that is not kept: all metadata if it is small, else the identifying fields."""
     if len(metadata) > shape.SMALL:
         metadata = msgspec.Raw(_encode({name: parts[name] for name in _IDENTITY if name in parts}))
     return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), refused=reason)
@@ -240,8 +241,8 @@ def _transformed(untransformed: bytes, transform: Transform, meta: _Meta) -> byt
     return text
 
 
-def _compact(value: Any) -> bytes:
-    # A fresh buffer is longer than its text, and what it gives back leaves holes: an eighth of a large cache.
+def _compact(value: object) -> bytes:
+    # Copy the text: a fresh buffer is over-allocated, and shrinking it fragments memory by an eighth of a large cache.
     _encoder.encode_into(value, _scratch)
     text = bytes(_scratch)
     if len(text) > _LARGE:
@@ -250,7 +251,7 @@ def _compact(value: Any) -> bytes:
 
 
 def outline(text: bytes) -> bytes:
-    """Return the text of an object's metadata alone, in an object; BadObjectError when there is none."""
+    """Return the text of an object's metadata alone, in an object; raises BadObjectError without metadata."""
     try:
         return b'{"metadata":' + metadata_text(text) + b"}"
     except (msgspec.DecodeError, KeyError, RecursionError) as error:
@@ -258,7 +259,7 @@ def outline(text: bytes) -> bytes:
 
 
 def older(version: str, than: str) -> bool:
-    """Tell whether one resourceVersion precedes another; they are numbers, or else only compared for equality."""
+    """Return True if one resourceVersion precedes another; versions that are not numbers never do."""
     if version.isdecimal() and than.isdecimal():
         return (len(version), version) < (len(than), than)
     return False
@@ -288,7 +289,7 @@ def _share(text: str) -> str:
     if shared is not None or len(text) > _LONG:
         return shared or text
     if len(_shared) >= MAX_SHARED:
-        _shared.clear()  # what is in use is soon shared again
+        _shared.clear()  # strings in use are soon shared again
     _shared[text] = text
     return text
 

@@ -68,7 +68,7 @@ class CachedObject(LazyObject[T]):
         return self.entry.resource_version
 
     def seen_as(self, kind: type[K]) -> CachedObject[K]:
-        """Return the same entry as an object of another class; each class decodes once for all that ask."""
+        """Return the same entry as an object of another class; each class decodes once for all its readers."""
         if kind is self.kind:
             return self  # type: ignore[return-value]  # of that very class
         if self._siblings is None:
@@ -113,7 +113,7 @@ class CachedObject(LazyObject[T]):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LazyHandlerFuncs(Generic[T]):
-    """Like :class:`EventHandlerFuncs`, but only what the functions read of an object is decoded."""
+    """Like :class:`EventHandlerFuncs`, but decodes only the fields that the functions read."""
 
     on_add: Callable[[LazyObject[T], bool], None]
     on_update: Callable[[LazyObject[T], LazyObject[T]], None]
@@ -121,36 +121,36 @@ class LazyHandlerFuncs(Generic[T]):
 
 
 class Registration:
-    """A handler's place with an informer. What existed before is told in the background, one by one."""
+    """A handler registered with an informer. Existing objects are reported in the background, one by one."""
 
     def __init__(
         self,
-        kind: type[Any],
+        kind: type[Object],
         handler: EventHandlerFuncs[Any] | LazyHandlerFuncs[Any],
         remove: Callable[[Registration], None],
     ) -> None:
         self.kind = kind
         self.handler = handler
         self.backlog: dict[NamespacedName, bool] = {}
-        """Keys still to be told: True as an addition, False as a resync."""
+        """Keys still to be reported: True as an addition, False as a resync."""
         self._lazy = isinstance(handler, LazyHandlerFuncs)
         self._remove = remove
         self._informer_synced: Callable[[], bool] = lambda: False
 
     def bind(self, synced: Callable[[], bool]) -> None:
-        """Ask ``synced`` whether the informer has told everything there is."""
+        """Use ``synced`` to find out if the informer has reported every existing object."""
         self._informer_synced = synced
 
     @property
     def has_synced(self) -> bool:
-        """Whether the handler was told of all that existed when it began to listen."""
+        """Whether the handler has received every object that existed when it was registered."""
         return self._informer_synced() and not any(self.backlog.values())
 
     def remove(self) -> None:
         """Listen no more."""
         self._remove(self)
 
-    def on_put(self, new: CachedObject[Any], before: CachedObject[Any] | None, initial: bool) -> None:
+    def on_put(self, new: CachedObject[Object], before: CachedObject[Object] | None, initial: bool) -> None:
         """Report that an object exists in this state."""
         unreported = self.backlog and self.backlog.pop(new.key, False)
         if unreported or before is None:
@@ -164,8 +164,8 @@ class Registration:
                 # The state before was never reported: once it can be decoded, the object is new.
                 self.add(new, initial=initial)
 
-    def on_gone(self, last: CachedObject[Any], unknown: bool) -> None:
-        """Report that an object is deleted, by its metadata if nothing else can be decoded, unless it was never reported."""
+    def on_gone(self, last: CachedObject[Object], unknown: bool) -> None:
+        """Report a deletion, by metadata alone if the rest cannot be decoded, unless the object was never reported."""
         if self.backlog and self.backlog.pop(last.key, False):
             return
         if (on_delete := self.handler.on_delete) is not None:
@@ -174,11 +174,11 @@ class Registration:
             except UndecodableObjectError:
                 on_delete(self._given(last.outline()), unknown)
 
-    def add(self, new: CachedObject[Any], *, initial: bool) -> None:
+    def add(self, new: CachedObject[Object], *, initial: bool) -> None:
         """Report an object for the first time."""
         if (on_add := self.handler.on_add) is not None:
             on_add(self._given(new), initial)
 
-    def _given(self, obj: CachedObject[Any]) -> Any:
+    def _given(self, obj: CachedObject[Object]) -> Any:
         seen = obj.seen_as(self.kind)
         return seen if self._lazy else seen.object

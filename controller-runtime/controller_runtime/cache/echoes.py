@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Echoes: what the watch delivers of an object while this process writes it.
+"""Echoes: watch events of an object that arrive while this process writes it.
 
-The watch may be faster than the answer to a write, and only the answer says which change was ours. Until it is there,
-the changes of that object wait; reads do not.
+A watch event may precede the response to a write, and only the response identifies our own change. Until it
+arrives, events of that object wait; reads do not.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
 
 from .delivery import CachedObject
 
 HOLD: Final = 0.25
-"""Seconds a change waits for the answer to a write of its object: far longer than the answer stays behind the watch."""
+"""Seconds an event waits for the response to a write of its object: far longer than the usual delay."""
 
 
 class _Writing:
@@ -30,8 +31,8 @@ class _Writing:
         self.count = 0
         self.made: set[tuple[str, str]] = set()
         """Uids and versions that the server returned."""
-        self.held: list[tuple[CachedObject[Any] | None, Callable[[], None]]] = []
-        """What the watch delivered meanwhile, beside the object if it may be of our making."""
+        self.held: list[tuple[CachedObject[Object] | None, Callable[[], None]]] = []
+        """Delayed events; the object is kept beside an event that our write may have caused."""
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -43,7 +44,7 @@ class Echoes:
 
     @contextmanager
     def writing(self, key: NamespacedName) -> Iterator[None]:
-        """Deliver changes of ``key`` when the body is done, or held too long: then as another writer's."""
+        """Deliver changes of ``key`` when the body is done, or after :data:`HOLD`, then as another writer's."""
         writing = self._writing.setdefault(key, _Writing())
         writing.count += 1
         try:
@@ -55,35 +56,37 @@ class Echoes:
                 del self._writing[key]
 
     def answered(self, key: NamespacedName, uid: str, version: str) -> None:
-        """Note what the server made of a write."""
+        """Record the version that a write produced."""
         if (writing := self._writing.get(key)) is not None:
             writing.made.add((uid, version))
 
-    def deliver(self, key: NamespacedName, echo: CachedObject[Any] | None, tell: Callable[[], None]) -> None:
-        """Call ``tell`` now or, while ``key`` is being written, when it is known whose change this is.
+    def deliver(
+        self, key: NamespacedName, echo: CachedObject[Object] | None, notify: Callable[[], None]
+    ) -> None:
+        """Call ``notify`` now or, while ``key`` is being written, once the author of the change is known.
 
-        ``echo`` is the object, if it may be what the write makes.
+        ``echo`` is the object, if our write may have produced it.
         """
         if not self._writing or (writing := self._writing.get(key)) is None:
-            tell()
+            notify()
             return
         if not writing.held:
             writing.timer = asyncio.get_running_loop().call_later(HOLD, self.release, key)
-        writing.held.append((echo, tell))
+        writing.held.append((echo, notify))
 
     def release(self, key: NamespacedName) -> None:
-        """Deliver what was held back of an object."""
+        """Deliver the delayed events of an object."""
         if not self._writing or (writing := self._writing.get(key)) is None:
             return
         if writing.timer is not None:
             writing.timer.cancel()
         held, writing.held = writing.held, []
-        for echo, tell in held:
+        for echo, notify in held:
             if echo is not None and (echo.uid, echo.resource_version) in writing.made:
                 echo.mark_own_write()
-            tell()
+            notify()
 
     def release_all(self) -> None:
-        """Deliver everything that was held back."""
+        """Deliver all delayed events."""
         for key in tuple(self._writing):
             self.release(key)

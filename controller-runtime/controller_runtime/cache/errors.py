@@ -9,7 +9,7 @@ CacheError
 ├── NamespaceNotCachedError a read names a namespace that is not cached
 ├── IndexMissingError       a list names a field that has no index
 ├── UndecodableObjectError  a stored object does not fit the class it is asked as
-└── BadObjectError          what the server sent is no object
+└── BadObjectError          the server sent something that is not an object
 
 An object that is not there is the API server's own ``NotFoundError``.
 """
@@ -28,11 +28,11 @@ class CacheNotStartedError(CacheError):
 
 
 class CacheSyncTimeoutError(CacheError):
-    """The first list of a kind did not arrive in time; says what stood in the way, where that is known."""
+    """The first list of a kind did not arrive in time; the message names the cause, if it is known."""
 
 
 class CacheDegradedError(CacheError):
-    """The server does not serve ``gvk``, or denies it to us. It is asked for again meanwhile."""
+    """The server does not serve ``gvk``, or denies access to it. The cache keeps retrying."""
 
     needs_no_stack = True
 
@@ -64,7 +64,7 @@ class UndecodableObjectError(CacheError):
         self.gvk = gvk
         self.key = key
         self.uid = uid
-        """Beside the kind and the key, what an event about the object needs."""
+        """With the kind and the key, the reference that an event about the object needs."""
 
 
 class BadObjectError(CacheError):

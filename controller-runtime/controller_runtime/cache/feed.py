@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Feed: turns what one reflector tells into changes of a store, and knows whether that works."""
+"""Feed: applies the reports of one reflector to a store, and tracks whether it succeeds."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .store import Store
 
 _log = log.logger_from("cache")
 MISSING_GRACE: Final = 60.0
-"""Seconds for which a kind that was served is still read after the server said that it has no such kind."""
+"""Seconds for which a kind stays readable after the server stopped serving it."""
 FAILING_GRACE: Final = 30.0
 """Seconds after which a kind whose lists or watches fail, while others succeed, is reported."""
 
 
 class Listener(Protocol):
-    """Who keeps the store and tells the handlers."""
+    """Keeps the store and notifies the handlers."""
 
     gvk: GVK
     store: Store
@@ -36,20 +36,20 @@ class Listener(Protocol):
         """Store an object and report it; ``listed`` when changes before this state may have been missed."""
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
-        """Drop an object that was gone at ``version`` and tell; without its final state where that was missed."""
+        """Drop an object deleted at ``version`` and report it; without its final state if that was missed."""
 
     def settle(self, version: str, namespace: str) -> None:
         """Forget the writes up to ``version``: the watch has delivered everything up to there."""
 
     def skip(self, error: errors.CacheError) -> None:
-        """Count and report what cannot be read."""
+        """Count and report an object that cannot be read."""
 
     def changed(self) -> None:
         """Look again at ``synced`` and ``problem``."""
 
 
 class Feed:
-    """What one reflector, of one namespace or all, tells an engine: a ``reflector.Sink``."""
+    """Receives the reports of one reflector, of one namespace or all: a ``reflector.Sink``."""
 
     def __init__(self, engine: Listener, namespace: str) -> None:
         self.synced = False
@@ -65,7 +65,7 @@ class Feed:
 
     @property
     def readable(self) -> bool:
-        """Whether what is stored may be read: all of it was delivered once, and the kind still exists.
+        """Whether stored objects may be read: all were delivered once, and the kind still exists.
 
         It stays readable while the server is unreachable or denies the kind: ``problem`` says that it may be stale.
         """
@@ -74,7 +74,7 @@ class Feed:
         return anyio.current_time() - self._missing_since < MISSING_GRACE
 
     def connected(self) -> None:
-        """Note that the server serves this kind; what is stored and followed further on is current."""
+        """Record that the server serves this kind: the stored objects are current."""
         self._missing_since = self._failing_since = self.last_error = None
         self._engine.outage.succeeded(self)
         if self.synced:
@@ -85,14 +85,14 @@ class Feed:
         self._namespace = ""
 
     def covers(self, version: str) -> bool:
-        """Return True if the watch has delivered every change up to ``version``: what it did not deliver is deleted.
+        """Return True if the watch has delivered every change up to ``version``; others are deleted.
 
         Changes of a kind arrive in the order of their versions. Versions that cannot be compared count as delivered.
         """
         return bool(self._reached) and not codec.older(self._reached, version)
 
     def begin(self) -> None:
-        """What is not told from here to :meth:`finish` is gone."""
+        """Start a full listing: objects not reported before :meth:`finish` are deleted."""
         self._found = set()
 
     def apply(self, entry: codec.Entry) -> None:
@@ -105,15 +105,15 @@ class Feed:
         self._reached = entry.resource_version or self._reached
 
     def seen(self, key: NamespacedName) -> None:
-        """Keep what we have of an object that exists."""
+        """Keep the stored state of an object that exists."""
         if self._found is not None:
             self._found.add(key)
 
     async def finish(self, resource_version: str) -> None:
-        """Drop what was not told of: its end was missed."""
+        """Drop objects that the listing did not report: their deletions were missed."""
         found, self._found = self._found or set(), None
         self._reached = resource_version
-        for number, key in enumerate(self._engine.store.keys_told(self._namespace), 1):
+        for number, key in enumerate(self._engine.store.observed_keys(self._namespace), 1):
             if key not in found:
                 self._engine.remove(key, resource_version)
             if number % STEP == 0:
@@ -142,12 +142,12 @@ class Feed:
         self._engine.remove(key, self._reached)
 
     def reached(self, resource_version: str) -> None:
-        """Writes up to here have been told of."""
+        """Record that every write up to here has been reported."""
         self._reached = resource_version
         self._engine.settle(resource_version, self._namespace)
 
     def skip(self, error: errors.BadObjectError) -> None:
-        """Count and report what cannot be read."""
+        """Count and report an object that cannot be read."""
         self._engine.skip(error)
 
     def failed(self, error: Exception, *, denied: bool) -> None:
@@ -167,7 +167,7 @@ class Feed:
         self._degrade("Kind is missing or denied", error)
 
     def _fail(self, error: Exception) -> None:
-        """Report errors that last: those of this kind alone here, those of the whole server once for all kinds."""
+        """Report lasting errors: those of this kind alone here, those of the whole server once for all kinds."""
         now = anyio.current_time()
         self._engine.outage.failed(self, error)
         if self._failing_since is None or self._engine.outage.problem is not None:

@@ -47,7 +47,7 @@ class Engine:
         self._reported: dict[NamespacedName, str] = {}
         self.scope = anyio.CancelScope()
         self._options = options
-        self._indexers: dict[str, tuple[type[Any], Callable[[Any], Iterable[str]]]] = {}
+        self._indexers: dict[str, tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
         self._registrations: list[Registration] = []
         self._feeds = {namespace: Feed(self, namespace) for namespace in self.selection.namespaces or ("",)}
         self._changed = anyio.Event()
@@ -57,7 +57,7 @@ class Engine:
     # Life.
 
     async def run(self, transport: rest.RoundTripper, resource: Callable[[], Awaitable[Resource]]) -> None:
-        """List, watch and tell until cancelled or :attr:`scope` is."""
+        """List, watch and notify handlers until cancelled or :attr:`scope` is."""
         options, selection = self._options, self.selection
         with self.scope:
             async with anyio.create_task_group() as tasks:
@@ -81,7 +81,7 @@ class Engine:
                         random=options.random,
                     )
                     tasks.start_soon(reflector.run)
-                tasks.start_soon(self._tell_backlog)
+                tasks.start_soon(self._deliver_backlog)
                 if options.resync_period > 0:
                     tasks.start_soon(self._resync)
 
@@ -91,7 +91,7 @@ class Engine:
             self.outage.leave(feed)
 
     async def _resource_for(self, feed: Feed, resource: Callable[[], Awaitable[Resource]]) -> Resource:
-        """Return where to list what ``feed`` follows; one feed follows all there is of a kind without namespaces."""
+        """Return where to list the objects of ``feed``; a single feed follows a kind without namespaces."""
         found = await resource()
         if not found.namespaced and "" not in self._feeds:
             feed.widen()
@@ -105,7 +105,7 @@ class Engine:
 
     @property
     def has_synced(self) -> bool:
-        """Whether everything that exists was told once."""
+        """Whether every existing object was reported once."""
         return all(feed.synced for feed in self._feeds.values())
 
     @property
@@ -114,7 +114,7 @@ class Engine:
         return next((feed.problem for feed in self._feeds.values() if feed.problem is not None), None)
 
     def changed(self) -> None:
-        """Wake who waits for ``has_synced`` or ``problem``."""
+        """Wake the tasks that wait for ``has_synced`` or ``problem``."""
         metrics.CACHE_DEGRADED.labels(*self.gvk).set(0 if self.problem is None else 1)
         self._changed.set()
         self._changed = anyio.Event()
@@ -133,7 +133,7 @@ class Engine:
         return (feed,)
 
     async def readable(self, namespace: str, timeout: float) -> None:
-        """Return when what is stored of a namespace, or of all, may be read.
+        """Return when the stored objects of a namespace, or of all, may be read.
 
         Raises:
             CacheDegradedError: the kind is missing, or it was denied before everything was listed once.
@@ -150,7 +150,7 @@ class Engine:
     async def wait_for_sync(
         self, timeout: float | None = None, *, or_problem: bool = False, namespace: str = ""
     ) -> None:
-        """Return when everything that exists was told once (or, if asked, when the kind is refused).
+        """Return when every existing object was reported once, or with ``or_problem`` when the kind is refused.
 
         Raises:
             CacheSyncTimeoutError: that took too long.
@@ -169,53 +169,57 @@ class Engine:
     # Changes.
 
     def put(self, entry: codec.Entry, *, initial: bool, listed: bool = False) -> None:
-        """Store an object and tell the handlers, unless it is what we have."""
+        """Store an object and notify the handlers, unless it is unchanged."""
         key = entry.key
-        told = self.store.told(key)
-        if told is not None and told.resource_version == entry.resource_version and told.uid == entry.uid:
+        observed = self.store.observed(key)
+        if (
+            observed is not None
+            and observed.resource_version == entry.resource_version
+            and observed.uid == entry.uid
+        ):
             return
-        if told is not None and told.uid != entry.uid:
-            # Deleted and made anew while we did not look: nobody may mistake it for the old one.
+        if observed is not None and observed.uid != entry.uid:
+            # Deleted and created again between two observations: report the deletion of the old object.
             self.remove(key, entry.resource_version)
         ours, written = self.store.written(key), self.store.wrote(entry)
         # A list shows the last of several changes: with ours it may bring another writer's, of which no event follows.
         new = CachedObject(self.kind, entry)
         new.own_write = written is not None and not listed
-        if entry.refused and (told is None or told.uid != entry.uid or not told.refused):
+        if entry.refused and (observed is None or observed.uid != entry.uid or not observed.refused):
             self.skip(errors.UndecodableObjectError(self.gvk, key, entry.refused))
         before = self.store.put(entry, self._index(new) if written is None else written)
         if before is None and ours is not None and ours.uid != entry.uid and not self.store.written(key):
             self._report_ended(ours)
         if self._registrations:
             old = CachedObject(self.kind, before) if before is not None else None
-            self._echoes.deliver(key, None if listed else new, partial(self._tell_put, new, old, initial))
+            self._echoes.deliver(key, None if listed else new, partial(self._notify_put, new, old, initial))
 
     def remove(self, key: NamespacedName, version: str, final: codec.Entry | None = None) -> None:
-        """Drop an object that was gone at ``version``, and tell the handlers its ``final`` state or the last known."""
+        """Drop an object deleted at ``version``, and report its ``final`` state or the last known one."""
         before = self.store.remove(key, version)
         if before is None:
             return
         last = CachedObject(self.kind, final or before)
-        self._echoes.deliver(key, None, partial(self._tell_gone, last, final is None))
+        self._echoes.deliver(key, None, partial(self._notify_deleted, last, final is None))
 
     def settle(self, version: str, namespace: str) -> None:
-        """Forget our writes up to ``version``; what they made and the watch never delivered is deleted."""
+        """Forget our writes up to ``version``; objects that they made and the watch never delivered are deleted."""
         for entry in self.store.settle(version, namespace):
-            if self.store.told(entry.key) is None:
+            if self.store.observed(entry.key) is None:
                 self._report_ended(entry)
 
     def _report_ended(self, entry: codec.Entry) -> None:
         """Report the end of an object that readers saw because we wrote it, and that the watch never delivered."""
         made, ended = CachedObject(self.kind, entry), CachedObject(self.kind, entry)
         made.own_write = True
-        self._echoes.deliver(entry.key, None, partial(self._tell_put, made, None, False))
-        self._echoes.deliver(entry.key, None, partial(self._tell_gone, ended, True))
+        self._echoes.deliver(entry.key, None, partial(self._notify_put, made, None, False))
+        self._echoes.deliver(entry.key, None, partial(self._notify_deleted, ended, True))
 
-    def _tell_put(self, new: CachedObject[Any], old: CachedObject[Any] | None, initial: bool) -> None:
+    def _notify_put(self, new: CachedObject[Object], old: CachedObject[Object] | None, initial: bool) -> None:
         for registration in tuple(self._registrations):
             self._guard(registration.on_put, new, old, initial)
 
-    def _tell_gone(self, last: CachedObject[Any], unknown: bool) -> None:
+    def _notify_deleted(self, last: CachedObject[Object], unknown: bool) -> None:
         for registration in tuple(self._registrations):
             self._guard(registration.on_gone, last, unknown)
 
@@ -235,24 +239,22 @@ class Engine:
         return news
 
     def count_skipped(self) -> None:
-        """Count an object that cannot be read; who reads it reports it."""
+        """Count an object that cannot be read; the reader reports it."""
         self.skipped += 1
         metrics.CACHE_SKIPPED_OBJECTS.labels(*self.gvk).inc()
 
-    def _guard(self, tell: Callable[[Unpack[Args]], None], *args: *Args) -> None:
+    def _guard(self, notify: Callable[[Unpack[Args]], None], *args: *Args) -> None:
         try:
-            tell(*args)
+            notify(*args)
         except errors.UndecodableObjectError as error:
             self.skip(error)
-        except (
-            Exception
-        ) as error:  # one handler's failure must keep neither the others nor the watch from going on
+        except Exception as error:  # a failed handler must not stop others or the watch
             _log.error("Handler failed", kind=str(self.gvk.group_kind), error=error)
 
     # Indices.
 
     def add_index(self, kind: type[T], field: str, extract: Callable[[T], Iterable[str]]) -> None:
-        """Index by what ``extract`` returns for each object, of class ``kind``."""
+        """Index by the values that ``extract`` returns for each object, of class ``kind``."""
         if field in self._indexers:
             raise ValueError(f"{self.gvk.group_kind}: an index with name {field!r} is registered already")
         if len(self.store) or self.has_synced:
@@ -262,7 +264,7 @@ class Engine:
         self._indexers[field] = (kind, extract)
         self.store.add_index(field)
 
-    def _index(self, obj: CachedObject[Any]) -> Mapping[str, tuple[str, ...]]:
+    def _index(self, obj: CachedObject[Object]) -> Mapping[str, tuple[str, ...]]:
         values: dict[str, tuple[str, ...]] = {}
         if obj.entry.refused:
             return values
@@ -279,7 +281,7 @@ class Engine:
     # Own writes.
 
     def writing(self, key: NamespacedName) -> AbstractContextManager[None]:
-        """Tell handlers of changes of ``key`` when the body is done: by then it is known which are its own."""
+        """Report changes of ``key`` when the body is done: by then our own writes are known."""
         return self._echoes.writing(key)
 
     def remember(self, text: bytes, obj: Object | None, now: float) -> None:
@@ -289,7 +291,7 @@ class Engine:
             text = codec.outline(text) if self.metadata_only else text
             entry = codec.entry_of(text, transform, self.selection.limits or self._options.limits)
         except errors.BadObjectError:
-            return  # nothing that could be read; whoever looks at the answer meets the error
+            return  # undecodable; a reader of the response gets the error
         if not entry.resource_version:
             return
         self._echoes.answered(entry.key, entry.uid, entry.resource_version)
@@ -308,17 +310,17 @@ class Engine:
         here = self.selection.within(entry.namespace)
         if here.labels and not selectors.selector(here.labels).matches(entry.labels):
             return False
-        # Whether a field selector picks it only the server knows, unless it did before.
-        return not here.fields or self.store.told(entry.key) is not None
+        # Only the server evaluates a field selector; an object that matched before is expected to match again.
+        return not here.fields or self.store.observed(entry.key) is not None
 
     # Handlers.
 
     def register(self, kind: type[T], handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
-        """Tell ``handler`` of what exists and of every change."""
-        self._echoes.release_all()  # what the newcomer finds in the store is not told to it once more
+        """Report every existing object, and every change, to ``handler``."""
+        self._echoes.release_all()  # the new handler must not receive stored objects twice
         registration = Registration(kind, handler, self._unregister)
         registration.bind(lambda: self.has_synced)
-        registration.backlog = dict.fromkeys(self.store.keys_told(), True)
+        registration.backlog = dict.fromkeys(self.store.observed_keys(), True)
         self._registrations.append(registration)
         self._backlog.set()
         return registration
@@ -328,7 +330,7 @@ class Engine:
             self._registrations.remove(registration)
         registration.backlog.clear()
 
-    async def _tell_backlog(self) -> None:
+    async def _deliver_backlog(self) -> None:
         while True:
             await self._backlog.wait()
             self._backlog = anyio.Event()
@@ -338,12 +340,12 @@ class Engine:
     async def _work_off(self, registration: Registration) -> None:
         number = 0
         while registration.backlog:
-            # Not the first of what is left each time: a dict walks past all that were taken from its front.
+            # Iterate over a copy: taking the first key each time would walk past all deleted slots of the dict.
             for key in tuple(registration.backlog):
                 self._echoes.release(key)
                 if (adding := registration.backlog.get(key)) is None:
                     continue
-                if (entry := self.store.told(key)) is not None:
+                if (entry := self.store.observed(key)) is not None:
                     obj = CachedObject(self.kind, entry)
                     self._guard(registration.on_put, obj, None if adding else obj, True)
                 registration.backlog.pop(key, None)
@@ -356,7 +358,7 @@ class Engine:
         while True:
             await anyio.sleep(period * (0.9 + 0.2 * self._options.random()))
             for registration in self._registrations:
-                for key in self.store.keys_told():
+                for key in self.store.observed_keys():
                     registration.backlog.setdefault(key, False)
             self._backlog.set()
 
@@ -370,7 +372,7 @@ class Informer(Generic[T]):
 
     @property
     def has_synced(self) -> bool:
-        """Whether everything that exists has been listed, and handlers told."""
+        """Whether every existing object has been listed, and handlers notified."""
         return self.engine.has_synced
 
     @property
@@ -385,10 +387,10 @@ class Informer(Generic[T]):
 
     def keys(self, namespace: str = "") -> Iterator[NamespacedName]:
         """Yield the keys that the watch has reported, in one namespace or all; nothing is decoded for that."""
-        return self.engine.store.keys_told(namespace)
+        return self.engine.store.observed_keys(namespace)
 
     def add_event_handler(self, handler: EventHandlerFuncs[T] | LazyHandlerFuncs[T]) -> Registration:
-        """Tell ``handler`` of every object there is, then of changes, in order."""
+        """Report every existing object to ``handler``, then changes, in order."""
         return self.engine.register(self.kind, handler)
 
     async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:

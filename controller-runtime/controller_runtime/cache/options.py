@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a cache holds of each kind, and how it behaves."""
+"""Which objects a cache keeps of each kind, and its settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL_NAMESPACES: Final[Collection[str]] = ("",)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InNamespace:
-    """What is cached of one kind in one namespace; what is unset is as for the kind."""
+    """The selectors of one kind in one namespace; unset fields are inherited from the kind."""
 
     labels: client.LabelSelectorLike | None = None
     fields: Mapping[str, str] | str | None = None
@@ -29,11 +29,11 @@ class InNamespace:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByObject:
-    """What is cached of one kind; what is unset falls back to the defaults of :class:`Options`."""
+    """The objects cached of one kind; unset fields are inherited from :class:`Options`."""
 
     labels: client.LabelSelectorLike | None = None
     fields: Mapping[str, str] | str | None = None
-    """A field selector, as the server understands it: what must be equal, or the selector's text."""
+    """A field selector, as the server understands it: field values that must be equal, or the selector's text."""
     namespaces: Collection[str] | Mapping[str, InNamespace | None] | None = None
     """One list and watch each; ``("",)`` is all of them in one. A map gives namespaces selectors of their own:
     ``{"team-a": InNamespace(labels="app=web"), "team-b": None}``."""
@@ -63,19 +63,19 @@ class Options:
     read_timeout: float = 30.0
     """Seconds a read waits for the first list of its kind."""
     resync_period: float = 10 * 3600.0
-    """Seconds after which handlers are shown every object again; 0 never does."""
+    """Seconds after which handlers receive every object again; 0 disables resyncs."""
     stream_lists: bool = True
-    """Ask for streaming lists; a server that has none is listed in pages."""
+    """Request streaming lists; a server without them is listed in pages."""
     page_size: int = 500
     limits: shape.Limits = shape.DEFAULT
     """Of an object that exceeds them, only metadata is kept: reads raise UndecodableObjectError, lists leave it out."""
     random: RandomFunc = random.random
 
     def for_kind(self, kind: type[Object]) -> ByObject:
-        """Return what is cached of ``kind``, defaults filled in.
+        """Return the settings for ``kind``, defaults filled in.
 
         Raises:
-            ValueError: a map of namespaces has all namespaces in it, and others.
+            ValueError: a map of namespaces contains all namespaces, and others.
         """
         own = self.by_object.get(kind)
         if own is None:

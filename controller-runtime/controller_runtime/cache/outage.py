@@ -32,7 +32,7 @@ class Outage:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong, and for how long, while the server is unavailable."""
+        """The error, and its duration, while the server is unavailable."""
         if self._error is None:
             return None
         return f"the API server is unavailable for {anyio.current_time() - self._since:.0f} s: {self._error}"

@@ -26,7 +26,7 @@ _HEAD: Final = 4096
 
 
 class _Object(msgspec.Struct):
-    """An object whose fields are passed over."""
+    """An object whose fields are skipped."""
 
 
 _check: Final = msgspec.json.Decoder(_Object).decode

@@ -10,12 +10,12 @@
           │                    ended    └───┘  │                   │   └────┘
           └────────────── any failure ─────────┴───────────────────┘
                                 │
-                             Waiting ── then Watching from where we were, or Streaming/Listing anew
+                             Waiting ── then Watching from the last version, or Streaming/Listing again
 ```
 
 Each state is a value, each step takes one state to the next, and :func:`after_failure` alone decides what a
-failure leads to. What is learnt goes to a :class:`Sink`. Between ``begin`` and ``finish`` the sink hears of
-every object there is: what it did not hear of by then is gone. Outside, it hears of changes.
+failure leads to. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives
+every existing object: objects not reported by then are deleted. At other times it receives changes.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ STEP: Final = 16
 _STEP_BYTES: Final = 256 << 10
 """Bytes of them: large objects are fewer."""
 _SPREAD: Final = 0.1
-"""The part by which what a server asks to wait is lengthened at most, so that not all come back at once."""
+"""The largest part by which a wait that the server requested is lengthened, so that clients do not retry at once."""
 SHORT_WATCH: Final = 1.0
-"""Seconds; a watch that ends sooner is not taken up again at once."""
+"""Seconds; a watch that ends sooner is not reopened at once."""
 
 
 class Sink(Protocol):
-    """Hears what a reflector learns. Calls return at once, but for the last of many."""
+    """Receives the results of a reflector. Calls return at once, except the last of many."""
 
     def connected(self) -> None:
         """The server has accepted a list or a watch."""
@@ -73,19 +73,19 @@ class Sink(Protocol):
         """An object exists, and looks like this."""
 
     def seen(self, key: NamespacedName) -> None:
-        """An object exists whose content is illegible."""
+        """An object exists, but its content cannot be decoded."""
 
     async def finish(self, resource_version: str) -> None:
-        """Everything there is has been told, as it was at that version."""
+        """Every existing object has been reported, as of that version."""
 
     def delete(self, entry: codec.Entry) -> None:
-        """An object is gone; this was its last state."""
+        """An object is deleted; this was its last state."""
 
     def lost(self, key: NamespacedName) -> None:
         """An object is deleted, and its last state cannot be read."""
 
     def reached(self, resource_version: str) -> None:
-        """Every change up to here has been told."""
+        """Every change up to here has been reported."""
 
     def skip(self, error: errors.BadObjectError) -> None:
         """Something could not be read."""
@@ -96,7 +96,7 @@ class Sink(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Target:
-    """What to list and watch, and how."""
+    """The objects to list and watch, and the settings for it."""
 
     namespace: str = ""
     labels: requests.LabelSelectorLike | None = None
@@ -108,13 +108,13 @@ class Target:
     watch_timeout: float = 300.0
     """Seconds a watch lasts at least; up to twice that, so that many do not end together."""
     silence_timeout: float = 70.0
-    """Seconds without a line after which a watch is opened anew: servers send a bookmark each minute."""
+    """Seconds without a line after which a watch is reopened: servers send a bookmark each minute."""
     streaming_timeout: float = 30.0
     """Seconds without a line, while all there is should stream, after which it is listed instead."""
 
 
 class Reflector:
-    """Tells a sink what exists of one kind in one namespace or all; :meth:`run` never returns by itself."""
+    """Reports the objects of one kind, in one namespace or all, to a sink; :meth:`run` never returns by itself."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Reflector:
         self._random = random
         self._backoff = Backoff(random=random)
         self._denied_backoff = Backoff(first=1.0, longest=10.0, jitter=0.2, random=random)
-        # A server that is away is no busier for being looked for, and is to be found soon after it is back.
+        # Retrying does not load an unreachable server, and its return should be noticed soon.
         self._away_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
         self._waited = 0.0
         self._known = ""
@@ -148,7 +148,7 @@ class Reflector:
             await self.step()
 
     async def step(self) -> None:
-        """Do what the state asks for, and enter the next."""
+        """Run the current state, and enter the next."""
         state = self.state
         if isinstance(state, Waiting):
             await anyio.sleep(state.seconds)
@@ -192,7 +192,7 @@ class Reflector:
     def _anew(self, wish: Streaming) -> Streaming | Listing:
         if self._stream_lists:
             return wish
-        # Never "0", which a server that is behind answers with the past: who starts would do again what was done.
+        # Never "0": a lagging server may return stale state, and we would redo finished work.
         # Pages come only without a resourceVersion.
         return Listing(wish.resource_version, paged=not wish.resource_version)
 
@@ -209,7 +209,7 @@ class Reflector:
         finally:
             if not complete:
                 await lines.close()
-        # Ended early: what was told stands; what was not told yet comes with the next try.
+        # Ended early: objects already reported stay; the next try reports the rest.
         return Waiting(self._backoff.next(anyio.current_time()), state)
 
     async def _list(self, state: Listing) -> State:
@@ -250,15 +250,15 @@ class Reflector:
         try:
             await self._consume(lines, self._silence, initial=False)
         except Silence:
-            # Perhaps nobody is there any more. A new connection goes on where this one stopped: where it
-            # did live, that has cost one request, and nothing is listed again.
+            # The connection may be dead. A new one resumes where this one stopped: if the server
+            # was alive, that costs one request, and nothing is listed again.
             self._quiet += 1
             return Watching(self._known)
         except FAILURES as error:
             lasted = anyio.current_time() - opened
             if lasted >= self._waited:
-                # It made good for the wait before it. Where watches break time and again but work in between,
-                # waits that only grow would leave us blind most of the time.
+                # The watch outlived its preceding back-off, so reset the back-offs. Otherwise watches that break
+                # repeatedly, but work in between, would leave us without changes most of the time.
                 for backoff in (self._backoff, self._denied_backoff, self._away_backoff):
                     backoff.reset()
             return self._fail(Watching(self._known, 0 if lasted >= SHORT_WATCH else state.failures), error)
@@ -298,7 +298,7 @@ class Reflector:
         return min(silence * 2.0 ** min(self._quiet, 10), 2 * self._target.watch_timeout + 30)
 
     async def _consume(self, lines: Lines, silence: Callable[[], float], *, initial: bool) -> bool:
-        """Take lines until they end (False) or, ``initial``, until all there is was told (True).
+        """Take lines until they end (False) or, ``initial``, until every existing object was reported (True).
 
         Raises:
             Silence: no line came for too long.
@@ -323,7 +323,7 @@ class Reflector:
         raise Silence(f"no line for {limit:.0f} s")
 
     def _take_line(self, line: bytes, *, initial: bool) -> bool:
-        """Pass on what a line tells; True when it says that all there is has been told."""
+        """Pass on a watch line; return True if it ends the initial events."""
         try:
             event = codec.split_line(line)
             match event.type:
@@ -342,7 +342,7 @@ class Reflector:
             self._sink.skip(error)
             return False
         if not initial:
-            # The objects that exist stream in no order: their versions are no place to resume from.
+            # Initial events have no order: a watch cannot resume from their versions.
             self._known = version or self._known
         return False
 
@@ -369,7 +369,7 @@ class Reflector:
         return gone.resource_version
 
     def _take_object(self, raw: msgspec.Raw) -> str:
-        """Pass an object on; return its resourceVersion, or nothing when it is illegible."""
+        """Pass an object on; return its resourceVersion, or nothing when it is undecodable."""
         try:
             entry = codec.entry_of(raw, self._target.transform, self._target.limits)
         except errors.BadObjectError as error:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The states of a reflector, and what a failure in each leads to; values and pure functions only."""
+"""The states of a reflector, and the transition after a failure in each; values and pure functions only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from controller_runtime.apis.machinery import errors as api
 from . import errors
 
 MAX_RESUMES: Final = 5
-"""Failures in a row to resume a watch before everything is listed anew."""
+"""Failures in a row to resume a watch before everything is listed again."""
 
 
 class Lines:
@@ -36,7 +36,7 @@ class Lines:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Streaming:
-    """Ask for everything there is as events, then for what follows (WatchList)."""
+    """Request every existing object as events, then changes (WatchList)."""
 
     resource_version: str = ""
 
@@ -71,19 +71,19 @@ State = Streaming | Listing | Watching | Waiting
 
 
 class Silence(Exception):  # noqa: N818 -- an observation rather than an error
-    """Nothing was heard on a connection for too long: the other side is gone, or does not understand us."""
+    """A connection was silent for too long: the peer is unreachable, or does not understand the request."""
 
 
 def after_failure(state: Streaming | Listing | Watching, error: Exception, known: str) -> State | None:
     """Return what to do after the pause that follows a failure; None when the server cannot stream lists.
 
-    ``known`` is the last resourceVersion seen. ``Streaming(…)`` stands for everything anew, by a list where
+    ``known`` is the last resourceVersion seen. ``Streaming(…)`` means a full listing, by pages where
     the server cannot stream.
     """
     if isinstance(state, Streaming) and isinstance(error, _CANNOT_STREAM):
         return None
     if isinstance(error, api.StatusError) and too_large(error):
-        # This server lags behind the one that we heard last: ask for the newest it can get.
+        # This server lags behind the one used before: request its newest state.
         return Streaming("")
     if isinstance(error, api.ExpiredError):
         match state:
@@ -97,17 +97,17 @@ def after_failure(state: Streaming | Listing | Watching, error: Exception, known
         return state
     if state.failures >= MAX_RESUMES:
         return Streaming(known)
-    # A server that starts refuses for a moment what it grants and serves: that costs no list either.
+    # A starting server briefly rejects requests that it will serve: resume instead of listing again.
     return Watching(known, state.failures + 1)
 
 
 def is_denied(error: Exception) -> bool:
-    """Tell whether the server refuses the kind as such: it is not served, or not to us."""
+    """Return True if the server refuses the kind itself: it is not served, or access is denied."""
     return isinstance(error, _DENIED)
 
 
 def too_large(error: api.StatusError) -> bool:
-    """Tell whether the server has not reached the resourceVersion that was asked for."""
+    """Return True if the server has not reached the requested resourceVersion."""
     if any(cause.get("reason") == "ResourceVersionTooLarge" for cause in error.causes):
         return True
     return isinstance(error, api.ServerTimeoutError) and "Too large resource version" in error.message

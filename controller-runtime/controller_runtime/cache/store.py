@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The objects of one kind as bytes, found by namespace, name, labels and indices.
 
-Two layers: what the watch has told, and above it our own writes that the watch has not confirmed yet, so
-that whoever wrote an object never reads an older one. Nothing here waits or decodes.
+Two layers: the states that the watch has reported, and above them our own writes that the watch has not confirmed
+yet, so that a writer never reads an older state. Nothing here waits or decodes.
 """
 
 from __future__ import annotations
@@ -72,21 +72,21 @@ class Store:
         self._writes: dict[NamespacedName, _Write] = {}
 
     def __len__(self) -> int:
-        """How many objects the watch has told of."""
+        """How many objects the watch has reported."""
         return sum(map(len, self._objects.values()))
 
-    # What the watch tells.
+    # States that the watch reports.
 
     def add_index(self, name: str) -> None:
         """Open an index; the store must still be empty."""
         self._indices[name] = _Index()
 
     def has_index(self, name: str) -> bool:
-        """Tell whether an index is open."""
+        """Return True if an index is open."""
         return name in self._indices
 
     def put(self, entry: Entry, values: IndexValues = _NOTHING) -> Entry | None:
-        """Store what the watch told; return what was there."""
+        """Store the state that the watch reported; return the previous one."""
         within = self._objects.setdefault(entry.namespace, {})
         before = within.get(entry.name)
         within[entry.name] = entry
@@ -98,7 +98,7 @@ class Store:
         return before
 
     def remove(self, key: NamespacedName, version: str) -> Entry | None:
-        """Drop an object that the watch told is gone, at ``version``; return it. What we wrote later stays."""
+        """Drop an object that the watch reported deleted at ``version``; return it. Our later writes stay."""
         within = self._objects.get(key.namespace, {})
         before = within.pop(key.name, None)
         if not within:
@@ -111,7 +111,7 @@ class Store:
         return before
 
     def settle(self, version: str, namespace: str = "") -> list[Entry]:
-        """Forget writes up to ``version``, which the watch has reached; return what they wrote.
+        """Forget writes up to ``version``, which the watch has reached; return the objects they wrote.
 
         The watch has not delivered these objects, so it will not report their end either.
         """
@@ -126,45 +126,45 @@ class Store:
         ]
         return [entry for key in reached if (entry := self._writes.pop(key).entry) is not None]
 
-    def told(self, key: NamespacedName) -> Entry | None:
-        """Return what the watch told last, writes aside."""
+    def observed(self, key: NamespacedName) -> Entry | None:
+        """Return the last state that the watch reported, without our writes."""
         return self._objects.get(key.namespace, {}).get(key.name)
 
-    def keys_told(self, namespace: str = "") -> Iterator[NamespacedName]:
-        """Yield the keys that the watch told of, in one namespace or all; they may be removed meanwhile."""
+    def observed_keys(self, namespace: str = "") -> Iterator[NamespacedName]:
+        """Yield the keys that the watch reported, in one namespace or all; they may be removed meanwhile."""
         for space in [namespace] if namespace else list(self._objects):
             for name in list(self._objects.get(space, ())):
                 yield NamespacedName(space, name)
 
-    # What we wrote ourselves.
+    # Our own writes.
 
     def remember(self, entry: Entry, values: IndexValues, now: float) -> None:
         """Read ``entry``, which the server returned for our write, until the watch has caught up with it."""
         key = entry.key
         if entry.ended:
-            # Our write took away what held it: the server has removed it, without another version.
+            # Our write removed the last finalizer: the server has deleted the object, without another version.
             self.forget(key, entry.uid, now, version=entry.resource_version)
             return
-        told, pending = self.told(key), self._writes.get(key)
-        if told is not None and not older(told.resource_version, entry.resource_version):
+        observed, pending = self.observed(key), self._writes.get(key)
+        if observed is not None and not older(observed.resource_version, entry.resource_version):
             return
         if pending is not None and older(entry.resource_version, pending.version):
             return
         self._write(key, _Write(entry, entry.uid, entry.resource_version, values, now + WRITE_TTL), now)
 
     def forget(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
-        """Read nothing at ``key`` while it holds the object of that uid, which we deleted, until the watch reports its end."""
+        """Hide the object of that uid at ``key``, which we deleted, until the watch reports its deletion."""
         seen = self.get(key, now)
         if seen is not None and seen.uid == uid:
             self._write(key, _Write(None, uid, version, _NOTHING, now + WRITE_TTL), now)
 
     def written(self, key: NamespacedName) -> Entry | None:
-        """Return what our last write made at ``key``, while the watch has not caught up with it."""
+        """Return the result of our last write at ``key``, while the watch has not caught up with it."""
         write = self._writes.get(key)
         return write.entry if write is not None else None
 
     def wrote(self, entry: Entry) -> IndexValues | None:
-        """Return the index values of our last write, if ``entry`` is what it made and the watch has not told of it yet."""
+        """Return the index values of our last write, if it produced ``entry``, not yet reported."""
         write = self._writes.get(entry.key)
         if write is None or write.entry is None:
             return None
@@ -189,7 +189,7 @@ class Store:
             self._expire(now)
             if (write := self._writes.get(key)) is not None:
                 return write.entry
-        return self.told(key)
+        return self.observed(key)
 
     def select(
         self,
@@ -215,7 +215,7 @@ class Store:
         return list(itertools.islice(chosen, limit))
 
     def _candidates(self, namespace: str, fields: Mapping[str, str]) -> Iterable[Entry]:
-        """What the watch told, by namespace and indices."""
+        """The states that the watch reported, by namespace and indices."""
         if not fields and namespace:
             return self._objects.get(namespace, {}).values()
         if not fields:
@@ -231,11 +231,11 @@ class Store:
 
     def _unwritten(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """Yield the entries that no write of ours has outdated."""
-        outdated = {id(self.told(key)) for key in self._writes}
+        outdated = {id(self.observed(key)) for key in self._writes}
         return (entry for entry in entries if id(entry) not in outdated)
 
     def _written(self, namespace: str, fields: Mapping[str, str]) -> Iterator[Entry]:
-        """Yield what we wrote and the watch has not confirmed."""
+        """Yield our writes that the watch has not confirmed."""
         for write in self._writes.values():
             if (
                 write.entry is not None
@@ -246,10 +246,10 @@ class Store:
 
 
 def _confirms(entry: Entry, write: _Write) -> bool:
-    """Tell whether the watch, by telling ``entry``, has caught up with ``write``."""
+    """Return True if ``entry``, which the watch reported, is at least as new as ``write``."""
     if write.entry is None:
         if entry.uid != write.uid:
             return True
-        # Of an object that was to go at once, but is told to be on its way still, we knew too little.
+        # We expected an immediate deletion, but the watch reports that the object is still terminating.
         return older(write.version, entry.resource_version) if write.version else entry.deleting
     return not older(entry.resource_version, write.version)

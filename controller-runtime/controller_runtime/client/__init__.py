@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing objects: live, through a cache, or in memory for tests.
+"""Clients that read and write objects: live, through a cache, or in memory for tests.
 
-What tests use is imported when it is asked for.
+The modules for tests are imported on first use.
 """
 
 import typing as _typing
@@ -59,7 +59,7 @@ if _typing.TYPE_CHECKING:
     from .fake import FakeClient as FakeClient
 
 
-def __getattr__(name: str) -> _typing.Any:
+def __getattr__(name: str) -> object:
     from importlib import import_module
 
     if name == "interceptor":

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""CachedClient: reads from a cache, writes to the server, and tells the cache what it wrote."""
+"""CachedClient: reads from a cache, writes to the server and records its writes in the cache."""
 
 from __future__ import annotations
 
@@ -28,27 +28,27 @@ T = TypeVar("T", bound=Object)
 
 
 class CacheReader(interfaces.Reader, Protocol):
-    """A Reader over watched kinds that can be told of writes, so that its reads are never older than they."""
+    """A Reader over watched kinds that records writes, so that reads never return an older state."""
 
     def writing(self, obj: Object) -> AbstractContextManager[None]:
-        """Stand around a write of ``obj`` until it is remembered."""
+        """Return a context for a write of ``obj``, until the write is recorded."""
         ...
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
-        """Take over ``obj``, which the server returned for a write."""
+        """Record ``obj``, which the server returned for a write."""
         ...
 
     def uid_of(self, obj: Object) -> str:
-        """Return the uid that reads find by the name of ``obj``, or the empty string."""
+        """Return the uid of the cached object with the name of ``obj``, or an empty string."""
         ...
 
     def remember_delete(self, obj: Object, *, uid: str = "") -> None:
-        """Forget ``obj``, which the server has removed, by its own uid or the one given."""
+        """Remove ``obj``, which the server has deleted, by its own uid or the given one."""
         ...
 
 
 class Backend(interfaces.Client, Protocol):
-    """A Client that tells what a deletion left."""
+    """A Client that returns the object that remains after a deletion."""
 
     async def remove(self, obj: Object, **options: Unpack[DeleteOptions]) -> Object | None:
         """Delete as ``delete`` does; return the object while it still exists, None once it is deleted."""
@@ -58,8 +58,8 @@ class Backend(interfaces.Client, Protocol):
 class CachedClient:
     """A Client over a cache and a live client.
 
-    The server is read for kinds in ``uncached``, with ``live_unstructured`` for all kinds without a model, and for pages
-    after the first.
+    Reads go to the server for kinds in ``uncached``, for all kinds without a model if ``live_unstructured`` is set, and
+    for pages of a list after the first.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class CachedClient:
         return CachedSubResource(self._live.subresource(name), self._cache, returns_object=name == "status")
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object at (namespace, name); NotFoundError when there is none."""
+        """Return the object at (namespace, name); NotFoundError if it does not exist."""
         return await self._reader(kind).get(kind, key)
 
     async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
@@ -93,18 +93,18 @@ class CachedClient:
         return await lazy.get_lazily(self._reader(kind), kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
-        """Return the objects that the selectors pick."""
+        """Return the objects that match the selectors."""
         reader = self._live if options.get("continue_token") else self._reader(kind)
         return await reader.list(kind, **options)
 
     async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
-        """Create ``obj``; AlreadyExistsError when its name is taken."""
+        """Create ``obj``; AlreadyExistsError if an object of that name exists."""
         with self._cache.writing(obj):
             stored = await self._live.create(obj, **options)
             return self._remembered(stored, options)
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
-        """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
+        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
         with self._cache.writing(obj):
             stored = await self._live.update(obj, **options)
             return self._remembered(stored, options)
@@ -122,7 +122,7 @@ class CachedClient:
             return self._remembered(stored, options)
 
     async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
-        """Apply, and leave the answer undecoded."""
+        """Apply as :meth:`apply` does; return the object undecoded."""
         with self._cache.writing(obj):
             stored = await lazy.apply_lazily(self._live, obj, **options)
             if not options.get("dry_run"):
@@ -136,13 +136,13 @@ class CachedClient:
         if options.get("dry_run"):
             return
         if left is None:
-            # By the uid known before: meanwhile another object may have taken the name.
+            # Use the uid from before the request: another object of that name may exist by now.
             self._cache.remember_delete(obj, uid=uid)
         else:
             self._cache.remember_write(left)
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
-        """Delete the collection that the selectors pick; the cache hears of it by its watch."""
+        """Delete all objects that match the selectors; the cache observes the deletions by its watch."""
         await self._live.delete_all_of(kind, **options)
 
     def _reader(self, kind: type[Object]) -> interfaces.Reader:
@@ -157,7 +157,7 @@ class CachedClient:
 
 
 class CachedSubResource:
-    """Writes a subresource; of ``status`` the server returns the whole object, which the cache is told."""
+    """Writes a subresource; for ``status`` the server returns the whole object, which the cache records."""
 
     def __init__(
         self, live: interfaces.SubResourceClient, cache: CacheReader, *, returns_object: bool
@@ -167,7 +167,7 @@ class CachedSubResource:
         self._returns_object = returns_object
 
     async def get(self, obj: Object, into: type[T]) -> T:
-        """Return the subresource of ``obj``; the cache has none."""
+        """Return the subresource of ``obj`` from the server; the cache does not contain subresources."""
         return await self._live.get(obj, into)
 
     async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
@@ -189,7 +189,7 @@ class CachedSubResource:
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
     ) -> LazyObject[T]:
-        """Patch the subresource, and leave the answer undecoded."""
+        """Patch the subresource; return the object undecoded."""
         with self._cache.writing(obj):
             stored = await lazy.patch_lazily(self._live, obj, patch, **options)
             if self._returns_object and not options.get("dry_run"):

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""LiveClient: typed calls that go to the API server, each one request."""
+"""LiveClient: typed calls to the API server, each of one request."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack
 
 import msgspec
 
@@ -45,22 +45,22 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 
 class _List(msgspec.Struct):
-    """A list whose items are still text."""
+    """A list whose items are undecoded."""
 
     metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
     items: list[msgspec.Raw] | None = None
 
 
 _list_decoder = msgspec.json.Decoder(_List)
-_decode_answer: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_answer: Final = msgspec.json.Decoder(dict[str, JSON]).decode
 
 
 class LiveClient:
-    """A Client that asks the API server every time.
+    """A Client that sends every call to the API server.
 
-    With ``field_validation`` each write says what the server shall do about unknown and doubled fields: drop
-    them (``Ignore``), drop them with a warning (``Warn``, what it does unasked) or refuse (``Strict``:
-    BadRequestError, of a patch InvalidError).
+    ``field_validation`` sets how the server treats unknown and duplicate fields in writes: drop them (``Ignore``),
+    drop them with a warning (``Warn``, the server's default) or reject the write (``Strict``: BadRequestError,
+    for a patch InvalidError).
     """
 
     def __init__(
@@ -84,21 +84,21 @@ class LiveClient:
         return SubResource(self, name)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object at (namespace, name); NotFoundError when there is none."""
+        """Return the object at (namespace, name); NotFoundError if it does not exist."""
         namespace, name = key
         resource = await self.mapper.resource_for(kind)
         request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
         return Answer(kind, await self._send(request), name=name).object
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
-        """Return the objects that the selectors pick; with ``limit``, one page of them."""
+        """Return the objects that match the selectors; with ``limit``, one page of them."""
         check_options(ListOptions, options)
         resource = await self.mapper.resource_for(kind)
         request = requests.list_(resource, metadata_only=is_metadata(kind), **options)
         return decode_list(kind, await self._send(request))
 
     def watch(self, kind: type[T], **options: Unpack[WatchOptions]) -> Watch[T]:
-        """Return the changes of ``kind`` as an async iterator of :class:`WatchEvent`, which has no end of its own.
+        """Return the changes of ``kind`` as an endless async iterator of :class:`WatchEvent`.
 
         ::
 
@@ -106,17 +106,17 @@ class LiveClient:
                 async for event in events:
                     print(event.type, event.object.name)
 
-        Without ``resource_version`` the objects that exist come first, as ADDED. With one, e.g. of a list, only changes
-        after it. Objects that start or stop to meet a selector are ADDED or DELETED.
+        Without ``resource_version``, existing objects are returned first, as ADDED. With one, e.g. of a list, only
+        later changes are returned. Objects that start or stop matching a selector are ADDED or DELETED.
 
-        A connection that ends, breaks or is silent is replaced, with a growing pause after failures, and continues after
-        the last event: none is lost and none repeated. Bookmarks are not events; they advance the iterator's
-        ``resource_version``, so that a quiet watch also continues from a recent version.
+        A connection that ends, breaks or is silent is replaced, with a growing delay after failures, and the watch
+        continues after the last event, without losing or repeating any. Bookmarks are not returned; they advance the
+        iterator's ``resource_version``, so that a quiet watch also continues from a recent version.
 
         Iterating raises:
-            ExpiredError (410): the version has been compacted. What happened since is unknown: list again.
-            StatusError: the server refuses the watch, e.g. ForbiddenError.
-            TransportError: the server could not be reached for the first connection.
+            ExpiredError (410): the version has been compacted. Changes since then are unknown: list again.
+            StatusError: the server rejects the watch, e.g. ForbiddenError.
+            TransportError: the first connection failed.
             AnswerError: an object is not of the kind.
         """
         from .watching import Watch
@@ -125,7 +125,7 @@ class LiveClient:
         return Watch(self, kind, options)
 
     async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
-        """Create ``obj``; AlreadyExistsError when its name is taken."""
+        """Create ``obj``; AlreadyExistsError if an object of that name exists."""
         check_options(CreateOptions, options)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
@@ -136,7 +136,7 @@ class LiveClient:
         return Answer(kind, await self._send(request), name=obj.name).object
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
-        """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
+        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
         return await self._update(obj, "", options)
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
@@ -146,7 +146,7 @@ class LiveClient:
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
     ) -> LazyObject[T]:
-        """Patch, and leave the answer undecoded."""
+        """Patch as :meth:`patch` does; return the object undecoded."""
         return await self._patch(obj, patch, "", options)
 
     async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
@@ -154,7 +154,7 @@ class LiveClient:
         return (await self._apply(obj, "", options)).object
 
     async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
-        """Apply, and leave the answer undecoded."""
+        """Apply as :meth:`apply` does; return the object undecoded."""
         return await self._apply(obj, "", options)
 
     async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
@@ -167,11 +167,11 @@ class LiveClient:
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         body = await self._send(requests.delete(resource, obj.namespace, obj.name, delete_options(**options)))
-        left: Any = rest.decoded(_decode_answer, body) if body else {}
+        left = rest.decoded(_decode_answer, body) if body else {}
         return rest.decoded(kind.from_json, body) if _still_exists(left) else None
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
-        """Delete the collection that the selectors pick."""
+        """Delete all objects that match the selectors."""
         check_options(DeleteAllOfOptions, options)
         request = requests.delete_collection(
             await self.mapper.resource_for(kind),
@@ -239,7 +239,7 @@ class LiveClient:
 
 
 class SubResource:
-    """Writes one subresource by a LiveClient."""
+    """Reads and writes one subresource with a LiveClient."""
 
     def __init__(self, client: LiveClient, name: str) -> None:
         self._client = client
@@ -258,7 +258,7 @@ class SubResource:
         resource = await self._client.mapper.resource_for(type(obj))
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         answer = await self._client._send(requests.post(target, body.to_json(), **options))
-        # An eviction, a binding: there is nothing to show for it but a Status.
+        # The server answers an eviction or a binding with a Status only.
         return body if _is_success(rest.decoded(_decode_answer, answer)) else decode(type(body), answer)
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
@@ -272,7 +272,7 @@ class SubResource:
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
     ) -> LazyObject[T]:
-        """Patch the subresource, and leave the answer undecoded."""
+        """Patch the subresource; return the object undecoded."""
         return await self._client._patch(obj, patch, self._name, options)
 
     async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
@@ -281,19 +281,19 @@ class SubResource:
 
 
 def is_metadata(kind: type[Object]) -> bool:
-    """Tell whether only the metadata is asked for."""
+    """Return True if ``kind`` contains only metadata."""
     return issubclass(kind, PartialObjectMetadata)
 
 
 def decode(kind: type[T], body: bytes) -> T:
-    """Return the object in ``body`` as a ``kind``; a metadata-only one is given its kind's own names."""
+    """Return the object in ``body`` as a ``kind``; metadata-only objects get the apiVersion and kind of ``kind``."""
     return Answer(kind, body).object
 
 
 def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
-    """Return the objects of a list in ``body``; the items are given their kind's own names.
+    """Return the objects of a list in ``body``; the items get their apiVersion and kind.
 
-    An object that exceeds the bounds on the shape of a text is left out: its author must not make lists fail.
+    Objects that exceed the limits of ``machinery.shape`` are left out, so that one such object cannot make lists fail.
     """
     listed = rest.decoded(_list_decoder.decode, body)
     objects = interfaces.ObjectList(
@@ -310,7 +310,7 @@ def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
 
 
 def listed_text(kind: type[Object], text: bytes) -> bytes | None:
-    """Return the text to decode of an object in a list or watch, or None for one that exceeds the bounds."""
+    """Return the JSON of an object in a list or watch, or None if it exceeds the limits of ``machinery.shape``."""
     try:
         return bounded(text)
     except rest.AnswerError as error:
@@ -319,7 +319,7 @@ def listed_text(kind: type[Object], text: bytes) -> bytes | None:
 
 
 def apply_configuration(obj: Object) -> bytes:
-    """Return ``obj`` as an apply configuration: without ``managedFields``, which the server refuses."""
+    """Return ``obj`` as an apply configuration: without ``managedFields``, which the server rejects."""
     if obj.metadata.managed_fields is None:
         return obj.to_json()
     data = obj.to_dict()
@@ -328,7 +328,7 @@ def apply_configuration(obj: Object) -> bytes:
 
 
 def delete_options(**options: Unpack[DeleteOptions]) -> bytes:
-    """Return the body of a deletion, a DeleteOptions of the API."""
+    """Return the body of a deletion, a DeleteOptions object."""
     body: dict[str, JSON] = {"kind": "DeleteOptions", "apiVersion": "v1"}
     if (propagation := options.get("propagation")) is not None:
         body["propagationPolicy"] = propagation
@@ -341,8 +341,8 @@ def delete_options(**options: Unpack[DeleteOptions]) -> bytes:
     return msgspec.json.encode(body)
 
 
-def _still_exists(answer: Any) -> bool:
-    """Whether a DELETE left an object: the answer is a Status, the object's last state, or the one marked."""
+def _still_exists(answer: dict[str, JSON]) -> bool:
+    """Return True if the object still exists after a DELETE, whose response is a Status or the object."""
     if answer.get("kind") == "Status":
         return False
     metadata = answer.get("metadata")
@@ -352,7 +352,7 @@ def _still_exists(answer: Any) -> bool:
     return bool(metadata.get("deletionTimestamp") and waiting)
 
 
-def _is_success(answer: Any) -> bool:
+def _is_success(answer: dict[str, JSON]) -> bool:
     return bool(answer.get("kind") == "Status" and answer.get("status") == "Success")
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Stand between a caller and a client, call by call: how tests make one thing fail.
+"""Intercept single calls of a client, e.g. to make one fail in a test.
 
 async def refuse(client, obj, **options):
     raise ForbiddenError("no", code=403, reason="Forbidden")
@@ -32,12 +32,12 @@ from .options import (
 T = TypeVar("T", bound=Object)
 
 Func = Callable[..., Awaitable[Any]]
-"""Gets the client within, then the call's own arguments; of a subresource, its name after the client."""
+"""Called with the wrapped client (and the name of a subresource), then the arguments of the call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Funcs:
-    """What answers instead of the client; None leaves the call alone."""
+    """Functions that replace calls of the client; None passes the call on."""
 
     get: Func | None = None
     list: Func | None = None
@@ -55,12 +55,12 @@ class Funcs:
 
 
 def wrap(client: interfaces.Client, funcs: Funcs) -> Intercepted:
-    """Return a Client that asks ``funcs`` first."""
+    """Return a Client whose calls are replaced by those of ``funcs`` that are set."""
     return Intercepted(client, funcs)
 
 
 class Intercepted:
-    """A Client whose calls pass :class:`Funcs`."""
+    """A Client whose calls :class:`Funcs` may replace."""
 
     def __init__(self, client: interfaces.Client, funcs: Funcs) -> None:
         self._client = client
@@ -138,7 +138,7 @@ class Intercepted:
 
 
 class InterceptedSubResource:
-    """Writes a subresource through :class:`Funcs`."""
+    """A subresource whose calls :class:`Funcs` may replace."""
 
     def __init__(self, client: interfaces.Client, name: str, funcs: Funcs) -> None:
         self._client = client

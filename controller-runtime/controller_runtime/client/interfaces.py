@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reader, Writer, StatusClient and the Client they add up to; ask for the smallest one you use.
+"""Reader, Writer, StatusClient, and Client, which combines them; annotate parameters with the smallest one.
 
-Every call raises :class:`controller_runtime.apis.machinery.errors.StatusError` when the API server refuses and
-:class:`controller_runtime.rest.TransportError` when it was not reached. Returned objects belong to the caller.
+Every call raises :class:`controller_runtime.apis.machinery.errors.StatusError` if the API server rejects it, and
+:class:`controller_runtime.rest.TransportError` if the server is not reached. The caller owns returned objects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ K = TypeVar("K", bound=Object)
 
 
 class ObjectList(list[T], Generic[T]):
-    """What a list returned, with the list's own metadata."""
+    """The objects that a list returned, with the metadata of the list."""
 
     resource_version: str = ""
     continue_token: str = ""
@@ -37,7 +37,7 @@ class ObjectList(list[T], Generic[T]):
 
 
 class Patch(Protocol):
-    """A patch: what it is called in a Content-Type, and its body for an object."""
+    """A patch: its content type, and its body for an object."""
 
     @property
     def content_type(self) -> str:
@@ -50,13 +50,13 @@ class Patch(Protocol):
 
 
 class Reader(Protocol):
-    """Reads objects: from the cache where the kind is cached, else from the API server."""
+    """Reads objects from the cache if the kind is cached, otherwise from the API server."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name).
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: the object does not exist.
         """
         ...
 
@@ -69,14 +69,14 @@ class Reader(Protocol):
 
 
 class Writer(Protocol):
-    """Writes objects. What is returned is the object as stored; the argument is not changed."""
+    """Writes objects. Each call returns the object as stored and does not change its argument."""
 
     async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
-        """Create ``obj``; AlreadyExistsError when its name is taken."""
+        """Create ``obj``; AlreadyExistsError if an object of that name exists."""
         ...
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
-        """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
+        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
         ...
 
     async def patch(self, obj: T, patch: Patch, **options: Unpack[PatchOptions]) -> T:
@@ -84,7 +84,7 @@ class Writer(Protocol):
         ...
 
     async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
-        """Server-side apply ``obj`` as an apply configuration: exactly the fields that are set."""
+        """Server-side apply ``obj`` as an apply configuration of exactly the fields that are set."""
         ...
 
     async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
@@ -92,7 +92,7 @@ class Writer(Protocol):
         ...
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
-        """Delete the collection that the selectors pick."""
+        """Delete all objects that match the selectors."""
         ...
 
 
@@ -101,14 +101,14 @@ class ReaderWriter(Reader, Writer, Protocol):
 
 
 class SubResourceClient(Protocol):
-    """Reads and writes one subresource (``status``, ``scale`` …) and nothing else of an object."""
+    """Reads and writes one subresource (``status``, ``scale`` …) of objects."""
 
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj``, always from the server, as an object of ``into`` (e.g. a Scale)."""
         ...
 
     async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
-        """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction); return the answer."""
+        """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction); return the response."""
         ...
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
@@ -125,7 +125,7 @@ class SubResourceClient(Protocol):
 
 
 class StatusClient(Protocol):
-    """Something with a ``status`` writer."""
+    """Provides a writer of the ``status`` subresource."""
 
     @property
     def status(self) -> SubResourceClient:
@@ -134,7 +134,7 @@ class StatusClient(Protocol):
 
 
 class Client(Reader, Writer, StatusClient, Protocol):
-    """Everything."""
+    """Reads and writes objects and their subresources."""
 
     def subresource(self, name: str) -> SubResourceClient:
         """Return the writer of one subresource."""
@@ -145,12 +145,12 @@ IndexerFunc = Callable[[K], Iterable[str]]
 
 
 class FieldIndexer(Protocol):
-    """Adds an index to a cache, so that ``list(kind, fields={field: value})`` is a look-up."""
+    """Adds an index to a cache, which makes ``list(kind, fields={field: value})`` a look-up."""
 
     async def index_field(self, kind: type[K], field: str, extract: IndexerFunc[K]) -> None:
-        """Index ``kind`` by the values ``extract`` returns; before the cache starts.
+        """Index ``kind`` by the values that ``extract`` returns. Call it before the cache starts.
 
         Raises:
-            ValueError: the kind has another index of that name.
+            ValueError: the kind already has an index of that name.
         """
         ...

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes whose answer stays text until it is read, by clients that can leave it so."""
+"""Reads and writes that return objects undecoded, for clients that support it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T", bound=Object)
 
 @runtime_checkable
 class LazyReader(Protocol):
-    """A Reader that can leave what it reads undecoded."""
+    """A Reader that can return objects undecoded."""
 
     async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
         """Return the object as ``get`` does, undecoded; it may be shared."""
@@ -31,29 +31,30 @@ class LazyReader(Protocol):
 
 @runtime_checkable
 class LazyApplier(Protocol):
-    """A Writer that can leave the answer to an apply undecoded."""
+    """A Writer whose applies can return objects undecoded."""
 
     async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
-        """Apply as ``apply`` does, and leave the answer undecoded."""
+        """Apply as ``apply`` does; return the object undecoded."""
         ...
 
 
 @runtime_checkable
 class LazyPatcher(Protocol):
-    """A writer, of objects or a subresource, that can leave the answer to a patch undecoded."""
+    """A writer, of objects or a subresource, whose patches can return objects undecoded."""
 
     async def patch_lazily(
         self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
     ) -> LazyObject[T]:
-        """Patch as ``patch`` does, and leave the answer undecoded."""
+        """Patch as ``patch`` does; return the object undecoded."""
         ...
 
 
 class Answer(LazyObject[T]):
-    """The object that the server answered a request with.
+    """The object in the response to a request.
 
-    ``object`` raises AnswerError if the answer is not an object of ``kind`` called ``name`` (where given), or exceeds the
-    bounds on its shape, and StatusError if it is a Status that reports a failure. ``metadata`` raises AnswerError.
+    ``object`` raises AnswerError if the response is not an object of ``kind`` called ``name`` (if given) or exceeds the
+    limits of ``machinery.shape``, and StatusError if it is a Status that reports a failure. ``metadata`` raises
+    AnswerError.
     """
 
     __slots__ = ("_name",)
@@ -78,10 +79,10 @@ class Answer(LazyObject[T]):
 
 
 def bounded(text: bytes) -> bytes:
-    """Return an object's text, without managedFields if only these exceed the bounds on the shape of a text.
+    """Return an object's JSON, without managedFields if only these exceed the limits of ``machinery.shape``.
 
     Raises:
-        AnswerError: the rest exceeds them, too: decoding it would hold up the process.
+        AnswerError: the rest exceeds the limits, too; decoding it would block the process.
     """
     if shape.check(text, shape.WIDE) is not None:
         text = rest.decoded(_without_managed_fields, text)
@@ -107,7 +108,7 @@ def _metadata(text: bytes) -> ObjectMeta:
 
 
 def _check(obj: Object, kind: str, name: str) -> None:
-    """Check that an answer is what was asked for: an object of ``kind`` (if given) called ``name`` (if given)."""
+    """Check that a response is an object of ``kind`` (if given) called ``name`` (if given)."""
     if obj.kind == "Status" != kind:
         status = obj.to_dict()
         if status.get("status") != "Success":
@@ -125,9 +126,9 @@ def _check_name(found: str | None, name: str) -> None:
 async def get_lazily(
     reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]
 ) -> LazyObject[T]:
-    """Return what ``reader.get`` does, undecoded where the reader can leave it so.
+    """Return the object of ``reader.get``, undecoded if the reader supports it.
 
-    It may be shared: do not change it, and do not keep it. Raises like ``reader.get``.
+    The object may be shared: do not change or keep it. Raises like ``reader.get``.
     """
     if isinstance(reader, LazyReader):
         return await reader.get_lazily(kind, key)
@@ -135,12 +136,12 @@ async def get_lazily(
 
 
 async def peek(reader: interfaces.Reader, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-    """Return the object of :func:`get_lazily`: a cache decodes one that is read again and again only once."""
+    """Return the object of :func:`get_lazily`: a cache decodes an object that is read repeatedly only once."""
     return (await get_lazily(reader, kind, key)).object
 
 
 async def apply_lazily(writer: interfaces.Writer, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
-    """Apply as ``writer.apply`` does, and leave the answer undecoded where the writer can."""
+    """Apply as ``writer.apply`` does; return the object undecoded if the writer supports it."""
     if isinstance(writer, LazyApplier):
         return await writer.apply_lazily(obj, **options)
     return LazyObject.of(await writer.apply(obj, **options))
@@ -152,7 +153,7 @@ async def patch_lazily(
     patch: interfaces.Patch,
     **options: Unpack[PatchOptions],
 ) -> LazyObject[T]:
-    """Patch as ``writer.patch`` does, and leave the answer undecoded where the writer can."""
+    """Patch as ``writer.patch`` does; return the object undecoded if the writer supports it."""
     if isinstance(writer, LazyPatcher):
         return await writer.patch_lazily(obj, patch, **options)
     return LazyObject.of(await writer.patch(obj, patch, **options))

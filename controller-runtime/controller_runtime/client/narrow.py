@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that may do less: read only, or in one namespace."""
+"""Clients with restrictions: read-only, or limited to one namespace."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ T = TypeVar("T", bound=Object)
 
 
 def ignore_not_found() -> AbstractContextManager[None]:
-    """Return a context in which an object that is not there is no error."""
+    """Return a context that suppresses NotFoundError."""
     return suppress(NotFoundError)
 
 
 def read_only(reader: interfaces.Reader) -> ReadOnly:
-    """Return ``reader`` without any other method it may have."""
+    """Return a client that only reads with ``reader``."""
     return ReadOnly(reader)
 
 
 def namespaced(client: interfaces.Client, namespace: str) -> Namespaced:
-    """Return ``client`` held to one namespace."""
+    """Return ``client`` limited to one namespace."""
     return Namespaced(client, namespace)
 
 
 class ReadOnly:
-    """A Reader, and nothing else."""
+    """A Reader without write methods."""
 
     __slots__ = ("__reader",)
 
@@ -50,7 +50,7 @@ class ReadOnly:
         self.__reader = reader
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object at (namespace, name); NotFoundError when there is none."""
+        """Return the object at (namespace, name); NotFoundError if it does not exist."""
         return await self.__reader.get(kind, key)
 
     async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
@@ -58,26 +58,26 @@ class ReadOnly:
         return await lazy.get_lazily(self.__reader, kind, key)
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
-        """Return the objects that the selectors pick."""
+        """Return the objects that match the selectors."""
         return await self.__reader.list(kind, **options)
 
 
 class _Place:
-    """Puts objects and keys into the namespace; kinds known to be cluster-scoped stay outside."""
+    """Adds the namespace to objects and keys, except for kinds known to be cluster-scoped."""
 
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
 
-    def of(self, kind: type[Object], namespace: str, what: object) -> str:
-        """Return the namespace to use; ValueError when ``what`` is elsewhere."""
+    def of(self, kind: type[Object], namespace: str, name: object) -> str:
+        """Return the namespace to use; ValueError if ``name`` is in another one."""
         if kind.resource is not None and not kind.resource.namespaced:
             return namespace
         if namespace not in ("", self.namespace):
-            raise ValueError(f"{kind.gvk.kind} {what}: outside the namespace {self.namespace}")
+            raise ValueError(f"{kind.gvk.kind} {name}: outside the namespace {self.namespace}")
         return self.namespace
 
     def object(self, obj: T) -> T:
-        """Return ``obj``, or a copy in the namespace when it names none."""
+        """Return ``obj``, or a copy in the namespace if it does not set one."""
         namespace = self.of(type(obj), obj.namespace, obj.key)
         if namespace == obj.namespace:
             return obj
@@ -87,7 +87,7 @@ class _Place:
 
 
 class Namespaced:
-    """A Client for one namespace: what names none is put there, what names another is refused (ValueError)."""
+    """A Client for one namespace: the default for objects without one; any other is a ValueError."""
 
     def __init__(self, client: interfaces.Client, namespace: str) -> None:
         self._client = client

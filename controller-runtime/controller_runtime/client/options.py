@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The options of the client's verbs, each spelled once.
+"""The options of the client's verbs, shared by all clients.
 
 Every client takes them as keyword arguments, ``**options: Unpack[ListOptions]``. A type checker reports an unknown
-option or one of another type; a client that evaluates options calls :func:`check_options`, so that an unknown one is a
-TypeError at run time, too. An option that is not given has the default that its description names.
+option or a wrong type; a client that evaluates options calls :func:`check_options`, so that an unknown option is also
+a TypeError at run time. The description of each option states its default.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FieldValidation = Literal["Ignore", "Warn", "Strict"]
 
 
 class Selection(TypedDict, total=False):
-    """Which objects of a kind."""
+    """Selects objects of a kind."""
 
     namespace: str
     """All namespaces unless one is named."""
@@ -34,7 +34,7 @@ class WatchOptions(Selection, total=False):
     """Options of ``watch``."""
 
     resource_version: str
-    """Report changes after this version, e.g. of a list; without one, report what exists first."""
+    """Report changes after this version, e.g. of a list; without one, report existing objects first."""
 
 
 class ListOptions(Selection, total=False):

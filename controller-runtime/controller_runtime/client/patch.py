@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Patches: what changed against an earlier copy, or given bytes."""
+"""Patches: the changes since an earlier copy of an object, or given bytes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ APPLY: Final = "application/apply-patch+yaml"
 
 @dataclass(frozen=True, slots=True)
 class RawPatch:
-    """A patch whose bytes are given."""
+    """A patch with a fixed body."""
 
     content_type: str
     body: bytes
 
     def data(self, obj: Object) -> bytes:
-        """Return the bytes, whatever ``obj`` holds."""
+        """Return the body, regardless of ``obj``."""
         del obj
         return self.body
 
@@ -46,7 +46,7 @@ class MergePatch:
         return MERGE
 
     def data(self, obj: Object) -> bytes:
-        """Return the changes from ``old`` to ``obj``; ``{}`` when there are none."""
+        """Return the changes from ``old`` to ``obj``; ``{}`` if nothing changed."""
         patch = self._changes(self.old.to_dict(), obj.to_dict())
         if self.optimistic_lock:
             version = self.old.metadata.resource_version
@@ -75,21 +75,21 @@ class StrategicMergePatch(MergePatch):
 
 
 def merge_from(old: Object, *, optimistic_lock: bool = False) -> MergePatch:
-    """Return a patch of what a later copy changed against ``old``, which must not be changed meanwhile.
+    """Return a merge patch of the changes since ``old``, which the caller must not change meanwhile.
 
-    With ``optimistic_lock`` the server refuses it (ConflictError) unless the object is still ``old``.
+    With ``optimistic_lock`` the server rejects the patch (ConflictError) if the object has changed since ``old``.
     """
     return MergePatch(old, optimistic_lock)
 
 
 def strategic_merge_from(old: Object, *, optimistic_lock: bool = False) -> StrategicMergePatch:
-    """Return a patch like :func:`merge_from`'s that sends only the items that changed of lists such as ``containers``.
+    """Return a patch like :func:`merge_from` that contains only the changed items of lists such as ``containers``.
 
-    Items that other writers added to such a list meanwhile stay. Only Kubernetes' own kinds have such patches; the API
-    server rejects them for custom resources.
+    Items that other writers added to such a list are kept. The API server accepts these patches for Kubernetes' own
+    kinds and rejects them for custom resources.
 
     Raises:
-        ValueError: it is not known how lists of the kind merge; use :func:`merge_from`.
+        ValueError: the merge rules of the kind are not known; use :func:`merge_from`.
     """
     schema = schema_of(type(old).gvk)
     if schema is None:
@@ -98,5 +98,5 @@ def strategic_merge_from(old: Object, *, optimistic_lock: bool = False) -> Strat
 
 
 def raw_patch(content_type: str, body: bytes) -> RawPatch:
-    """Return a patch of given bytes; see :data:`MERGE`, :data:`JSON`, :data:`STRATEGIC`, :data:`APPLY`."""
+    """Return a patch with a fixed body of type :data:`MERGE`, :data:`JSON`, :data:`STRATEGIC` or :data:`APPLY`."""
     return RawPatch(content_type, body)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Reader that does not take a cache's word for an object's absence."""
+"""ReadThrough: a cached Reader that looks up missing objects on the server."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _RATE: Final = 10.0
 _BURST: Final = 50
 _PATIENCE: Final = 2.0
 _LONGEST_NAME: Final = 253
-"""Characters of an object's name; what refers to objects may hold any text."""
+"""The most characters of an object's name; references to objects may contain any text."""
 
 
 class ReadThrough(narrow.ReadOnly):
-    """Reads ``cached``; of certain kinds, what is not there is looked for on the server, ``live``, too.
+    """Reads ``cached``; objects of ``kinds`` that are missing there are looked up on the server, ``live``.
 
-    Somebody may make an object and at once another that refers to it, before any watch told of the first. The server is
-    asked for a list of one name, which whoever may watch a kind is allowed. It is asked ten times a second (after a burst
-    of 50) and for two seconds at most; beyond that, and when it does not answer, the cache's word stands.
+    A client may create an object and then another that refers to it before the watch has reported the first. The
+    look-up is a list limited to one name, since clients that watch a kind may usually also list it. It is sent at most
+    ten times a second (after a burst of 50) and may take two seconds; otherwise the object is reported as missing.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ReadThrough(narrow.ReadOnly):
         self._bucket = TokenBucket(_RATE, _BURST, anyio.current_time)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object at (namespace, name); NotFoundError when there is none."""
+        """Return the object at (namespace, name); NotFoundError if it does not exist."""
         try:
             return await super().get(kind, key)
         except NotFoundError as missing:
@@ -59,7 +59,7 @@ class ReadThrough(narrow.ReadOnly):
             return LazyObject.of(await self._look(kind, key, missing))
 
     async def _look(self, kind: type[T], key: NamespacedName | tuple[str, str], missing: NotFoundError) -> T:
-        """Return the object as the server lists it; raise ``missing`` if it does not, or is not asked."""
+        """Return the object as listed by the server; raise ``missing`` if it is not listed or not looked up."""
         namespace, name = key
         if kind.gvk in self._kinds and 0 < len(name) <= _LONGEST_NAME and self._bucket.try_take():
             with anyio.move_on_after(_PATIENCE), suppress(StatusError, RestError):

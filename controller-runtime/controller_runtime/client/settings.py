@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that give every write the same options: a field owner, a field validation, or a dry run.
 
-They wrap any Client, also each other, and cover subresources::
+They wrap any Client, including each other, and cover subresources::
 
     client = with_field_owner(mgr.client, "website-operator")
     await client.apply(website)
@@ -32,22 +32,22 @@ W = TypeVar("W", CreateOptions, UpdateOptions, PatchOptions)
 
 
 def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
-    """Return ``client`` with ``owner`` as the field owner of each write that names none."""
+    """Return ``client`` with ``owner`` as the field owner of each write that does not set one."""
     return WithSettings(client, Settings(field_owner=owner))
 
 
 def with_field_validation(client: interfaces.Client, validation: FieldValidation) -> WithSettings:
-    """Return ``client`` with ``validation`` of unknown and duplicate fields in each write that names none."""
+    """Return ``client`` with ``validation`` of unknown and duplicate fields in each write that does not set one."""
     return WithSettings(client, Settings(field_validation=validation))
 
 
 def dry_run(client: interfaces.Client) -> WithSettings:
-    """Return ``client`` with every write and deletion as a dry run, whatever its caller passes."""
+    """Return ``client`` with every write and deletion as a dry run, regardless of its own options."""
     return WithSettings(client, Settings(dry_run=True))
 
 
 class Settings:
-    """Options that are given to writes."""
+    """Options added to writes."""
 
     def __init__(
         self, *, field_owner: str = "", field_validation: FieldValidation | None = None, dry_run: bool = False
@@ -57,7 +57,7 @@ class Settings:
         self.dry_run = dry_run
 
     def of(self, options: W) -> W:
-        """Return the options of a write, which is changed: what they do not name, and a dry run."""
+        """Add the settings that ``options`` lacks, and the dry run; return ``options``."""
         if self._field_owner and not options.get("field_owner"):
             options["field_owner"] = self._field_owner
         if self._field_validation is not None and options.get("field_validation") is None:
@@ -67,12 +67,12 @@ class Settings:
         return options
 
     def of_apply(self, options: PatchOptions) -> ApplyOptions:
-        """Return the options of an apply: as :meth:`of`."""
-        return cast("ApplyOptions", self.of(options))  # the client within checks that there is a field owner
+        """Return the options of an apply, as :meth:`of` does."""
+        return cast("ApplyOptions", self.of(options))  # the wrapped client checks for a field owner
 
 
 class WithSettings:
-    """A Client that gives each write its settings; reads pass."""
+    """A Client that adds settings to each write; reads are passed on."""
 
     def __init__(self, client: interfaces.Client, settings: Settings) -> None:
         self._client = client

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Object)
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 _TIMEOUT: Final = 300.0
-"""Seconds after which the server ends a connection, at least; up to twice that, so that many do not end together."""
+"""Minimum seconds after which the server ends a connection; at random up to twice that, to spread load."""
 _SILENCE: Final = 70.0
-"""Seconds without a line before a connection is replaced, once the server has sent a bookmark: it sends one each minute."""
+"""Seconds without a line before a connection is replaced, once the server (one a minute) has sent a bookmark."""
 _SHORT: Final = 1.0
-"""Seconds; a connection that ends sooner is not replaced at once."""
+"""Seconds; a connection that ends sooner is replaced after a delay."""
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 30.0
 _EVENTS: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
@@ -41,7 +41,7 @@ _log = log.logger_from("client")
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """A change: of a deleted object, its last state."""
+    """A change; the object of DELETED is in its last state."""
 
     type: EventType
     object: T
@@ -67,12 +67,12 @@ _decode_version: Final = msgspec.json.Decoder(_Versioned).decode
 class Watch(Generic[T]):
     """The changes of a kind, in order: see :meth:`controller_runtime.client.LiveClient.watch`.
 
-    Use it as a context manager, or call :meth:`aclose`, to give its connection back.
+    Use it as a context manager, or call :meth:`aclose`, to release its connection.
     """
 
     def __init__(self, client: LiveClient, kind: type[T], options: WatchOptions) -> None:
         self.resource_version = options.get("resource_version", "")
-        """The version up to which everything has been returned; a later watch may continue from here."""
+        """The version up to which all changes have been returned; a later watch can continue from it."""
         self._client = client
         self._kind = kind
         self._options = options
@@ -165,17 +165,17 @@ class Watch(Generic[T]):
         )
 
     def _event(self, line: bytes) -> WatchEvent[T] | None:
-        """Return the event of a line; None for a bookmark, and for an object that is too wide to be decoded.
+        """Return the event of a line; None for a bookmark or for an object beyond the limits of ``machinery.shape``.
 
         Raises:
             TransportError: the line is cut off.
             StatusError: the server ended the watch with an error.
-            AnswerError: the object is not one of the kind.
+            AnswerError: the object is not of the kind.
         """
         try:
             event = _decode_line(line)
         except msgspec.DecodeError as error:
-            raise rest.TransportError(f"a watch line of {len(line)} bytes is unreadable: {error}") from error
+            raise rest.TransportError(f"a watch line of {len(line)} bytes is undecodable: {error}") from error
         if event.type == "ERROR":
             raise errors.from_status(rest.decoded(msgspec.json.decode, event.object), http_code=500)
         version = rest.decoded(_decode_version, event.object).metadata.resource_version
@@ -188,7 +188,7 @@ class Watch(Generic[T]):
         return made
 
     def _delay(self, error: rest.TransportError | errors.StatusError) -> float:
-        """Return how long to wait before the next connection; raise what another connection does not mend."""
+        """Return the delay before the next connection; raise an error that reconnecting cannot resolve."""
         if not self._connected or (isinstance(error, errors.StatusError) and not _is_transient(error)):
             raise error
         kind = str(self._kind.gvk.group_kind)

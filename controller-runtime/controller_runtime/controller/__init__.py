@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Controllers: sources that fill a queue, and workers that reconcile what comes out of it."""
+"""Controllers: sources fill a queue, workers reconcile its requests."""
 
 from .controller import Controller as Controller
 from .controller import reconcile_id as reconcile_id

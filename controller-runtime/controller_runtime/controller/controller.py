@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A controller: sources fill its queue, workers take requests out and reconcile them.
 
-It starts its sources, waits until they have seen what there is, and only then starts its workers. It ends
-in the other order: asked to stop, it hands out nothing more, lets the reconciles in hand finish, and ends
-its sources. What became of a reconcile is decided in one place, :meth:`Controller._conclude`.
+It starts its sources, waits until they have synced, and then starts its workers. It stops in the
+reverse order: it hands out no more requests, lets running reconciles finish, and ends
+its sources. :meth:`Controller._conclude` alone handles the outcome of a reconcile.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -48,13 +48,13 @@ PANICS: Final = (
     RecursionError,
     TypeError,
 )
-"""Errors that no reconciler means to raise: what in Go would be a panic. They are counted as such."""
+"""Programming errors: in Go they would be panics, and they are counted as such."""
 
 _DEGRADED_RETRY: Final = 30.0
-"""Seconds after which what failed for want of a kind is tried again at the latest."""
+"""Maximum retry delay while a required kind is not served."""
 
 AWAY_DELAY: Final = 8.0
-"""Seconds between tries, at most, while the server cannot be reached: it is to be found soon after it is back."""
+"""Maximum retry delay in seconds while the server cannot be reached, so that its return is noticed soon."""
 
 SUCCESS: Final = "success"
 REQUEUE_AFTER: Final = "requeue_after"
@@ -66,12 +66,12 @@ _current: Final[ContextVar[str]] = ContextVar("reconcile_id", default="")
 
 
 def reconcile_id() -> str:
-    """Return the ID of the reconcile that is going on, as logs show it; empty outside of one."""
+    """Return the ID of the current reconcile, as logs show it; empty outside a reconcile."""
     return _current.get()
 
 
 def _uuid() -> str:
-    """Return a version 4 UUID. It tells reconciles apart in logs, no more: the system's random numbers cost thrice as much."""
+    """Return a version 4 UUID for logs. It need not be secure: the system's random numbers cost three times as much."""
     digits = f"{random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
@@ -88,9 +88,9 @@ class Controller:
         defaults: Defaults | None = None,
         new_id: Callable[[], str] = _uuid,
     ) -> None:
-        """Make a controller; ``name`` is what logs and metrics call it.
+        """Make a controller; ``name`` identifies it in logs and metrics.
 
-        What ``options`` leave open is as in ``defaults``.
+        ``defaults`` apply to the fields that ``options`` leave unset.
 
         Raises:
             ControllerError: it has no name, or no worker.
@@ -159,7 +159,7 @@ class Controller:
         """Run until :meth:`stop` is called, or cancelled.
 
         Raises:
-            CacheSyncTimeoutError: a kind was neither listed nor refused in time.
+            CacheSyncTimeoutError: a kind was not listed, and not refused, in time.
             ControllerError: it was started before, or its workers ended although it was not stopped.
             Exception: a source failed, or a panic is not to be recovered from.
         """
@@ -239,7 +239,7 @@ class Controller:
             finally:
                 active.dec()
                 self.queue.done(request)
-            # Neither a full queue nor a reconciler that never waits may keep the loop to itself.
+            # A full queue, or a reconciler that never waits, must not block the loop.
             await anyio.lowlevel.checkpoint()
 
     async def _handle(self, request: Request, priority: int) -> None:
@@ -284,11 +284,11 @@ class Controller:
         return panic
 
     def _conclude(self, request: Request, outcome: Result | Exception, priority: int) -> None:
-        """Requeue, forget, count and log, by what came of a reconcile."""
+        """Requeue, forget, count and log, according to the outcome of a reconcile."""
         if isinstance(outcome, Result) and outcome.priority is not None:
             priority = outcome.priority
         if isinstance(outcome, Exception):
-            if _is_terminal(outcome) or self._is_illegible(outcome, request):
+            if _is_terminal(outcome) or self._is_undecodable(outcome, request):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
                 self._retry(request, outcome, priority)
@@ -307,8 +307,8 @@ class Controller:
             self._forget(request)
             self._successes.inc()
 
-    def _is_illegible(self, error: Exception, request: Request) -> bool:
-        """Whether the object itself cannot be decoded: it will be told of when it is written, and not change before."""
+    def _is_undecodable(self, error: Exception, request: Request) -> bool:
+        """Return True if the object itself cannot be decoded: a retry is useless before its next write, an event."""
         return any(
             isinstance(each, UndecodableObjectError)
             and each.key == request
@@ -317,16 +317,16 @@ class Controller:
         )
 
     def _retry(self, request: Request, error: Exception, priority: int) -> None:
-        """Queue a failed request again: later each time, or when a server that is the cause can be asked again."""
+        """Queue a failed request again, with a growing delay or the delay that the server sent."""
         if (wait := _asked_wait(error)) is not None:
             self._away.forget(request)
             self.queue.add(request, priority=priority, after=wait)
         elif _is_away(error):
-            # Not this request's fault: it is neither held back for long nor does it use up the others' tries.
+            # The request is not at fault: its delay is short, and it takes no tokens of the shared rate limit.
             self.queue.add(request, priority=priority, after=self._away.when(request))
         else:
             self._away.forget(request)
-            # Nothing tells when a kind is served again: that is looked for now and then.
+            # No event reports that a kind is served again, so retry at intervals.
             at_most = _DEGRADED_RETRY if _is_degraded(error) else 0.0
             self.queue.add(request, priority=priority, after=at_most, rate_limited=True)
 
@@ -351,9 +351,9 @@ class Controller:
         metrics.MAX_CONCURRENT_RECONCILES.labels(self.name).set(self.settings.max_concurrent_reconciles)
         metrics.ACTIVE_WORKERS.labels(self.name).set(0)
 
-    def _fields(self, request: Request | None) -> dict[str, Any]:
+    def _fields(self, request: Request | None) -> dict[str, object]:
         """The keys of every line of this controller or, beside those, of every line about one request."""
-        fields: dict[str, Any] = {}
+        fields: dict[str, object] = {}
         gvk = self.settings.kind
         if request is None:
             fields["controller"] = self.name
@@ -364,12 +364,11 @@ class Controller:
                 fields[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
             fields |= {"namespace": request.namespace, "name": request.name}
         if self.settings.log_constructor is not None:
-            extra: Mapping[str, Any] = self.settings.log_constructor(request)
-            fields.update(extra)
+            fields.update(self.settings.log_constructor(request))
         return fields
 
 
-def _checked(result: Any) -> Result:
+def _checked(result: object) -> Result:
     if not isinstance(result, Result):
         raise TypeError(f"reconcile returned {type(result).__name__}, not a Result")
     return result
@@ -416,7 +415,7 @@ def _is_panic(error: BaseException) -> bool:
 
 
 def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what a task group wrapped, when it is one thing."""
+    """Return the only exception in nested groups, or the innermost group with several."""
     while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
         inner = group.exceptions[0]
         if not isinstance(inner, BaseExceptionGroup):

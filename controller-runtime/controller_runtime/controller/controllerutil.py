@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Owner references and finalizers, and bringing one object into a desired state.
 
-What concerns references and finalizers changes the object it is given, not the server's;
-:func:`create_or_update` and :func:`create_or_patch` write, and leave the object they are given alone.
+Functions for references and finalizers change only the object passed in, not the stored one;
+:func:`create_or_update` and :func:`create_or_patch` write, and do not change the object passed in.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from controller_runtime.reconcile import ControllerError
 
 T = TypeVar("T", bound=Object)
 Mutate = Callable[[T], None]
-"""Changes an object into its desired state; neither its name nor its namespace."""
+"""Changes an object into its desired state, but not its name or namespace."""
 
 
 class OperationResult(enum.StrEnum):
-    """What was done to bring an object into its desired state."""
+    """The operation that brought an object into its desired state."""
 
     NONE = "unchanged"
     CREATED = "created"
@@ -40,10 +40,10 @@ class OperationResult(enum.StrEnum):
 async def create_or_update(
     writer: client.ReaderWriter, obj: T, mutate: Mutate[T]
 ) -> tuple[T, OperationResult]:
-    """Return the object named by ``obj`` as ``mutate`` wants it, and what that took: a create, an update, nothing.
+    """Return the object named by ``obj`` after ``mutate``, and the operation: create, update or none.
 
-    ``mutate`` gets the stored object, or a copy of ``obj`` where there is none. What it does to the status is
-    lost where that is a subresource. A field that it unsets and the server defaults costs an update each time.
+    ``mutate`` gets the stored object, or a copy of ``obj`` if none is stored. Its changes to the status are
+    lost if that is a subresource. A field that it unsets and the server defaults costs an update each time.
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.
@@ -60,10 +60,10 @@ async def create_or_update(
 
 
 async def create_or_patch(client_: client.Client, obj: T, mutate: Mutate[T]) -> tuple[T, OperationResult]:
-    """Do as :func:`create_or_update` with merge patches of what changed, one for the object, one for its status.
+    """Do as :func:`create_or_update` with merge patches of the changes, one for the object, one for its status.
 
-    Nothing conflicts, and what others changed meanwhile stays, except in the same field; a list is one field.
-    The status is patched of an object that exists, not of one that is created.
+    There are no conflicts, and concurrent changes of other writers stay, except in the same field; a list is one field.
+    The status is patched only on an existing object, not on one that is created.
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.
@@ -116,7 +116,7 @@ def set_controller_reference(owner: Object, controlled: Object, *, block_owner_d
 
 
 def set_owner_reference(owner: Object, obj: Object, *, block_owner_deletion: bool | None = None) -> None:
-    """Make ``owner`` an owner of ``obj``, replacing what it was before.
+    """Make ``owner`` an owner of ``obj``, replacing its earlier reference.
 
     Raises:
         OwnerReferenceError: an object cannot be owned from another namespace.
@@ -152,7 +152,7 @@ def remove_controller_reference(owner: Object, obj: Object) -> None:
 
 
 def controller_of(obj: Object) -> OwnerReference | None:
-    """Return the reference to what controls ``obj``."""
+    """Return the reference to the controller of ``obj``."""
     return next((ref for ref in obj.metadata.owner_references or () if ref.controller), None)
 
 

@@ -18,19 +18,19 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class FinalizeResult:
-    """What of an object was changed and has to be written."""
+    """The parts of an object that were changed and must be written."""
 
     updated: bool = False
     """Its metadata or spec."""
     status_updated: bool = False
 
     def __or__(self, other: FinalizeResult) -> FinalizeResult:
-        """Return what either changed."""
+        """Return the changes of both."""
         return FinalizeResult(self.updated or other.updated, self.status_updated or other.status_updated)
 
 
 class FinalizeError(ExceptionGroup[Exception]):
-    """Some finalizers failed. Write what :attr:`result` names all the same: it is what the others did."""
+    """Some finalizers failed. Write the changes in :attr:`result` all the same: the other finalizers made them."""
 
     result: FinalizeResult
 
@@ -41,7 +41,7 @@ class FinalizeError(ExceptionGroup[Exception]):
         made.result = result
         return made
 
-    def derive(self, errors: Sequence[Exception]) -> FinalizeError:  # type: ignore[override]  # its exceptions are of one type
+    def derive(self, errors: Sequence[Exception]) -> FinalizeError:  # type: ignore[override]  # one member type
         """Return the error of a part of the failures."""
         made = FinalizeError(self.message, errors)
         made.result = self.result
@@ -49,13 +49,13 @@ class FinalizeError(ExceptionGroup[Exception]):
 
 
 class Finalizer(ABC, Generic[T]):
-    """Cleans up what belongs to an object that is being deleted."""
+    """Cleans up the external resources of an object that is being deleted."""
 
     @abstractmethod
     async def finalize(self, obj: T) -> FinalizeResult:
-        """Clean up, and return what was changed of ``obj`` itself.
+        """Clean up, and return the changes to ``obj`` itself.
 
-        It is called again until it returns, also for what an earlier call cleaned up; raise to be retried. The
+        It is called until it returns, and must be idempotent; raise to be retried. The
         finalizer is removed from ``obj`` after it returned.
         """
 
@@ -76,7 +76,7 @@ class Finalizers(Generic[T]):
         self._registered: dict[str, Finalizer[T]] = {}
 
     def register(self, name: str, finalizer: Finalizer[T]) -> None:
-        """Run ``finalizer`` for objects with the finalizer ``name`` (``example.com/bucket``), in the order of registration.
+        """Run ``finalizer`` for objects with the finalizer ``name`` (``example.com/bucket``), in order of registration.
 
         Raises:
             ValueError: the name is not a domain and a name, or is registered already.

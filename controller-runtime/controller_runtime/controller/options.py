@@ -1,24 +1,24 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can be said about a controller."""
+"""The options of a controller, and the manager's defaults for them."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
 from controller_runtime import workqueue
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.reconcile import ControllerError, Request
 
-LogConstructor = Callable[[Request | None], Mapping[str, Any]]
+LogConstructor = Callable[[Request | None], Mapping[str, object]]
 """Keys and values for a controller's log lines, or for those about one request."""
 
 
 class Defaults(Protocol):
-    """What a manager says for all its controllers; see :class:`controller_runtime.manager.ControllerOptions`."""
+    """The manager's defaults for all its controllers; see :class:`controller_runtime.manager.ControllerOptions`."""
 
     @property
     def group_kind_concurrency(self) -> Mapping[str, int]:
@@ -63,10 +63,10 @@ class Defaults(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of one controller; what is None is what the manager says, or the default named."""
+    """Options of one controller; None selects the manager's default, or the default stated."""
 
     max_concurrent_reconciles: int | None = None
-    """Workers, each of which reconciles one request at a time. Without it: what the manager says for
+    """Workers, each of which reconciles one request at a time. By default the manager's value for
     the kind (``group_kind_concurrency``), then for all controllers, then 1."""
     rate_limiter: workqueue.RateLimiter[Request] | None = None
     """How long failed requests wait: 5 ms to 1000 s each, 10 a second beyond a burst of 100 overall."""
@@ -87,12 +87,12 @@ class Options:
     log_constructor: LogConstructor | None = None
     """More, or other, keys for log lines."""
     metrics: workqueue.MetricsProvider | None = None
-    """Where the queue tells about itself."""
+    """The provider of the queue's metrics."""
     skip_name_validation: bool | None = None
     """Whether another controller of the manager may have the same name: false."""
 
     def settle(self, defaults: Defaults | None = None) -> Settings:
-        """Return what these options come to, nothing left open.
+        """Return these options with every default filled in.
 
         Raises:
             ControllerError: there would be no worker.

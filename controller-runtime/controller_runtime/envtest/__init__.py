@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A real API server for tests: etcd and kube-apiserver, found or built, started, ended."""
+"""A real API server for tests: find or build etcd and kube-apiserver, start them, and stop them."""
 
 from .binaries import Binaries as Binaries
 from .binaries import Binary as Binary

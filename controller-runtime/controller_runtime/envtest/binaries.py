@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the control plane's binaries, or building them from pinned Go modules.
+"""Find the control plane's binaries, or build them from pinned Go modules.
 
 A `ToolGroup` is a directory with a go.mod and a go.sum; each `Tool` is a program of a module that it
 pins. A binary comes, in this order, from the directory that ``KUBEBUILDER_ASSETS`` names, from the cache, or
-from a build that fills the cache. A directory that is named and cannot serve is an error, not a reason to build. The cache is keyed by what determines a binary: the tool's version, the Go
-release line that its go.mod asks for, the platform, and the text of go.mod and go.sum. So a second run builds
-nothing, needs no Go, and an upgrade does not disturb the old binaries.
+from a build that fills the cache. If ``KUBEBUILDER_ASSETS`` is set but unusable, this is an error; nothing is built
+instead. The cache key consists of the tool's version, the Go release line that its go.mod requires, the platform,
+and the text of go.mod and go.sum. A second run therefore builds nothing and needs no Go, and an upgrade keeps the
+old binaries.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import yaml
 
@@ -31,11 +32,14 @@ from controller_runtime.envtest.gotoolchain import Go, find_go, parse_version
 from controller_runtime.envtest.locks import file_lock
 from controller_runtime.envtest.progress import Progress, SilentProgress
 
+if TYPE_CHECKING:
+    from controller_runtime.apis.machinery.base import JSON
+
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 _PROGRAM: Final = "controller-runtime"
 _FORMER_PROGRAM: Final = "trainer-controller-manager"
-"""Names the cache of releases before 0.2; what they built is not built again."""
-_BUILD_RECIPE: Final = "1"  # raise it when the build command changes what comes out
+"""The cache directory's name since before release 0.2, so that binaries built then are reused."""
+_BUILD_RECIPE: Final = "1"  # increment it when a change of the build command changes the binary
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,8 @@ class ToolGroup:
 class Tool:
     """A program of a group.
 
-    ``manifests`` are patterns below the module's directory; the YAML documents they match are kept, as JSON,
-    beside the binary, so that nobody has to copy them.
+    ``manifests`` are patterns below the module's directory. The YAML documents that match are stored as JSON
+    beside the binary.
     """
 
     name: str
@@ -98,11 +102,11 @@ class Binary:
     path: Path
     manifests_path: Path | None = None
 
-    def manifests(self) -> list[dict[str, Any]]:
-        """Return the documents that the tool's module ships, each decoded anew."""
+    def manifests(self) -> list[dict[str, JSON]]:
+        """Return the documents that the tool's module ships, newly decoded in each call."""
         if self.manifests_path is None:
             return []
-        documents: list[dict[str, Any]] = json.loads(self.manifests_path.read_bytes())
+        documents: list[dict[str, JSON]] = json.loads(self.manifests_path.read_bytes())
         return documents
 
 
@@ -114,7 +118,7 @@ ETCD: Final = Tool("etcd", _ETCD, "go.etcd.io/etcd/server/v3")
 
 
 def kube_tool(name: str) -> Tool:
-    """Return the tool for a program of Kubernetes itself; it will tell its true version."""
+    """Return the tool for a program of Kubernetes; the binary reports the version it was built from."""
     version = KUBE.version
     major, minor = version.removeprefix("v").split(".")[:2]
     stamp = "k8s.io/component-base/version."
@@ -123,7 +127,7 @@ def kube_tool(name: str) -> Tool:
 
 
 def cache_directory(environ: Mapping[str, str] | None = None, *, program: str = _PROGRAM) -> Path:
-    """Return where binaries, or what else ``program`` builds once, are kept."""
+    """Return the cache directory of ``program`` for binaries and other build results."""
     environ = os.environ if environ is None else environ
     base = environ.get("XDG_CACHE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".cache"
@@ -131,9 +135,9 @@ def cache_directory(environ: Mapping[str, str] | None = None, *, program: str = 
 
 
 class Binaries:
-    """Finds tools, building what is missing one after the other.
+    """Finds tools, and builds the missing ones one after the other.
 
-    Any number of processes may ask for the same tool at once: one builds, the others wait for it.
+    Several processes may request the same tool at once: one builds it, the others wait.
     """
 
     def __init__(
@@ -152,8 +156,8 @@ class Binaries:
         """Return each tool's binary by the tool's name.
 
         Raises:
-            ToolError: a tool is not here and cannot be built, or ``KUBEBUILDER_ASSETS`` names a directory that is
-                missing or has none of the tools; says in one line why.
+            ToolError: a tool is missing and cannot be built, or ``KUBEBUILDER_ASSETS`` names a directory that is
+                missing or contains none of the tools. The message gives the reason in one line.
         """
         found = self._from_assets(tools)
         return {tool.name: found.get(tool.name) or await self._from_cache(tool) for tool in tools}
@@ -165,7 +169,7 @@ class Binaries:
         assets = Path(named)
         if not assets.is_dir():
             raise ToolError(f"{ASSETS_VARIABLE}: {assets} is not a directory")
-        # Assets are programs alone: a tool that ships manifests is never taken from them.
+        # The assets directory contains only programs, so a tool that ships manifests is never taken from it.
         wanted = [tool.name for tool in tools if not tool.manifests]
         found = [name for name in wanted if (assets / name).is_file()]
         if wanted and not found:
@@ -229,7 +233,12 @@ class Binaries:
         partial.replace(directory / tool.name)
 
     async def _go(
-        self, go: Go, tool: Tool, task: str, arguments: list[str], on_line: Any = None
+        self,
+        go: Go,
+        tool: Tool,
+        task: str,
+        arguments: list[str],
+        on_line: Callable[[str], None] | None = None,
     ) -> list[str]:
         code, out, err = await run_lines(
             [str(go.binary), *arguments],
@@ -250,7 +259,7 @@ def _cached(tool: Tool, directory: Path) -> Binary | None:
 
 
 def _clear_partial(directory: Path) -> None:
-    """Make the group's directory and remove what a build that died left in it; needs the lock."""
+    """Create the group's directory and remove the remains of an interrupted build; the caller holds the lock."""
     directory.mkdir(parents=True, exist_ok=True)
     for left in directory.glob(".*.partial"):
         left.unlink()
@@ -258,7 +267,7 @@ def _clear_partial(directory: Path) -> None:
 
 def _collect(module: Path, patterns: Sequence[str], target: Path) -> None:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    documents: list[Any] = []
+    documents: list[JSON] = []
     for pattern in patterns:
         files = sorted(module.glob(pattern))
         if not files:
@@ -275,6 +284,6 @@ def _note_go(directory: Path, tool: Tool, go: Go) -> None:
 
 
 def _reason(lines: Sequence[str]) -> str:
-    """Return the line of a failed ``go`` run that says most: its last one that is not mere progress."""
+    """Return the last line of a failed ``go`` run that is not a progress message."""
     told = [line.strip() for line in lines if line.strip() and not line.startswith("go: downloading ")]
     return told[-1] if told else ""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Running a program to its end, line by line."""
+"""Run a program to completion and read its output line by line."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ async def run_lines(
 ) -> tuple[int, list[str], list[str]]:
     """Run ``argv``; return its exit code, its standard output and the last 200 lines of its standard error.
 
-    ``on_line`` sees every line of standard error as it comes. On cancellation the program ends with
-    everything it started.
+    ``on_line`` is called with each line of standard error as it is written. Cancellation ends the program and
+    its child processes.
     """
     out: list[str] = []
     err: deque[str] = deque(maxlen=200)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
@@ -19,6 +19,9 @@ from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.envtest.probe import Probe
 from controller_runtime.envtest.process import Component, Supervisor
 
+if TYPE_CHECKING:
+    from controller_runtime.apis.machinery.base import JSON
+
 SERVICE_RANGE: Final = "10.96.0.0/16"
 _NAMES: Final = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
@@ -26,8 +29,9 @@ _NAMES: Final = (HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.defau
 class ControlPlane:
     """An API server and its store.
 
-    ``directory`` takes the certificates; it must outlive the processes. Without ``service_accounts`` the admission
-    plugin of that name is off, so that pods can be made where no controller makes service accounts.
+    The certificates are written to ``directory``, which must outlive the processes. Without ``service_accounts``
+    the ServiceAccount admission plugin is off, so pods can be created although no controller creates service
+    accounts.
     """
 
     def __init__(
@@ -51,29 +55,29 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        """Where the API server listens."""
+        """The URL of the API server."""
         return f"https://{HOST}:{self._port}"
 
     @property
     def etcd_url(self) -> str:
-        """Where etcd listens; it asks for no credentials."""
+        """The URL of etcd, which requires no credentials."""
         return f"http://{HOST}:{self._etcd}"
 
     @property
     def authority_file(self) -> Path:
-        """The certificate that servers and clients of this cluster are signed by."""
+        """The CA certificate that signs the certificates of this cluster's servers and clients."""
         return self.pki / "ca.crt"
 
-    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> dict[str, Any]:
+    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> dict[str, JSON]:
         """Return a kubeconfig with a new client certificate for ``user``."""
         pair = self.authority.client(user, groups)
         return kubeconfig(self.url, self.authority.certificate, user=user, client=pair)
 
     async def start(self, *, timeout: float = 60) -> None:
-        """Start both at once and return when the API server is ready.
+        """Start both concurrently and return when the API server is ready.
 
         Raises:
-            ComponentError: one of them failed; whatever started keeps running.
+            ComponentError: one of them failed; the other keeps running if it started.
         """
         await self._write_pki()
         etcd, apiserver = self._etcd_component(), self._apiserver_component()
@@ -87,11 +91,11 @@ class ControlPlane:
         self.supervisor.check()
 
     def kill_api_server(self) -> None:
-        """End the API server as if its machine had failed; etcd goes on, and clients see their connections break."""
+        """Kill the API server as if its machine had failed: client connections break, and etcd keeps running."""
         self.supervisor.kill(["kube-apiserver"])
 
     async def start_api_server(self, *, timeout: float = 60) -> None:
-        """Start the API server again where it was, and return when it is ready.
+        """Start the API server again at the same address, and return when it is ready.
 
         Raises:
             ComponentError: it failed.
@@ -101,9 +105,9 @@ class ControlPlane:
         await self.supervisor.wait_ready(apiserver, timeout=timeout)
 
     async def start_another_api_server(self, name: str, *, etcd_url: str = "", timeout: float = 60) -> str:
-        """Start one more API server on the same etcd, or whatever stands before it at ``etcd_url``.
+        """Start another API server on the same etcd, or on a proxy of it at ``etcd_url``.
 
-        Returns its URL, once it is ready. Its certificates are the first one's.
+        Return its URL once it is ready. It uses the first server's certificates.
 
         Raises:
             ComponentError: it failed.
@@ -115,7 +119,7 @@ class ControlPlane:
         return f"https://{HOST}:{port}"
 
     def _blame_etcd(self) -> None:
-        """Raise etcd's own error if it is the one that failed: the API server only suffers from it."""
+        """Raise etcd's error if etcd failed: it is the cause of the API server's failure."""
         etcd = self.supervisor.processes["etcd"]
         if etcd.poll() is not None:
             raise etcd.death()

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""CustomResourceDefinitions: into the cluster, and served."""
+"""Install CustomResourceDefinitions and wait until they are served."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured, unstructured
@@ -21,7 +21,7 @@ CRD: Final = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefin
 async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[str]:
     """Apply the CRDs among ``manifests`` and return their names (``jobsets.jobset.x-k8s.io``).
 
-    They are served by then only if one waits for it: `wait_established`.
+    The function does not wait until they are served; use `wait_established` for that.
     """
     crds = [manifest for manifest in manifests if manifest.get("kind") == "CustomResourceDefinition"]
     await apply_manifests(writer, crds)
@@ -29,10 +29,10 @@ async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[st
 
 
 async def wait_established(client: LiveClient, names: Iterable[str], *, timeout: float = 30) -> None:
-    """Return once each of the named CRDs is served, in discovery too, which follows a moment after its condition.
+    """Return once each of the named CRDs is served and listed in discovery, which lags behind its condition.
 
     Raises:
-        EventuallyError: one is not; names it and says what its conditions are.
+        EventuallyError: a CRD is not served in time. The message contains its name and its conditions.
     """
     for name in names:
 
@@ -52,7 +52,7 @@ async def wait_established(client: LiveClient, names: Iterable[str], *, timeout:
 
 
 def kind_of(manifest: Manifest) -> tuple[str, str]:
-    """Return the group and kind that a CRD defines; empty strings for what is not a CRD."""
+    """Return the group and kind that a CRD defines, or empty strings if ``crd`` is not a CRD."""
     spec = manifest.get("spec") if manifest.get("kind") == "CustomResourceDefinition" else None
     return (spec["group"], spec["names"]["kind"]) if spec else ("", "")
 
@@ -62,7 +62,7 @@ def _kinds(crd: Unstructured) -> list[GVK]:
     return [GVK(group, each["name"], kind) for each in crd.nested("spec", "versions") or () if each["served"]]
 
 
-def _conditions(crd: Unstructured) -> dict[str, Any]:
+def _conditions(crd: Unstructured) -> dict[str, object]:
     conditions = crd.nested("status", "conditions")
     found = conditions if isinstance(conditions, list) else []
     return {str(each["type"]): each["status"] for each in found if isinstance(each, dict)}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Environment: a real API server for the time of a test run."""
+"""Environment: a real API server for the duration of a test run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from controller_runtime.apis.authentication.v1 import TokenRequest, TokenRequestSpec
 from controller_runtime.apis.core.v1 import ServiceAccount
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import AlreadyExistsError
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.client import LiveClient
@@ -34,7 +35,7 @@ from controller_runtime.envtest.webhooks import WebhookServing
 from controller_runtime.rest import Config, RESTMapper, StaticToken, Transport, load_config
 
 EXISTING_VARIABLE: Final = "USE_EXISTING_CLUSTER"
-_MEMORY: Final = Path("/dev/shm")  # noqa: S108 a directory of our own, mode 0700, is made in it
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108 a private directory, mode 0700, is created in it
 _OWNER: Final = "owner"
 _KEEP_LOGS: Final = 86_400.0
 
@@ -47,12 +48,12 @@ class Environment:
         async with Environment(crds=[Path("config/crd/json")]) as environment:
             async with Transport(environment.config) as transport: ...
 
-    There are no controllers: nothing deletes namespaces, runs Jobs or collects garbage. Start one environment for
-    a test run and give each test a namespace of its own. The processes end with this one, however it ends, and
-    what an environment that was killed left on disk is removed by the next.
+    No controllers run: namespaces stay, Jobs create no pods, and garbage is not collected. Start one environment
+    per test run and give each test its own namespace. The processes end with this process, even if it is killed,
+    and the next environment removes the files that a killed one left on disk.
 
-    With ``USE_EXISTING_CLUSTER=true`` nothing is started; the cluster of the current kubeconfig is used, and only
-    the CRDs and webhooks are installed.
+    With ``USE_EXISTING_CLUSTER=true`` no process is started: the cluster of the current kubeconfig is used, and
+    only the CRDs and webhooks are installed.
     """
 
     def __init__(
@@ -80,45 +81,47 @@ class Environment:
 
     @property
     def uses_existing_cluster(self) -> bool:
-        """Whether the cluster is somebody else's."""
+        """True if the environment uses an existing cluster instead of its own."""
         return self._environ.get(EXISTING_VARIABLE, "").lower() in {"true", "1", "yes"}
 
     @property
     def config(self) -> Config:
-        """How a cluster administrator reaches the API server."""
+        """The client configuration of a cluster administrator."""
         if self._config is None:
             raise EnvtestError("the environment is not running")
         return self._config
 
     @property
     def directory(self) -> Path:
-        """Where this environment's logs and certificates are."""
+        """The directory of this environment's logs and certificates."""
         if not self._directories:
             raise EnvtestError("the environment is not running")
         return self._directories[0]
 
     @property
     def control_plane(self) -> ControlPlane:
-        """The processes' certificates and addresses; an existing cluster does not show us its own."""
+        """The processes' certificates and addresses, which an existing cluster does not provide."""
         if self._control_plane is None:
             why = (
-                "the cluster is not ours" if self.uses_existing_cluster else "the environment is not running"
+                "the environment uses an existing cluster"
+                if self.uses_existing_cluster
+                else "the environment is not running"
             )
-            raise EnvtestError(f"there is no control plane to look into: {why}")
+            raise EnvtestError(f"no control plane: {why}")
         return self._control_plane
 
-    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> dict[str, Any]:
-        """Return a kubeconfig for ``user``, who has the rights that are bound to that name and ``groups``."""
+    def kubeconfig_for(self, user: str, groups: Sequence[str] = ()) -> dict[str, JSON]:
+        """Return a kubeconfig for ``user``, with the permissions that are bound to that user and to ``groups``."""
         return self.control_plane.kubeconfig_for(user, groups)
 
     async def add_user(self, user: str, groups: Sequence[str] = ()) -> Config:
-        """Return how ``user`` reaches the API server; see `kubeconfig_for`."""
+        """Return the client configuration of ``user``; see `kubeconfig_for`."""
         return await Config.from_kubeconfig_dict(self.kubeconfig_for(user, groups))
 
     async def add_service_account(
         self, namespace: str, name: str, *, expiration_seconds: int | None = None
     ) -> Config:
-        """Return how the pods of a service account, made here if need be, reach the API server: by a token."""
+        """Return the client configuration of a service account's pods: a token. Create the account if missing."""
         account = ServiceAccount(metadata=ObjectMeta(namespace=namespace, name=name))
         wanted = TokenRequest(spec=TokenRequestSpec(expiration_seconds=expiration_seconds))
         async with Transport(self.config) as transport:
@@ -133,9 +136,10 @@ class Environment:
 
     @property
     def webhook_serving(self) -> WebhookServing:
-        """Where the API server calls the webhooks that are installed here: give it to your manager.
+        """The address and certificate at which the API server calls the installed webhooks.
 
-        One port and one certificate for all of them; nobody listens there before your manager does.
+        Pass them to your manager, which serves all webhooks on this one port. Nothing listens there until the
+        manager starts.
         """
         if self._serving is None:
             self._serving_directory = tempfile.TemporaryDirectory(prefix="ctrl-envtest-webhooks-")
@@ -147,15 +151,15 @@ class Environment:
     ) -> WebhookServing:
         """Install the webhook configurations in files, folders or objects, pointed at :attr:`webhook_serving`.
 
-        The API server asks them a moment later. ``prefix`` goes before their names; ``namespaces`` are the only
-        ones about whose objects they are asked.
+        The API server calls them after a short delay. ``prefix`` is prepended to their names. With
+        ``namespaces``, they are called only for objects in these.
 
         Raises:
-            ValueError: there is none among the sources.
+            ValueError: the sources contain no webhook configuration.
         """
         manifests = [each for each in read_manifests(*sources) if each["kind"] in webhooks.KINDS]
         if not manifests:
-            raise ValueError("no webhook configuration is among what shall be installed")
+            raise ValueError("the sources contain no webhook configuration")
         if namespaces:
             manifests = [webhooks.select_namespaces(each, namespaces) for each in manifests]
         async with Transport(self.config) as transport:
@@ -167,8 +171,8 @@ class Environment:
         """Start the control plane and install the CRDs; return when both are ready.
 
         Raises:
-            ToolError: a binary is neither here nor can it be built.
-            ComponentError: a component failed; its log stays and is named.
+            ToolError: a binary is missing and cannot be built.
+            ComponentError: a component failed. The message names its log, which is kept.
         """
         if self.uses_existing_cluster:
             self._config = await load_config(environ=self._environ)
@@ -202,9 +206,9 @@ class Environment:
     ) -> None:
         """Install CRDs from files, folders or objects, and return when they are served.
 
-        Those with ``conversion.strategy: Webhook``, and those of the kinds in ``convertible``, convert their
-        versions at :attr:`webhook_serving`: reads and writes of other versions than the stored one fail until your
-        manager listens.
+        CRDs with ``conversion.strategy: Webhook``, and those of the kinds in ``convertible``, convert their
+        versions at :attr:`webhook_serving`. Requests for other versions than the stored one fail until your
+        manager listens there.
         """
         if not sources:
             return
@@ -221,12 +225,12 @@ class Environment:
             await crd_installer.wait_established(client, names, timeout=timeout)
 
     def check(self) -> None:
-        """Raise the error of a component that has died."""
+        """Raise the error of a component that has exited."""
         if self._supervisor is not None:
             self._supervisor.check()
 
     def kill(self, *, keep_logs: bool = False) -> None:
-        """End the processes at once and remove what they wrote; does nothing the second time."""
+        """Kill the processes and remove their files. Calling it again has no effect."""
         if self._supervisor is not None:
             self._supervisor.kill()
         for directory in self._directories[1 if keep_logs else 0 :]:
@@ -238,10 +242,10 @@ class Environment:
         self._directories = []
 
     async def stop(self) -> None:
-        """End the environment.
+        """Stop the environment.
 
         Raises:
-            ComponentError: a component had died by itself; its log stays and is named.
+            ComponentError: a component had exited by itself. The message names its log, which is kept.
         """
         try:
             self.check()
@@ -260,11 +264,11 @@ class Environment:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Stop; a component's death is reported even where the body failed for that reason."""
+        """Stop; a component that exited by itself is reported even if the body failed because of it."""
         await self.stop()
 
     def _make_directories(self) -> tuple[Path, Path]:
-        """Make a directory for certificates and logs and, in memory where there is such, one for the data."""
+        """Create a directory for certificates and logs, and one for the data, in memory if possible."""
         roots = [_root(Path(tempfile.gettempdir()))]
         if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
             roots.append(_root(_MEMORY))
@@ -284,9 +288,9 @@ def _root(base: Path) -> Path:
 
 
 def _sweep(root: Path, *, keep: float) -> None:
-    """End what environments whose owner is gone left running, and remove their directories.
+    """End the processes of environments whose owner has exited, and remove their directories.
 
-    A directory stays for ``keep`` seconds: for its logs, or because its owner may be about to sign it.
+    A directory is kept for ``keep`` seconds: for its logs, and because its owner may not have signed it yet.
     """
     for directory in root.glob("run-*"):
         if any(each.component == _OWNER and each.alive() for each in pidfile.read(directory)):

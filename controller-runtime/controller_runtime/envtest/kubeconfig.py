@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import TYPE_CHECKING
 
 from controller_runtime.envtest.pki import KeyPair
+
+if TYPE_CHECKING:
+    from controller_runtime.apis.machinery.base import JSON
 
 
 def kubeconfig(
@@ -19,8 +22,8 @@ def kubeconfig(
     token: str = "",
     cluster: str = "local",
     namespace: str = "default",
-) -> dict[str, Any]:
-    """Return a self-contained kubeconfig by which ``user`` reaches ``server``: by certificate or by token."""
+) -> dict[str, JSON]:
+    """Return a self-contained kubeconfig for ``user`` at ``server``, with a client certificate or a token."""
     identity: dict[str, str] = {"token": token} if token else {}
     if client is not None:
         identity["client-certificate-data"] = _encode(client.certificate)

@@ -15,9 +15,9 @@ import anyio
 
 @asynccontextmanager
 async def file_lock(path: Path, *, waiting: Callable[[], None] | None = None) -> AsyncIterator[None]:
-    """Hold the lock ``path`` for the body; a process that dies lets go of it.
+    """Hold the lock ``path`` for the body; it is released if the process dies.
 
-    Waiting can be cancelled. ``waiting`` is called once, when somebody else has the lock.
+    Waiting can be cancelled. ``waiting`` is called once if another process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

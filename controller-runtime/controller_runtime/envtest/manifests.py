@@ -1,16 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reading manifests and putting them into a cluster."""
+"""Read manifests and apply them to a cluster."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import one_line
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client.interfaces import Writer
@@ -18,18 +19,18 @@ from controller_runtime.client.interfaces import Writer
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 FIELD_OWNER: Final = "envtest"
 
-Manifest = Mapping[str, Any]
+Manifest = Mapping[str, JSON]
 
 
-def read_manifests(*sources: Path | Manifest) -> list[dict[str, Any]]:
-    """Return the objects in files and in folders' ``.json``, ``.yaml`` and ``.yml`` files, by name of the file.
+def read_manifests(*sources: Path | Manifest) -> list[dict[str, JSON]]:
+    """Return the objects in files and in the ``.json``, ``.yaml`` and ``.yml`` files of folders, by file name.
 
-    A list (``kind: List``) counts as its items, an object that is given as such is taken as it is.
+    A list (``kind: List``) is replaced by its items. Sources that are objects are returned unchanged.
 
     Raises:
-        ValueError: a file holds no manifests; names it.
+        ValueError: a file does not contain manifests; the message names it.
     """
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, JSON]] = []
     for source in sources:
         if isinstance(source, Mapping):
             found.append(dict(source))
@@ -40,7 +41,7 @@ def read_manifests(*sources: Path | Manifest) -> list[dict[str, Any]]:
 
 
 async def apply_manifests(client: Writer, objects: Iterable[Manifest], *, owner: str = FIELD_OWNER) -> None:
-    """Server-side apply ``objects`` in their order: nothing is said twice, and no annotation limits their size."""
+    """Server-side apply ``objects`` in order; repeating it is harmless, and no annotation limits their size."""
     for data in objects:
         await client.apply(Unstructured.wrap(dict(data)), field_owner=owner, force=True)
 
@@ -51,7 +52,7 @@ def _files(source: Path) -> list[Path]:
     return [source]
 
 
-def _documents(file: Path) -> list[dict[str, Any]]:
+def _documents(file: Path) -> list[dict[str, JSON]]:
     try:
         text = file.read_text(encoding="utf-8")
         if file.suffix == ".json":
@@ -68,7 +69,7 @@ def _documents(file: Path) -> list[dict[str, Any]]:
     return flat
 
 
-def _items(document: Any) -> list[Any]:
+def _items(document: JSON) -> list[JSON]:
     if isinstance(document, dict) and document.get("kind") == "List":
         return list(document.get("items") or [])
     return [document]

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes are ours, across runs.
+"""Identify the processes that an earlier run started.
 
-A pid alone says nothing once its process has gone, for numbers are used again. So a component's pid file keeps
-its command line and its start time too, and a process counts as ours only while all of it agrees.
+A pid alone is not enough, because the system reuses pids. A component's pid file therefore also records the
+command line and the start time, and a process is considered ours only if all three match.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROC: Final = Path("/proc/self/stat")
 
 @dataclass(frozen=True)
 class Identity:
-    """A process that was started: its name, number, command line and start time as the system tells it."""
+    """A started process: its name, pid, command line and the start time that the system reports."""
 
     component: str
     pid: int
@@ -34,28 +34,28 @@ class Identity:
     started: str
 
     def alive(self) -> bool:
-        """Tell whether this very process still runs."""
+        """Return True if this process is still running."""
         return start_time(self.pid) == self.started and command_line(self.pid) == " ".join(self.argv)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal, if the process is still this one."""
+        """Send a signal if this process is still running."""
         if self.alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
 
 def write(directory: Path, identity: Identity) -> None:
-    """Keep ``identity`` in ``directory``."""
+    """Record ``identity`` in ``directory``."""
     write_private(directory / f"{identity.component}.pid", json.dumps(asdict(identity)) + "\n")
 
 
 def remove(directory: Path, component: str) -> None:
-    """Forget a component."""
+    """Remove a component's pid file."""
     (directory / f"{component}.pid").unlink(missing_ok=True)
 
 
 def read(directory: Path) -> list[Identity]:
-    """Return what ``directory`` remembers, oldest first; a file that says nothing sensible is passed over."""
+    """Return the processes recorded in ``directory``, oldest first; undecodable files are skipped."""
     found: list[tuple[float, Identity]] = []
     for file in directory.glob("*.pid"):
         with contextlib.suppress(OSError, ValueError, TypeError):
@@ -64,9 +64,9 @@ def read(directory: Path) -> list[Identity]:
 
 
 def end_leftovers(directory: Path) -> list[str]:
-    """Kill the processes that ``directory`` remembers and that are still ours; return their names.
+    """Kill the processes recorded in ``directory`` that are still ours; return their names.
 
-    Whatever has taken over a remembered number is left alone.
+    Another process that has reused a recorded pid is left alone.
     """
     left = read(directory)
     running = [identity for identity in left if identity.alive()]
@@ -79,7 +79,7 @@ def end_leftovers(directory: Path) -> list[str]:
 
 
 def command_line(pid: int) -> str:
-    """Return a running process's arguments, space between them; "" for one that is gone or a zombie."""
+    """Return a running process's arguments, joined by spaces, or "" if it has exited or is a zombie."""
     if _PROC.exists():
         try:
             raw = Path(f"/proc/{pid}/cmdline").read_bytes()
@@ -90,7 +90,7 @@ def command_line(pid: int) -> str:
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process began, in the system's own words, which never change while it lives."""
+    """Return a process's start time in the system's own format, which is constant while the process lives."""
     if _PROC.exists():
         try:
             stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
@@ -101,7 +101,7 @@ def start_time(pid: int) -> str | None:
 
 
 def identify(component: str, pid: int, argv: Sequence[str]) -> Identity:
-    """Return the identity of a process that has just been started with ``argv``."""
+    """Return the identity of a process that was just started with ``argv``."""
     return Identity(component, pid, list(argv), start_time(pid) or "")
 
 

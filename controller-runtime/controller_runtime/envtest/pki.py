@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A private certificate authority, made and used in this process.
+"""A private certificate authority, created and used in this process.
 
-It signs with EC P-256. The service-account key is RSA 2048, which is what token clients expect.
+It signs with EC P-256. The service-account key is RSA 2048, which token clients expect.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Authority:
 
     @classmethod
     def create(cls, common_name: str, *, now: datetime | None = None) -> Self:
-        """Return a new authority that trusts nobody above itself."""
+        """Return a new self-signed authority."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
         now = now or datetime.now(UTC)
@@ -63,7 +63,7 @@ class Authority:
 
     @classmethod
     def load(cls, pair: KeyPair) -> Self:
-        """Return the authority that ``pair`` was written by."""
+        """Return the authority with the certificate and key in ``pair``."""
         key = serialization.load_pem_private_key(pair.key, None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise TypeError("the authority's key is not an EC key")
@@ -71,12 +71,12 @@ class Authority:
 
     @property
     def certificate(self) -> bytes:
-        """The certificate to trust, PEM."""
+        """The authority's certificate, PEM."""
         return certificates.certificate_pem(self._certificate)
 
     @property
     def pair(self) -> KeyPair:
-        """The authority itself, for keeping."""
+        """The authority's certificate and key, for storing."""
         return KeyPair(self.certificate, certificates.private_pem(self._key))
 
     def server(self, common_name: str, names: Sequence[str], *, now: datetime | None = None) -> KeyPair:
@@ -85,7 +85,7 @@ class Authority:
         return self._issue(common_name, (), ExtendedKeyUsageOID.SERVER_AUTH, alternatives, now)
 
     def client(self, user: str, groups: Sequence[str] = (), *, now: datetime | None = None) -> KeyPair:
-        """Return a certificate by which the API server knows ``user`` in ``groups``.
+        """Return a client certificate that authenticates ``user`` as a member of ``groups``.
 
         Raises:
             ValueError: a name has more than the 64 characters that X.509 allows.
@@ -118,7 +118,7 @@ class Authority:
 
 
 def service_account_key() -> tuple[bytes, bytes]:
-    """Return a fresh private key for signing service-account tokens and its public half, both PEM."""
+    """Return a new private key for signing service-account tokens, and its public key, both PEM."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo

@@ -10,14 +10,14 @@ from contextlib import ExitStack
 from typing import Final
 
 HOST: Final = "127.0.0.1"
-_RANGE: Final = (20000, 32000)  # below the ports that outgoing connections are given
+_RANGE: Final = (20000, 32000)  # below the ephemeral ports of outgoing connections
 
 
 def free_ports(count: int, *, choose: random.Random | None = None) -> list[int]:
-    """Return ``count`` different ports that nobody listens on now.
+    """Return ``count`` different ports on which no process listens now.
 
-    They are drawn at random from below the ephemeral range, so that neither an outgoing connection nor another
-    cluster that starts at this moment is likely to take one before its server does.
+    They are chosen at random below the ephemeral range, so that an outgoing connection, or another cluster that
+    starts at the same time, is unlikely to take one before its server does.
     """
     choose = choose or random.SystemRandom()
     found: list[int] = []

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Asking a component whether it is ready: one GET, whose status is all that matters."""
+"""Probe a component's readiness with one GET request; only the status code matters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import anyio
 
 @dataclass(frozen=True)
 class Probe:
-    """A health endpoint; with ``authority`` it is TLS and checked, with ``client`` it is asked by name."""
+    """A health endpoint: ``authority`` verifies its TLS certificate, ``client`` is our client certificate."""
 
     url: str
     authority: Path | None = None
     client: tuple[Path, Path] | None = None
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return how to speak to the endpoint, or nothing for plain HTTP."""
+        """Return the endpoint's TLS settings, or None for plain HTTP."""
         if self.authority is None:
             return None
         context = ssl.create_default_context(cafile=str(self.authority))
@@ -33,7 +33,7 @@ class Probe:
 
 
 async def answer(probe: Probe, tls: ssl.SSLContext | None, *, timeout: float = 5) -> str:
-    """Return the status the endpoint answers with (``200``), or in a few words why it does not."""
+    """Return the status code of the response (``200``), or a short reason why there is no response."""
     url = urlsplit(probe.url)
     try:
         with anyio.fail_after(timeout):

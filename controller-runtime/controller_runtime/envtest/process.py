@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Components as processes: started with a log and a pid file each, watched, and stopped in order.
+"""Components as processes: each has a log and a pid file; they are supervised and stopped in order.
 
-A `Supervisor` owns the components of one directory. What it starts runs in sessions of their own, so that a
-Ctrl-C in the terminal reaches us alone and we decide the order of the end. Tied components die with us,
-however we die; untied ones outlive us, and the next supervisor of the directory finds them by their pid files.
+A `Supervisor` owns the components of one directory. Each component runs in its own session, so that Ctrl-C in
+the terminal reaches only this process, which decides the order of shutdown. Tied components end with this
+process, even if it is killed; untied ones outlive it, and the directory's next supervisor finds them by their
+pid files.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from controller_runtime.envtest.probe import Probe, answer
 
 _POLL: Final = 0.05
 _TAIL_LINES: Final = 12
-# Sets the signal that this process gets when its parent dies, makes sure that the parent has not died meanwhile,
-# and becomes the component. (A hook between fork and exec would do it too, but is unsafe beside threads.)
+# Sets the signal that this process receives when its parent dies, checks that the parent has not died meanwhile,
+# and executes the component. (A hook between fork and exec would also work, but is unsafe with threads.)
 _TIE: Final = (
     "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); "
     "os.getppid() == int(sys.argv[1]) or sys.exit(1); os.execv(sys.argv[2], sys.argv[2:])"
@@ -37,7 +38,7 @@ _TIE: Final = (
 
 @dataclass(frozen=True)
 class Component:
-    """A program to run: its name, its command line (an absolute path first) and how to tell that it is ready."""
+    """A program to run: its name, its command line (starting with an absolute path) and its readiness probe."""
 
     name: str
     argv: Sequence[str]
@@ -46,7 +47,7 @@ class Component:
 
 
 class Process:
-    """A started component. It may be our child, or one that an earlier run left running."""
+    """A started component: our child process, or one that an earlier run left running."""
 
     def __init__(self, identity: pidfile.Identity, log: Path, *, child: bool) -> None:
         self.identity = identity
@@ -61,9 +62,9 @@ class Process:
         return self.identity.component
 
     def poll(self) -> int | None:
-        """Return the exit code (minus the signal's number for a killed one), or nothing while it runs.
+        """Return the exit code (the negative signal number if it was killed), or None while it runs.
 
-        For a process that is not our child the code cannot be had; it counts as -1.
+        The exit code of a process that is not our child is unknown; -1 is returned.
         """
         if self._exit is not None:
             return self._exit
@@ -82,27 +83,27 @@ class Process:
         """Send a signal unless the process has ended."""
         if self.poll() is not None:
             return
-        if self._child:  # not waited for yet, so the number is still its own
+        if self._child:  # not waited for yet, so the pid is still its own
             with suppress(ProcessLookupError):
                 os.kill(self.identity.pid, number)
         else:
             self.identity.signal(number)
 
     async def wait(self, timeout: float) -> bool:
-        """Wait until the process has ended; tell whether it did in time."""
+        """Wait until the process has ended; return True if it did in time."""
         with anyio.move_on_after(timeout):
             while self.poll() is None:  # noqa: ASYNC110 another process sets no event here
                 await anyio.sleep(_POLL)
         return self.poll() is not None
 
     def reap(self) -> None:
-        """Block until a killed process has gone."""
+        """Block until a killed process has ended."""
         if self._child and self._exit is None:
             with suppress(ChildProcessError):
                 self._exit = os.waitstatus_to_exitcode(os.waitpid(self.identity.pid, 0)[1])
 
     def death(self, what: str = "") -> ComponentError:
-        """Return the error that says how the component failed, with its log's name and last lines."""
+        """Return the error that describes the failure, with the log's name and last lines."""
         code = self.poll()
         ended = "did not become ready" if code is None else _ending(code)
         text = f"{self.name} {what or ended}; log: {self.log}"
@@ -113,8 +114,8 @@ class Process:
 class Supervisor:
     """Starts and stops the components whose logs and pid files are in ``directory``.
 
-    ``tied`` components end when we do, even by SIGKILL (on Linux); others stay until somebody stops them. A tied
-    component is tied to the thread that starts it: start it from one that lives as long as it shall.
+    ``tied`` components end with this process, even after SIGKILL (on Linux); others run until they are stopped.
+    A tied component is tied to the thread that starts it, which must live as long as the component.
     """
 
     def __init__(self, directory: Path, *, tied: bool) -> None:
@@ -123,10 +124,10 @@ class Supervisor:
         self._tied = tied and sys.platform == "linux"
         self.processes: dict[str, Process] = {}
         self.components: dict[str, Component] = {}
-        """What was started here, in that order."""
+        """The components that this supervisor started, in order."""
 
     def end_leftovers(self) -> list[str]:
-        """End what an earlier run left here, by pid file and command line; return the components' names."""
+        """End the components that an earlier run left running here, by their pid files; return their names."""
         return pidfile.end_leftovers(self._pids)
 
     def adopt(self) -> dict[str, Process]:
@@ -136,7 +137,7 @@ class Supervisor:
         return self.processes
 
     def start(self, component: Component) -> Process:
-        """Start a component; readiness is another matter, see `wait_ready`.
+        """Start a component without waiting for its readiness; see `wait_ready`.
 
         Raises:
             ComponentError: the program cannot be run.
@@ -154,10 +155,10 @@ class Supervisor:
         return process
 
     async def wait_ready(self, component: Component, *, timeout: float) -> None:
-        """Return once the component's probe answers 200.
+        """Return once the component's probe returns 200.
 
         Raises:
-            ComponentError: it ended, or was not ready in time.
+            ComponentError: the component ended, or was not ready in time.
         """
         process = self.processes[component.name]
         if component.ready is None:
@@ -175,13 +176,13 @@ class Supervisor:
         raise process.death(f"was not ready after {timeout:g} s ({component.ready.url}: {said})")
 
     def check(self) -> None:
-        """Raise the error of a component that ended though nobody stopped it."""
+        """Raise the error of a component that ended without being stopped."""
         for process in self.processes.values():
             if not process.stopping and process.poll() is not None:
                 raise process.death()
 
     async def watch(self) -> None:
-        """Run until a component ends that nobody stopped.
+        """Run until a component ends without being stopped.
 
         Raises:
             ComponentError: always, naming that component.
@@ -192,7 +193,7 @@ class Supervisor:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Cancel the body when a component dies, and raise that component's error instead."""
+        """Cancel the body when a component ends unexpectedly, and raise that component's error instead."""
         died: ComponentError | None = None
         failed: Exception | None = None
 
@@ -215,9 +216,9 @@ class Supervisor:
             raise died or failed  # type: ignore[misc] # one of them is set
 
     async def stop(self, *names: str, grace: float = 10) -> list[str]:
-        """Ask the named components to end, all at once, and return when they have.
+        """Request the named components to end, all at once, and return when they have.
 
-        One that does not end in ``grace`` seconds is killed; the names of those are returned.
+        A component that does not end within ``grace`` seconds is killed. The names of the killed are returned.
         """
         ending = [self.processes[name] for name in names if name in self.processes]
         for process in ending:
@@ -233,7 +234,7 @@ class Supervisor:
         return killed
 
     def kill(self, names: Iterable[str] | None = None) -> None:
-        """End components at once, without waiting for an event loop: for a cluster that nobody needs again."""
+        """Kill components without waiting for an event loop: for a cluster that is not needed any more."""
         ending = [self.processes[name] for name in list(self.processes if names is None else names)]
         for process in ending:
             process.stopping = True
@@ -252,7 +253,7 @@ class Supervisor:
 
 
 def tail(log: Path, lines: int = _TAIL_LINES) -> list[str]:
-    """Return the last lines of a log, each cut to a readable length."""
+    """Return the last lines of a log, each truncated to a readable length."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 16_384))

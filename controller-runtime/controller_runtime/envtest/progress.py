@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long work tells a person where it stands.
+"""Report the progress of long-running work.
 
-Whoever builds or starts something takes a `Progress` and knows nothing of terminals. A command-line tool
-passes one that draws bars; tests pass `PlainProgress`, which writes a line now and then.
+Code that builds or starts something takes a `Progress` and is independent of terminals. A command-line tool
+passes one that draws bars; tests pass `PlainProgress`, which occasionally writes a line.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Protocol, TextIO
 
 
 class Progress(Protocol):
-    """Receives the course of named tasks; calls for one task come in order, and never after its `finish`."""
+    """Receives the progress of named tasks. Calls for one task are in order, and none follows its `finish`."""
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Open a task; without ``total`` nobody knows yet how long it is."""
+        """Start a task; without ``total`` its length is not known yet."""
         ...
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
-        """Say that ``done`` of ``total`` steps are behind us and what is being worked at."""
+        """Report that ``done`` of ``total`` steps are complete, and the current step."""
         ...
 
     def finish(self, task: str, detail: str = "") -> None:
-        """Close a task that went well."""
+        """End a task that succeeded."""
         ...
 
     def fail(self, task: str, detail: str = "") -> None:
-        """Close a task that did not."""
+        """End a task that failed."""
         ...
 
 
 class SilentProgress:
-    """Says nothing."""
+    """Reports nothing."""
 
     def start(self, task: str, total: int | None = None) -> None:
         """Ignore the call."""
@@ -50,7 +50,7 @@ class SilentProgress:
 
 
 class PlainProgress:
-    """Writes one line when a task ends, and one every ``every`` seconds while it takes long."""
+    """Writes a line when a task ends, and every ``every`` seconds while it runs."""
 
     def __init__(
         self, stream: TextIO, *, every: float = 15.0, clock: Callable[[], float] = time.monotonic
@@ -62,11 +62,11 @@ class PlainProgress:
         self._spoke: dict[str, float] = {}
 
     def start(self, task: str, total: int | None = None) -> None:
-        """Remember when the task began."""
+        """Record the task's start time."""
         self._started[task] = self._spoke[task] = self._clock()
 
     def update(self, task: str, *, done: int = 0, total: int | None = None, detail: str = "") -> None:
-        """Write where the task stands, if it has been silent for long."""
+        """Write the task's progress if its last line is old enough."""
         now = self._clock()
         if now - self._spoke.get(task, now) < self._every:
             return
@@ -74,12 +74,12 @@ class PlainProgress:
         self._write(task, f"{done}/{total} {detail}".rstrip() if total else detail)
 
     def finish(self, task: str, detail: str = "") -> None:
-        """Write how long the task took."""
+        """Write the task's duration."""
         self._write(task, detail or "done")
         self._started.pop(task, None)
 
     def fail(self, task: str, detail: str = "") -> None:
-        """Write why the task ended."""
+        """Write why the task failed."""
         self._write(task, f"failed: {detail}" if detail else "failed")
         self._started.pop(task, None)
 

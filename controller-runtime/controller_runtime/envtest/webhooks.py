@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Webhook configurations for a server that runs beside the API server, not behind a Service."""
+"""Webhook configurations for a server that the API server calls by URL instead of through a Service."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import copy
 import dataclasses
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.client import Writer
 from controller_runtime.envtest.files import write_private
 from controller_runtime.envtest.manifests import Manifest, apply_manifests
@@ -24,21 +25,21 @@ _HOST: Final = "127.0.0.1"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WebhookServing:
-    """Where the API server calls webhooks: what a manager's ``webhook_host``, ``…_port`` and ``…_cert_dir`` shall be."""
+    """The webhook server's address: values for a manager's ``webhook_host``, ``…_port`` and ``…_cert_dir``."""
 
     host: str
     port: int
     cert_dir: Path
-    """Holds ``tls.crt`` and ``tls.key``."""
+    """The directory of ``tls.crt`` and ``tls.key``."""
 
     @property
     def url(self) -> str:
-        """The server's address, to which hooks add their paths."""
+        """The server's base URL, to which webhooks append their paths."""
         return f"https://{self.host}:{self.port}"
 
 
 def prepare_serving(cert_dir: Path) -> WebhookServing:
-    """Pick a free port and write a new certificate for it into ``cert_dir``."""
+    """Choose a free port and write a new certificate into ``cert_dir``."""
     certificate, key = SelfSigned("localhost", _HOST).pair()
     write_private(cert_dir / "tls.crt", certificate)
     write_private(cert_dir / "tls.key", key)
@@ -49,9 +50,9 @@ def prepare_serving(cert_dir: Path) -> WebhookServing:
 async def install_webhooks(
     writer: Writer, manifests: Iterable[Manifest], serving: WebhookServing, *, prefix: str = ""
 ) -> list[str]:
-    """Apply the webhook configurations among ``manifests``, pointed at ``serving``; return their names.
+    """Apply the webhook configurations among ``manifests``, with URLs at ``serving``; return their names.
 
-    ``prefix`` goes before each name: generated configurations are all called alike.
+    ``prefix`` is prepended to each name, because generated configurations share the same names.
     """
     authority = (serving.cert_dir / "tls.crt").read_bytes()
     pointed = [
@@ -63,8 +64,8 @@ async def install_webhooks(
     return [str(each["metadata"]["name"]) for each in pointed]
 
 
-def select_namespaces(manifest: Manifest, namespaces: Sequence[str]) -> dict[str, Any]:
-    """Return a webhook configuration that asks only about objects in ``namespaces``, so that tests keep apart."""
+def select_namespaces(manifest: Manifest, namespaces: Sequence[str]) -> dict[str, JSON]:
+    """Return a webhook configuration restricted to objects in ``namespaces``, which isolates tests."""
     changed = copy.deepcopy(dict(manifest))
     requirement = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(namespaces)}
     for hook in changed.get("webhooks", []):
@@ -72,11 +73,11 @@ def select_namespaces(manifest: Manifest, namespaces: Sequence[str]) -> dict[str
     return changed
 
 
-def point_at(manifest: Manifest, url: str, authority: bytes, *, name: str = "") -> dict[str, Any]:
-    """Return a webhook configuration whose every hook is called at ``url`` plus the path it names.
+def point_at(manifest: Manifest, url: str, authority: bytes, *, name: str = "") -> dict[str, JSON]:
+    """Return a webhook configuration whose webhooks are called at ``url`` plus their own path.
 
-    ``authority`` is the certificate that the server's is signed by; ``name`` renames the configuration, for
-    generated ones are all called alike.
+    ``authority`` is the CA certificate of the server. ``name`` renames the configuration, because generated
+    configurations share the same names.
     """
     changed = copy.deepcopy(dict(manifest))
     if name:
@@ -90,17 +91,17 @@ def point_at(manifest: Manifest, url: str, authority: bytes, *, name: str = "") 
     return changed
 
 
-def point_conversion_at(crd: Manifest, serving: WebhookServing) -> dict[str, Any]:
-    """Return a CRD that converts its versions at ``serving``, by the path that it names or Go's ``/convert``.
+def point_conversion_at(crd: Manifest, serving: WebhookServing) -> dict[str, JSON]:
+    """Return a CRD that converts its versions at ``serving``, at its own path or the default ``/convert``.
 
-    One without ``strategy: Webhook`` gets it.
+    ``strategy: Webhook`` is set if it is missing.
     """
     changed = copy.deepcopy(dict(crd))
     conversion = changed["spec"].get("conversion") or {}
     hook = conversion.get("webhook") or {}
     path = ((hook.get("clientConfig") or {}).get("service") or {}).get("path") or PATH
     authority = (serving.cert_dir / "tls.crt").read_bytes()
-    changed["spec"]["preserveUnknownFields"] = False  # conversion by webhooks requires it
+    changed["spec"]["preserveUnknownFields"] = False  # required for conversion by webhooks
     changed["spec"]["conversion"] = {
         "strategy": "Webhook",
         "webhook": {

@@ -3,7 +3,7 @@
 """One small HTTP/1.1 server: paths to async functions, with or without TLS.
 
 Metrics, probes and webhooks are served by it. A handler sees a whole body, never longer than the server's limit;
-what it raises is logged and answered with 500.
+an error that it raises is logged and answered with 500.
 """
 
 from .connection import HEAD_TIMEOUT as HEAD_TIMEOUT

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One client's connection: requests to their handlers one after the other, answers out in that order.
+"""One client's connection: requests go to their handlers one after the other, responses out in that order.
 
-While a request is in work nothing more is parsed, and what comes meanwhile stops the reading: a client that asks
-without waiting for answers fills its own buffers, not ours. A client that leaves does not stop the handler,
-whose work may have effects; only the answer is dropped.
+While a request is in progress, no further one is parsed, and new input pauses the reading: a client that sends
+without waiting for responses fills its own buffers, not ours. A client that disconnects does not stop the handler,
+whose work may have effects; only the response is dropped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ A body or the reading of an answer may rest as long."""
 HEAD_TIMEOUT: Final = 30.0
 """Seconds that a request's head may take from its first byte on."""
 _LINGER: Final = 10.0
-"""Seconds for which what a client still sends is thrown away, so that it comes to read why it was refused."""
+"""Seconds for which further input of a rejected client is discarded, so that the client reads the reason."""
 _SLICE: Final = 16 * 1024
 """Bytes that are parsed before looking whether a request is in work: so much can be asked ahead."""
 
@@ -55,7 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         """When something last came from the client."""
         self.since = self.active
         """When it began to send the body."""
-        # What is waiting: requests and ready answers, bytes not parsed, room to write.
+        # Queues: requests and ready responses, bytes not parsed, room to write.
         self._queue: deque[tuple[HTTPRequest | HTTPResponse, bytes]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._rest = b""
@@ -95,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
             self._go_on_reading()
 
     def drop(self) -> None:
-        """Close now and free what it keeps; what is in work goes on for itself."""
+        """Close now and free its memory; a request in progress continues."""
         self._reader.close()
         self._transport.abort()
 
@@ -105,12 +105,12 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """Close now, and end what is in work."""
+        """Close now, and cancel the request in progress."""
         self._transport.abort()
         if self._task is not None:
             self._task.cancel()
 
-    # What the transport says.
+    # Calls of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -122,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; what is in work goes on for itself."""
+        """End; a request in progress continues."""
         del exc
         self._lost, self._rest = True, b""
         self._reader.close()
@@ -154,7 +154,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._hall.hold_up(self)
 
     def eof_received(self) -> bool:
-        """Answer what is in work nevertheless, where the transport can be half open: TLS cannot."""
+        """Answer the request in progress nevertheless, if the transport can be half open: TLS cannot."""
         self._eof = True
         return self._task is not None and self._transport.can_write_eof()
 
@@ -177,13 +177,13 @@ class Connection(asyncio.BufferedProtocol):
             # Looked after this often, a deadline that comes closer is still met.
             until = min(self._deadline, now + HEAD_TIMEOUT)
         else:
-            # Closing waits for what is not sent yet: nobody reads it.
+            # Closing would wait for unsent data, and the client does not read.
             unsent = self._transport.get_write_buffer_size()
             (self._transport.abort if unsent else self._transport.close)()
             return
         self._timer = self._loop.call_at(until, self._tick)
 
-    # What comes in.
+    # Input.
 
     def _feed(self, data: bytes | memoryview) -> None:
         reader = self._reader
@@ -220,32 +220,32 @@ class Connection(asyncio.BufferedProtocol):
             self._paused = False
             self._transport.resume_reading()
 
-    # What goes out.
+    # Output.
 
-    def _enqueue(self, what: HTTPRequest | HTTPResponse, connection: bytes) -> None:
-        self._queue.append((what, connection))
+    def _enqueue(self, item: HTTPRequest | HTTPResponse, connection: bytes) -> None:
+        self._queue.append((item, connection))
         if self._task is None:
             # Owned by the connection, which the hall waits for.
             self._task = self._loop.create_task(self._work())
 
     async def _work(self) -> None:
-        """Answer what is queued."""
+        """Answer the queued requests."""
         try:
             while self._queue:
-                what, connection = self._queue.popleft()
-                if isinstance(what, HTTPRequest):
+                item, connection = self._queue.popleft()
+                if isinstance(item, HTTPRequest):
                     try:
-                        answer = await self._answer(what)
+                        answer = await self._answer(item)
                     finally:
-                        self._hall.hold(-len(what.body))
+                        self._hall.hold(-len(item.body))
                 else:
-                    answer = what
+                    answer = item
                 if self._lost:
                     break
                 if self._hall.closing and not self._queue:
                     connection = wire.CLOSE
-                headless = isinstance(what, HTTPRequest) and what.method == "HEAD"
-                del what  # its body is not needed while the client reads
+                headless = isinstance(item, HTTPRequest) and item.method == "HEAD"
+                del item  # its body is not needed while the client reads
                 self._write(answer, connection, headless=headless)
                 if connection is wire.CLOSE:
                     self._end()
@@ -303,13 +303,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write_eof()
 
     def _clear_queue(self) -> None:
-        for what, _ in self._queue:
-            if isinstance(what, HTTPRequest):
-                self._hall.hold(-len(what.body))
+        for item, _ in self._queue:
+            if isinstance(item, HTTPRequest):
+                self._hall.hold(-len(item.body))
         self._queue.clear()
 
     def _resume(self) -> None:
-        """Take up what came in meanwhile, and wait for more."""
+        """Parse the input that arrived meanwhile, and wait for more."""
         if self._rest:
             rest, self._rest = self._rest, b""
             self._feed(rest)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the connections of one server share, and what bounds them together: their number and the bytes of their bodies.
+"""State and limits that the connections of one server share: their number and the bytes of their bodies.
 
 A server that is full closes the connection that has waited longest for its client. Too many bytes of bodies stop the
 reading; a body that has not come whole in a second then gives way, the one that began earliest first.
@@ -42,7 +42,7 @@ def default_max_connections() -> int:
 
 
 class Hall:
-    """What the connections of one server share: where requests go, whether it is closing, how full it is."""
+    """The shared state of one server's connections: the routes, whether it is closing, how full it is."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Hall:
         self.changed()
 
     def changed(self) -> None:
-        """Wake who waits for the connections' end."""
+        """Wake the tasks that wait for connections to end."""
         self._change.set()
 
     # How many connections.
@@ -107,7 +107,7 @@ class Hall:
                 await self._change.wait()
 
     def evict(self) -> None:
-        """Close what has waited longest for its client, and for a second at least: a connection or a handshake."""
+        """Close the connection or handshake that has waited longest for its client, for at least a second."""
         waiting: list[tuple[float, Callable[[], None]]] = [
             (each.active, each.drop) for each in self._connections if each.waiting
         ]
@@ -155,7 +155,7 @@ class Hall:
             self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._make_way)
 
     def _stragglers(self) -> list[Connection]:
-        """Return the clients whose bodies rest; when nothing is in work, and so nothing will end, all that are late."""
+        """Return the clients whose bodies stall; if no request is in progress, which would end, all late ones."""
         latest = asyncio.get_running_loop().time() - _PATIENCE
         receiving = [each for each in self._connections if each.kept]
         if self._held > sum(each.kept for each in receiving):

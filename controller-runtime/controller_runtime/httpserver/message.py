@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a handler is given and what it returns."""
+"""Requests and responses of handlers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Headers(Mapping[str, str]):
         self._fields = fields
 
     def __getitem__(self, name: str) -> str:
-        # Decoded when asked for: of the half dozen that a client sends, a handler looks at one.
+        # Decode on access: a client sends half a dozen fields, and a handler reads one.
         return self._fields[name.lower().encode()].decode("utf-8", "surrogateescape")
 
     def __iter__(self) -> Iterator[str]:
@@ -63,13 +63,13 @@ class HTTPResponse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inspection(Protocol):
-    """Looks at bodies while they arrive, so that one that will be refused is neither kept nor read."""
+    """Inspects bodies while they arrive, so that a rejected one is not kept or read."""
 
     size: int
-    """Bytes of a body from which on it is looked at: a smaller one is left to its handler."""
+    """Minimum size in bytes of an inspected body: a smaller one is left to its handler."""
 
     def begin(self) -> Callable[[bytes], str | None]:
-        """Return what is called with each piece of one body, and returns why the body is refused, or None so far."""
+        """Return a function that takes each piece of one body, and returns the reason to reject it, or None."""
         ...
 
 

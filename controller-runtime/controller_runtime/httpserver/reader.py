@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""From the bytes of a connection to its requests, and to the refusal of what is none.
+"""From the bytes of a connection to its requests, or to the rejection of malformed ones.
 
 ::
 
     IDLE ──first byte──► HEAD ──blank line──► BODY ──last byte──► IDLE, or OVER when it was the last request
-      └── what cannot be read is refused with 400 or 431 ──► OVER
+      └── malformed input is answered with 400 or 431 ──► OVER
 
-A body beyond the limit is delivered as a request without one, at once; what still comes of it is thrown away.
+A body beyond the limit is delivered at once as a request without a body; the rest of the body is discarded.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _PART: Final = 8 * 1024
 """Bytes of a body that are kept in one part at least."""
 
 Deliver = Callable[[HTTPRequest | HTTPResponse, bytes], None]
-"""Takes a request, or the answer to what is none, with what its answer shall say of the connection."""
+"""Takes a request, or the response to a malformed one, and the value of the response's Connection header."""
 
-# The room of our own loggers is a neighbour; it carries over what is logged here.
+# The log package must not be imported here; it forwards the records of this logger.
 _log = logging.getLogger("controller-runtime.http")
 
 
@@ -59,7 +59,7 @@ class Reader:
     ) -> None:
         """``hold`` is called with the bytes of bodies that are kept, and with less than zero for those let go.
 
-        Who takes a delivered request takes its body over.
+        The receiver of a request owns its body, and must release the bytes.
         """
         self.state = State.IDLE
         self.discarding = False
@@ -86,7 +86,7 @@ class Reader:
         self._parser = HttpRequestParser(self)
 
     def close(self) -> None:
-        """Read nothing more, and let go what is kept: not later, when a collector comes to the reference cycles."""
+        """Read nothing more, and free the memory now, rather than when the reference cycles are collected."""
         self.state = State.OVER
         self._let_go()
         self._deliver = _drop
@@ -105,7 +105,7 @@ class Reader:
         try:
             self._parser.feed_data(piece)
         except HttpParserUpgrade:
-            self.state = State.OVER  # answered as if nothing else had been asked for
+            self.state = State.OVER  # answered as a plain request
         except HttpParserError as error:
             _log.debug("Bad request: %s", error)
             self._refuse(400, "400 bad request\n")
@@ -119,7 +119,7 @@ class Reader:
                 self._refuse(400, "400 bad request\n")
 
     def _refuse(self, status: int, text: str) -> None:
-        """Let the answer be the last; the rest of what comes in cannot be understood."""
+        """Send a last response; the rest of the input cannot be parsed."""
         if self.state is State.OVER:
             return  # something after the last request
         self.state = State.OVER
@@ -167,7 +167,7 @@ class Reader:
             self._join()
 
     def _join(self) -> None:
-        """Make one part of what came in small pieces, each of which takes memory of its own, and look at it."""
+        """Join small pieces, each of which has an overhead in memory, into one part, and inspect it."""
         self._parts.append(b"".join(self._crumbs))
         self._crumbs.clear()
         self._loose = 0
@@ -184,7 +184,7 @@ class Reader:
 
     def on_message_complete(self) -> None:
         """Deliver the request."""
-        self._fields.clear()  # what came after the body is no header
+        self._fields.clear()  # trailers are not headers
         self.expecting = False
         if self.discarding:
             self.state, self.unread = State.OVER, False
@@ -192,7 +192,7 @@ class Reader:
         headers = self._headers
         keep = self._parser.should_keep_alive()
         if self._parser.should_upgrade():
-            # The parser takes what follows for another protocol, a body too.
+            # The parser takes the rest for another protocol, including a body.
             if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
                 self._refuse(501, "501 not implemented\n")
                 return
@@ -202,7 +202,7 @@ class Reader:
         self._crumbs.clear()
         self.kept = 0
         self.state = State.IDLE if keep else State.OVER
-        # Whoever talks about it, as clients of HTTP/1.0 must, is told.
+        # Write the Connection header if the client sent one, as clients of HTTP/1.0 must.
         self._deliver(
             self._request(body), wire.CLOSE if not keep else wire.KEEP if b"connection" in headers else b""
         )

@@ -44,7 +44,7 @@ class Address:
         """Read Go's ``host:port``, ``:port`` or ``[v6]:port``.
 
         Raises:
-            ServerError: it is none of these.
+            ServerError: the address has none of these forms.
         """
         host, colon, port = text.rpartition(":")
         host = host.removeprefix("[").removesuffix("]")
@@ -57,7 +57,7 @@ class Address:
 
 
 class Server:
-    """Serves ``routes`` until cancelled; a route that ends in ``/`` serves what lies below it too."""
+    """Serves ``routes`` until cancelled; a route that ends in ``/`` serves the paths below it, too."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Server:
         """Take the address, so that a taken one is known before anything else starts; once.
 
         Raises:
-            ServerError: it cannot be had.
+            ServerError: it cannot be bound.
         """
         if self._socket is not None:
             return self._socket
@@ -133,7 +133,7 @@ class Server:
         """Serve until cancelled; requests in work are then finished, new connections refused.
 
         Raises:
-            ServerError: the address cannot be had, or the TLS options cannot be used.
+            ServerError: the address cannot be bound, or the TLS options cannot be used.
         """
         listening = self.listen()
         context = self._context()
@@ -184,7 +184,7 @@ async def _accept(listening: socket.socket, hall: Hall) -> socket.socket:
             accepted, _ = await asyncio.get_running_loop().sock_accept(listening)
         except OSError as error:
             if not complained:
-                _log.error("Connections cannot be accepted: %s", error)  # the stack tells nothing
+                _log.error("Connections cannot be accepted: %s", error)  # the stack does not help
             complained = True
             hall.evict()
             await anyio.sleep(_NO_ACCEPT)
@@ -195,7 +195,7 @@ async def _accept(listening: socket.socket, hall: Hall) -> socket.socket:
 async def _welcome(
     accepted: socket.socket, handshake: anyio.CancelScope, hall: Hall, context: ssl.SSLContext | None
 ) -> None:
-    """Make a connection of what was accepted. A client that does not agree on TLS is nobody's trouble."""
+    """Make a connection of an accepted socket. A failed TLS handshake is not logged as an error."""
     made = False
     try:
         with handshake:

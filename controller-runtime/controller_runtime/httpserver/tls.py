@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TLS of a server: where its certificate comes from, and what it demands of clients."""
+"""TLS of a server: the source of its certificate, and the requirements for clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TLSProvider(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLSOptions:
-    """What a server demands of TLS. The defaults are TLS 1.2 and newer with OpenSSL's ciphers, and no client certificate."""
+    """TLS options of a server. The defaults are TLS 1.2 and newer, OpenSSL's ciphers, and no client certificate."""
 
     minimum_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
     maximum_version: ssl.TLSVersion | None = None
@@ -34,11 +34,11 @@ class TLSOptions:
     next_protocols: tuple[str, ...] = (HTTP_1_1,)
     """Protocols offered by ALPN; the server speaks HTTP/1.1 alone. Empty does not offer any."""
     client_ca: bytes | Path | None = None
-    """Authorities, in PEM, that client certificates must be signed by; None does not ask for certificates."""
+    """Certificate authorities, in PEM, for client certificates; None does not request certificates."""
     client_certificate_required: bool = True
     """With ``client_ca``: False also serves clients that show no certificate."""
     configure: Callable[[ssl.SSLContext], None] | None = None
-    """Called last, with the context: for what has no option here."""
+    """Called last, with the context: for settings without an option here."""
 
     def apply(self, context: ssl.SSLContext) -> None:
         """Set the options on a server's ``context``.

@@ -22,7 +22,7 @@ _REMEMBERED: Final = 256
 
 def target(raw: bytes) -> tuple[str, dict[str, list[str]]]:
     """Return the path and the query of a request's target, both decoded."""
-    # Few clients ask for few things over and over.
+    # Few clients repeat a few requests.
     return _remembered(raw) if len(raw) <= _REMEMBERED else _split(raw)
 
 
@@ -33,7 +33,7 @@ def _split(raw: bytes) -> tuple[str, dict[str, list[str]]]:
     else:  # as a proxy is asked
         try:
             parts = urlsplit(text)
-        except ValueError:  # a host that is none
+        except ValueError:  # an invalid host
             return text, {}
         path, query = parts.path or "/", parts.query
     return unquote(path), parse_qs(query, keep_blank_values=True)
@@ -43,7 +43,7 @@ _remembered = lru_cache(maxsize=64)(_split)
 
 
 def render(response: HTTPResponse, connection: bytes, second: int, *, headless: bool = False) -> bytes:
-    """Return the whole answer; ``connection`` is empty, :data:`CLOSE` or :data:`KEEP`, ``headless`` leaves the body out.
+    """Return the whole response; ``connection`` is empty, :data:`CLOSE` or :data:`KEEP`; ``headless`` omits the body.
 
     Raises:
         ValueError: a header holds a line's end.
@@ -64,7 +64,7 @@ def render(response: HTTPResponse, connection: bytes, second: int, *, headless: 
 
 @lru_cache(maxsize=16)
 def _start(status: int, content_type: str, second: int) -> bytes:
-    """Return what answers of one second have in common."""
+    """Return the common part of the responses of one second."""
     try:
         phrase = HTTPStatus(status).phrase
     except ValueError:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One process of several leads: it holds a Lease and renews it; the others wait for it to lapse.
+"""Leader election: one of several replicas holds a Lease and renews it; the others wait until it expires.
 
-Guarantee: a holder that cannot renew gives up before anybody else may take the lease. It rests on two
-things. Whoever waits measures from when it *saw* the record change, on its own monotonic clock; clocks
-of different machines are never compared. And whoever holds measures from when it *began* the last
+Guarantee: a holder that cannot renew gives up before another replica may take the lease. It rests on two
+things. A waiting replica measures from when it *observed* a change of the record, on its own monotonic clock; clocks
+of different machines are never compared. A holder measures from when it *began* the last
 successful renewal, and every call to the server has a deadline within what is left.
 
 LeaderElectionError
@@ -34,7 +34,7 @@ from controller_runtime.rest import RestError
 
 JITTER: Final = 1.2
 _MARGIN: Final = 0.9
-"""The part of the lease's duration after which a holder has given up, whatever the other durations say."""
+"""The part of the lease's duration after which a holder has given up, whatever the other durations are."""
 _HASTE: Final = 0.98
 """The part of the renew deadline after which a holder gives up."""
 _LONGEST_LEASE: Final = 2**31 - 1
@@ -48,7 +48,7 @@ class LeaderElectionError(Exception):
 
 
 class LeaderElectionLostError(LeaderElectionError):
-    """The lease could not be kept, or somebody else holds it."""
+    """The lease could not be renewed, or another replica holds it."""
 
 
 class InvalidTimingError(LeaderElectionError):
@@ -79,16 +79,16 @@ class Timing:
     @property
     def tenure(self) -> float:
         """Seconds after the beginning of the last renewal at which a holder has given up."""
-        # A little early: what is on its way to the server then shall arrive within the deadline too.
+        # A little early: a request in flight at that moment must arrive within the deadline, too.
         return min(_HASTE * self.renew_deadline, _MARGIN * self.lease_duration)
 
 
 class Elector(Protocol):
-    """What a manager needs of one: :meth:`acquire`, then :meth:`renew` until it raises or is cancelled, then :meth:`release`."""
+    """The interface for managers: :meth:`acquire`, then :meth:`renew` until it ends, then :meth:`release`."""
 
     @property
     def identity(self) -> str:
-        """Who we are on the lease."""
+        """Our identity on the lease."""
 
     @property
     def lease(self) -> Lease:
@@ -140,7 +140,7 @@ class LeaderElector:
 
     @property
     def identity(self) -> str:
-        """Who we are on the lease."""
+        """Our identity on the lease."""
         return self._identity
 
     @property
@@ -150,7 +150,7 @@ class LeaderElector:
 
     @property
     def leader(self) -> str:
-        """Who held the lease when it was last seen."""
+        """The holder of the lease when it was last seen."""
         return (self._observed.spec.holder_identity or "") if self._observed else ""
 
     @property
@@ -188,7 +188,7 @@ class LeaderElector:
         """Keep the lease until cancelled.
 
         Raises:
-            LeaderElectionLostError: it could not be kept; whoever calls must stop acting at once.
+            LeaderElectionLostError: it could not be renewed; the caller must stop acting at once.
         """
         try:
             while True:
@@ -232,13 +232,13 @@ class LeaderElector:
                 return
             if self.leader != self._identity:
                 raise LeaderElectionLostError(
-                    f"leader election lost: lease {self._key} is held by {self.leader or 'nobody'}"
+                    f"leader election lost: lease {self._key} is held by {self.leader or 'no replica'}"
                 )
             left = self.tenure_ends - anyio.current_time()
             await anyio.sleep(max(0.0, min(left, self._timing.retry_period)))
 
     async def _try_once(self, deadline: float) -> bool:
-        """Acquire or renew within ``deadline`` seconds; say whether the lease is ours now."""
+        """Acquire or renew within ``deadline`` seconds; return True if the lease is ours now."""
         began = anyio.current_time()
         try:
             with anyio.fail_after(deadline):
@@ -275,7 +275,7 @@ class LeaderElector:
         return self.leader == self._identity
 
     def _observe(self, lease: Lease) -> None:
-        # A holder that renews changes the record; what matters is when we saw that, not what it says.
+        # A holder that renews changes the record; the time of our observation counts, not the times in it.
         if self._observed is None or lease.spec != self._observed.spec:
             self._observed_at = anyio.current_time()
         self._observed = lease

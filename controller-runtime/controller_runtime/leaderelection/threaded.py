@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A LeaderElector in a thread of its own: the lease is renewed while the program's event loop is busy.
 
-The thread has an event loop and a connection of its own and shares only the process with the rest. What it takes
-from a program whose loop stands still, others must get back:
+The thread has its own event loop and connection. Renewing in a thread would let a blocked program keep its lease,
+so two rules restore the usual guarantees:
 
 - The program acts only while :attr:`ThreadedElector.may_act`, which is read at each write: a lease that was lost
-  while the loop stood still stops what the loop has yet to do, before any task hears of the loss.
+  while the loop was blocked prevents its later writes, before any task receives the error.
 - A loop that has not run for a lease's duration does not lead: the lease is renewed no more, another replica takes
   it, and probes, which the same loop answers, fail until the process is restarted.
 """
@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -40,7 +40,7 @@ _FAREWELL: Final = 5.0
 
 
 def connection(config: rest.Config, observe: Callable[[str, str, str], None]) -> Connect | None:
-    """Return what connects a thread to the server of ``config``, or None where its credentials serve one loop only."""
+    """Return a function that connects a thread to the server, or None if the credentials serve one loop only."""
     credentials = config.credentials.for_another_loop()
     if credentials is None:
         return None
@@ -78,7 +78,7 @@ class ThreadedElector:
         self._connect = connect
         self._key = key
         self.identity = identity
-        """Who we are on the lease."""
+        """Our identity on the lease."""
         self._timing = timing or Timing()
         self._timing.validate()
         self._elector: LeaderElector | None = None
@@ -99,13 +99,13 @@ class ThreadedElector:
 
     @property
     def may_act(self) -> bool:
-        """Whether the program may write: it never led yet, or its tenure has not run out. Any thread may ask."""
+        """Whether the program may write: it never led yet, or its tenure has not run out. Callable in every thread."""
         if not self._led or self._elector is None:
             return True
         return not self._ended and time.monotonic() < self._elector.tenure_ends
 
     async def acquire(self) -> None:
-        """Return once the lease is ours; from then on it is renewed, whatever our own loop does."""
+        """Return once the lease is ours; from then on it is renewed, even while our own loop is blocked."""
         await self._start()
         outer, elected = asyncio.get_running_loop(), asyncio.Event()
         self._term = self._begin(self._lead(outer, elected))
@@ -179,7 +179,7 @@ class ThreadedElector:
         if failure:
             raise failure[0]
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def _begin(self, work: Coroutine[object, None, T]) -> Future[T]:
         assert self._inner is not None  # noqa: S101 -- the thread has started
         return asyncio.run_coroutine_threadsafe(work, self._inner)
 
@@ -202,7 +202,7 @@ class ThreadedElector:
         async with self._turn:
             await self._elector.acquire()
             self._led = True
-            self._heard_at = time.monotonic()  # the wait for the lease is no silence of the loop
+            self._heard_at = time.monotonic()  # the loop was not blocked while we waited for the lease
             _call(outer, elected.set)
             try:
                 async with anyio.create_task_group() as tasks:
@@ -222,7 +222,8 @@ class ThreadedElector:
             silence = time.monotonic() - self._heard_at
             if silence > longest:
                 raise LeaderElectionLostError(
-                    f"leader election lost: the event loop has not run for {silence:.0f} s, so lease {self._key} is left to expire"
+                    f"leader election lost: the event loop has not run for {silence:.0f} s, "
+                    f"so lease {self._key} is left to expire"
                 )
             _call(outer, self._hear)
             await asyncio.sleep(self._timing.retry_period)

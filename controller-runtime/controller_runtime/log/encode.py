@@ -9,17 +9,18 @@ from collections.abc import Callable, Mapping, MutableMapping
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK, GroupKind, NamespacedName
 from controller_runtime.apis.machinery.object import Object
 
 from .options import DEBUG, ERROR, INFO, PANIC, TRACE, Encoder, Options, TimeEncoding
 
-EventDict = MutableMapping[str, Any]
-Renderer = Callable[[Any, str, EventDict], str]
+EventDict = MutableMapping[str, object]
+Renderer = Callable[[object, str, EventDict], str]
 
 LOGGER_NAME: Final = "logger_name"
 """The bound key that carries a logger's name; written as ``logger``."""
@@ -33,7 +34,7 @@ _ESCAPES: Final = {code: f"\\u{code:04x}" for code in (*range(0x20), *range(0x7F
     ord("\r"): "\\r",
     ord("\t"): "\\t",
 }
-"""What a terminal acts on, as JSON writes it."""
+"""Control characters that terminals interpret, as JSON escapes them."""
 
 VERBOSITY: Final[Mapping[str, int]] = {
     "critical": PANIC,
@@ -58,7 +59,7 @@ def renderer(options: Options, now_ns: Callable[[], int]) -> Renderer:
     write = _json_line if options.effective_encoder is Encoder.JSON else _console_line
     stacks_from = options.effective_stacktrace_level
 
-    def render(_: Any, method: str, event: EventDict) -> str:
+    def render(_: object, method: str, event: EventDict) -> str:
         level = _NAMES.get(method, method)
         message = event.pop("event", "")
         name = event.pop(LOGGER_NAME, None)
@@ -79,9 +80,9 @@ def renderer(options: Options, now_ns: Callable[[], int]) -> Renderer:
 
 
 def _json_line(
-    level: str, ts: float | str, name: Any, message: str, fields: dict[str, Any], stack: str
+    level: str, ts: float | str, name: object, message: str, fields: dict[str, JSON], stack: str
 ) -> str:
-    line: dict[str, Any] = {"level": level, "ts": ts}
+    line: dict[str, JSON] = {"level": level, "ts": ts}
     if name:
         line["logger"] = name
     line["msg"] = message
@@ -98,7 +99,7 @@ def _json(value: object) -> str:
 
 
 def _console_line(
-    level: str, ts: float | str, name: Any, message: str, fields: dict[str, Any], stack: str
+    level: str, ts: float | str, name: object, message: str, fields: dict[str, JSON], stack: str
 ) -> str:
     parts = [str(ts), level if level.startswith("Level") else level.upper()]
     if name:
@@ -118,7 +119,7 @@ def _console_stack(stack: str) -> str:
     )
 
 
-def _encodable(value: Any) -> Any:
+def _encodable(value: JSON) -> JSON:
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, dict):
@@ -157,7 +158,7 @@ def describe(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _stack(error: Any) -> str:
+def _stack(error: object) -> str:
     if not isinstance(error, BaseException) or error.__traceback__ is None or _needs_no_stack(error):
         return ""
     return cut("".join(traceback.format_exception(error)).rstrip(), 2 * LONGEST)
@@ -170,8 +171,8 @@ def _needs_no_stack(error: BaseException) -> bool:
     return bool(getattr(error, "needs_no_stack", False))
 
 
-def _plain(value: Any) -> Any:
-    """Return what JSON shows of a value: an object is its reference, never its content."""
+def _plain(value: object) -> JSON:
+    """Return a value as JSON: an object becomes its reference, without its content."""
     if isinstance(value, str):
         return cut(value, LONGEST)
     if value is None or isinstance(value, int | float | bool):

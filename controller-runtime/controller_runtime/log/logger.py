@@ -19,13 +19,13 @@ from .encode import VERBOSITY, renderer
 from .options import DEBUG, ERROR, INFO, TRACE, Options
 
 _FOREIGN: Final = "controller-runtime.foreign"
-_bound: Final[ContextVar[Mapping[str, Any]]] = ContextVar(
+_bound: Final[ContextVar[Mapping[str, object]]] = ContextVar(
     "controller-runtime.fields", default=MappingProxyType({})
 )
 
 
 class Sink:
-    """Where lines go: what structlog calls the wrapped logger; every level is the same write."""
+    """The output: the object that structlog calls as wrapped logger; every level is the same write."""
 
     def __init__(self, stream: TextIO | None, verbosity: int) -> None:
         self._stream = stream
@@ -43,7 +43,7 @@ class Sink:
 class Logger(structlog.BoundLoggerBase):
     """A logger with bound keys and values; a call below the verbosity costs a comparison and no rendering."""
 
-    def _log(self, method: str, message: str, fields: dict[str, Any]) -> None:
+    def _log(self, method: str, message: str, fields: dict[str, object]) -> None:
         if VERBOSITY[method] <= getattr(self._logger, "verbosity", INFO):
             if "event" in fields:  # structlog's own key for the message
                 fields["event_"] = fields.pop("event")
@@ -54,31 +54,31 @@ class Logger(structlog.BoundLoggerBase):
         allowed: int = getattr(self._logger, "verbosity", INFO)
         return verbosity <= allowed
 
-    def error(self, message: str, /, **fields: Any) -> None:
+    def error(self, message: str, /, **fields: object) -> None:
         """Log a failure; pass the exception as ``error=``: its text is written, and its stack."""
         self._log("error", message, fields)
 
-    def warning(self, message: str, /, **fields: Any) -> None:
-        """Log what an operator should look at and may leave."""
+    def warning(self, message: str, /, **fields: object) -> None:
+        """Log a condition that an operator should check, but that needs no immediate action."""
         self._log("warning", message, fields)
 
-    def info(self, message: str, /, **fields: Any) -> None:
+    def info(self, message: str, /, **fields: object) -> None:
         """Log at V(0)."""
         self._log("info", message, fields)
 
-    def debug(self, message: str, /, **fields: Any) -> None:
+    def debug(self, message: str, /, **fields: object) -> None:
         """Log at V(1)."""
         self._log("debug", message, fields)
 
-    def trace(self, message: str, /, **fields: Any) -> None:
+    def trace(self, message: str, /, **fields: object) -> None:
         """Log at V(5)."""
         self._log("trace", message, fields)
 
 
 def logger_from(name: str = "") -> Logger:
-    """Return the logger of the current context; what :func:`into_context` bound is on each of its lines.
+    """Return the logger of the current context; each line carries the fields bound by :func:`into_context`.
 
-    It may be made at import: what :func:`configure` says later still holds for it.
+    It may be made at import: a later :func:`configure` still applies.
     """
     return cast("Logger", _Unbound(name))
 
@@ -99,11 +99,11 @@ class _Unbound:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._bind(), name)
 
-    def debug(self, message: str, /, **fields: Any) -> None:
+    def debug(self, message: str, /, **fields: object) -> None:
         if _Written.up_to >= DEBUG:
             self._bind().debug(message, **fields)
 
-    def trace(self, message: str, /, **fields: Any) -> None:
+    def trace(self, message: str, /, **fields: object) -> None:
         if _Written.up_to >= TRACE:
             self._bind().trace(message, **fields)
 
@@ -112,7 +112,7 @@ class _Written:
     """Up to which verbosity a line may be written."""
 
     up_to = TRACE
-    """Until somebody configures the log, all are asked for by themselves."""
+    """Until the log is configured, each logger decides by itself."""
 
 
 class _Bound:
@@ -120,9 +120,9 @@ class _Bound:
 
     __slots__ = ("_fields", "_token")
 
-    def __init__(self, fields: dict[str, Any]) -> None:
+    def __init__(self, fields: dict[str, object]) -> None:
         self._fields = fields
-        self._token: Token[Mapping[str, Any]]
+        self._token: Token[Mapping[str, object]]
 
     def __enter__(self) -> None:
         self._token = _bound.set({**_bound.get(), **self._fields})
@@ -131,20 +131,20 @@ class _Bound:
         _bound.reset(self._token)
 
 
-def into_context(**fields: Any) -> AbstractContextManager[None]:
+def into_context(**fields: object) -> AbstractContextManager[None]:
     """Bind keys and values to every line logged within the ``with`` block and the tasks it starts."""
     return _Bound(fields)
 
 
-def bound() -> Mapping[str, Any]:
-    """Return what is bound to the current context."""
+def bound() -> Mapping[str, object]:
+    """Return the fields bound to the current context."""
     return _bound.get()
 
 
 def merge_context(
-    _logger: Any, _method: str, fields: structlog.typing.EventDict
+    _logger: object, _method: str, fields: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Add what is bound to a line's fields, which stay as they are: a processor of structlog."""
+    """Add the bound fields to a line's fields, which take precedence: a processor of structlog."""
     for key, value in _bound.get().items():
         fields.setdefault(key, value)
     return fields
@@ -202,7 +202,7 @@ class _Bridge(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             log = logger_from(record.name or _FOREIGN)
-            fields: dict[str, Any] = {"error": record.exc_info[1]} if record.exc_info else {}
+            fields: dict[str, object] = {"error": record.exc_info[1]} if record.exc_info else {}
             if record.levelno >= logging.ERROR:
                 log.error(record.getMessage(), **fields)
             elif record.levelno >= logging.WARNING:

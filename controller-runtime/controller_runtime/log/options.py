@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ``--zap-*`` flags say: verbosity, encoder, time format and from which level stacks are written.
+"""The options of the ``--zap-*`` flags: verbosity, encoder, time format and the level from which stacks are written.
 
 Levels are logr's verbosities: info 0, debug 1, trace 5, and below zero error and panic alone.
 """
@@ -42,7 +42,7 @@ class TimeEncoding(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
-    """How to log; what is None follows ``development``, as zap's presets do."""
+    """Log options; None follows ``development``, as zap's presets do."""
 
     development: bool = False
     encoder: Encoder | None = None

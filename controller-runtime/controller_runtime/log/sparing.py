@@ -11,7 +11,7 @@ from controller_runtime.tokenbucket import TokenBucket
 
 
 class Sparing:
-    """A token bucket for log lines; it counts those that were held back."""
+    """A token bucket for log lines; it counts the dropped ones."""
 
     def __init__(
         self, *, burst: int = 20, per_second: float = 1.0, clock: Callable[[], float] = time.monotonic
@@ -20,7 +20,7 @@ class Sparing:
         self._held_back = 0
 
     def allow(self) -> dict[str, int] | None:
-        """Return None when the line must not be written, else fields for it: how many were held back before."""
+        """Return None if the line must be dropped, else extra fields for it: the number of lines dropped before."""
         if not self._bucket.try_take():
             self._held_back += 1
             return None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The process: what its parts share, and how they start and stop."""
+"""The manager: the components that the controllers of a process share, and their order of start and stop."""
 
 from . import signals as signals
 from .connecting import reach as reach

@@ -4,7 +4,7 @@
 
 ManagerError                      the options make no sense, or something failed; the message names it
 ├── UnreachableError              the API server was never reached
-├── LostLeadershipError           somebody else leads, or may soon: end the process
+├── LostLeadershipError           another replica leads, or may soon: end the process
 ├── GroupStoppedError             something was added while everything stops
 └── GracePeriodExceededError      something did not end in time
 """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which a manager's groups start and stop, and what of their failures is passed on."""
+"""The order in which a manager's groups start and stop, and the errors that they report."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .errors import GracePeriodExceededError, LostLeadershipError, ManagerError
 from .runnable_group import Runnable, RunnableGroup, describe
 
 _LAST_MOMENTS: Final = 2.0
-"""Seconds that cancelled runnables have to end; what sits in a thread cannot be ended and is left behind."""
+"""Seconds that cancelled runnables have to end; code in a thread cannot be cancelled and is abandoned."""
 
 _log = log.logger_from("controller-runtime.manager")
 
@@ -66,7 +66,7 @@ class Lifecycle:
         Being cancelled does not cut this short: it is for the caller to set ``stop`` then.
 
         Raises:
-            ManagerError: what failed first.
+            ManagerError: the first failure.
         """
         with anyio.CancelScope(shield=True):
             async with anyio.create_task_group() as self._tasks:
@@ -137,7 +137,7 @@ class Lifecycle:
         _log.info("Manager stopped")
 
     async def _leave(self, groups: list[RunnableGroup]) -> None:
-        """Give what was cancelled a last moment, then go on without it."""
+        """Wait briefly for cancelled runnables to end, then abandon them."""
         with anyio.move_on_after(_LAST_MOMENTS):
             for group in groups:
                 await group.ended()

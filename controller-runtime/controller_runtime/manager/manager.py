@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Manager: what the controllers of one process share.
+"""Manager: the components that the controllers of one process share.
 
-It starts the event broadcaster, servers, webhooks, caches, others, warm-ups and, once elected, what only a
-leader may run; each group when the one before is ready. It stops them in reverse, together within the grace period,
-and only then gives the lease back. What fails first, at any time, stops the rest and is what ``start`` raises.
+It starts the event broadcaster, servers, webhooks, caches, others, warm-ups and, once elected, the runnables that
+only a leader runs; each group when the one before is ready. It stops them in reverse, within the grace period,
+and then releases the lease. The first failure, at any time, stops the rest, and ``start`` raises it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Manager:
         self._owned: list[AbstractAsyncContextManager[object]] = []
         self._elector: leaderelection.Elector | None = None
         main = transport or self._transport(config, may_write=self._may_write)
-        # Events and leases are not held up by reconciling's requests: they have a way of their own.
+        # Events and leases use a transport of their own: reconcilers' requests must not delay them.
         aside = transport or self._transport(dataclasses.replace(config, qps=0))
         self.rest_mapper = rest.RESTMapper(main)
         self.api_reader = client.LiveClient(
@@ -94,7 +94,7 @@ class Manager:
             connect=self._connect,
             elector=self._elector,
             release=self.options.leader_election_release_on_cancel,
-            on_elected=self._tell_of_leading,
+            on_elected=self._report_leading,
         )
         self.elected = self._lifecycle.elected
         """Set once the runnables of a leader run; without leader election, after all the others."""
@@ -118,7 +118,7 @@ class Manager:
         self._open = False
         self._started = False
 
-    # What others register.
+    # Registration.
 
     def add(self, runnable: Runnable) -> None:
         """Run ``runnable`` with the manager, or from now on if that has started already.
@@ -162,12 +162,12 @@ class Manager:
             raise ManagerError(str(error)) from error
 
     def event_recorder_for(self, source: str) -> recorder.SourceRecorder:
-        """Return a recorder whose events come from ``source``."""
+        """Return a recorder with ``source`` as the reporting component of its events."""
         return self._broadcaster.recorder_for(source)
 
     @property
     def webhook_server(self) -> webhook.Server:
-        """The server of webhooks; it is made, and will be started, because somebody asked for it."""
+        """The webhook server; the first access creates it, and it starts with the manager."""
         if self._webhook_server is None:
             self._webhook_server = webhook.Server(
                 self.options.webhook_host,
@@ -197,7 +197,7 @@ class Manager:
     def abandoned(self) -> list[str]:
         """The runnables that did not end although they were cancelled, which code in a thread does not notice.
 
-        They run on after ``start``, and neither ``asyncio.run`` nor the interpreter ends before they do: end the
+        They outlive ``start``, and ``asyncio.run`` and the interpreter wait for them: end the
         process with ``os._exit``.
         """
         return self._lifecycle.abandoned
@@ -213,7 +213,7 @@ class Manager:
 
         Raises:
             UnreachableError: the API server could not be reached.
-            LostLeadershipError: somebody else leads, or may soon; the process must end.
+            LostLeadershipError: another replica leads, or may soon; the process must end.
             ManagerError: a runnable failed, or did not end within the grace period; the message names it.
         """
         if self._started:
@@ -237,7 +237,7 @@ class Manager:
             failure.append(error)
         waiting.cancel()
 
-    def _tell_of_leading(self, elector: leaderelection.Elector) -> None:
+    def _report_leading(self, elector: leaderelection.Elector) -> None:
         self.event_recorder_for(elector.identity).event(
             elector.lease, recorder.NORMAL, "LeaderElection", f"{elector.identity} became leader"
         )
@@ -278,7 +278,9 @@ class Manager:
         if not options.leader_election_id:
             raise ManagerError("leader election needs an id, the name of its lease")
         if not namespace:
-            raise ManagerError("leader election needs a namespace: none is given, and this is no pod")
+            raise ManagerError(
+                "leader election needs a namespace: none is set, and the process does not run in a pod"
+            )
         timing = leaderelection.Timing(
             lease_duration=options.lease_duration,
             renew_deadline=options.renew_deadline,

@@ -20,7 +20,7 @@ OFF: Final = ("", "0")
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerOptions:
-    """What holds for every controller that does not say otherwise."""
+    """Defaults of every controller."""
 
     group_kind_concurrency: Mapping[str, int] = field(default_factory=dict)
     """Workers by ``Kind.group``."""
@@ -29,7 +29,7 @@ class ControllerOptions:
     recover_panic: bool = True
     need_leader_election: bool = True
     enable_warmup: bool = True
-    """Whether a follower keeps warm what its controllers will watch."""
+    """Whether a follower watches the kinds of its controllers before it is elected."""
     reconciliation_timeout: float | None = None
     skip_name_validation: bool = False
 
@@ -46,11 +46,11 @@ class Options:
     """Read kinds without a model from the server. By default the client reads them from the cache, which watches each
     such kind from its first read on; a map function that lists one then sends one request, not one for each event."""
     client_field_validation: client.FieldValidation | None = None
-    """What the server shall do about unknown fields in the client's writes; None leaves it to the server."""
+    """How the server handles unknown fields in the client's writes; None uses the server's default."""
     controller: ControllerOptions = field(default_factory=ControllerOptions)
     user_agent: str = ""
-    """The user agent of the manager's requests, see :func:`controller_runtime.rest.user_agent`; empty takes the connection's.
-    What stands before its slash is the field manager of plain writes."""
+    """The user agent of the manager's requests, see :func:`controller_runtime.rest.user_agent`; empty uses that
+    of the connection. The part before its slash is the field manager of plain writes."""
 
     leader_election: bool = False
     leader_election_id: str = ""
@@ -70,24 +70,25 @@ class Options:
     """Authorizes the metrics server's clients; without one, every client is served.
     See :func:`controller_runtime.metrics.with_authentication_and_authorization`."""
     metrics_extra_handlers: Mapping[str, Handler] = field(default_factory=dict)
-    """What the metrics server serves beside ``/metrics``, by path; the filter guards these, too."""
+    """Handlers of the metrics server beside ``/metrics``, by path; the filter protects these, too."""
     metrics_tls_options: TLSOptions | None = None
-    """With ``metrics_secure``: what the metrics server demands of TLS."""
+    """With ``metrics_secure``: the TLS options of the metrics server."""
 
     health_probe_bind_address: str = "0"
     readiness_endpoint_name: str = "readyz"
     liveness_endpoint_name: str = "healthz"
 
     pprof_bind_address: str = ""
-    """Where profiles are served without authorization, so on loopback: see :mod:`controller_runtime.pprof`. Empty is off."""
+    """Where profiles are served without authorization, so use loopback: see :mod:`controller_runtime.pprof`.
+    Empty is off."""
 
     webhook_host: str = ""
     webhook_port: int = 9443
     webhook_cert_dir: str = ""
     webhook_tls_options: TLSOptions | None = None
-    """What the webhook server demands of TLS."""
+    """The TLS options of the webhook server."""
 
     graceful_shutdown_timeout: float = 30.0
-    """Seconds that everything together has to end; below zero waits for ever, zero cancels at once."""
+    """Seconds that all components together have to stop; below zero waits without limit, zero cancels at once."""
     connect_timeout: float = 10.0
-    """Seconds for which a server that cannot be reached is tried at the start; zero does not ask."""
+    """Seconds for which an unreachable server is tried at the start; zero does not check."""

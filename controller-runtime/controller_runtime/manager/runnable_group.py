@@ -3,7 +3,7 @@
 """Runnables that start and stop together.
 
 A group's ``start`` returns once each of its members is ready; ``stop`` once each has ended. A member that
-fails, at any time, is reported and ends everything: nobody runs half a manager.
+fails, at any time, is reported and ends everything: a manager never runs in part.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _log = log.logger_from("controller-runtime.manager")
 class Runnable(Protocol):
     """Something that lives as long as the manager: :meth:`start` runs until cancelled, or until its work is done.
 
-    An error that it raises stops the manager; so does a ``CancelledError`` that nothing here caused.
+    An error that it raises stops the manager; so does a ``CancelledError`` that was not requested here.
 
-    It may also offer ``async ready()``, which returns once others may rely on it; ``stop()``, which asks it
+    It may also implement ``async ready()``, which returns once others may rely on it; ``stop()``, which asks it
     to end by itself in its own order (else it is cancelled at once); ``need_leader_election() -> bool``
     (without it, it runs on the leader only); and ``async warm_up()``, which is awaited once, before the
-    election, of what waits for it.
+    election, if it runs on the leader only.
     """
 
     async def start(self) -> None:
@@ -58,7 +58,7 @@ class StopsGracefully(Protocol):
 
 @runtime_checkable
 class LeaderElectionRunnable(Protocol):
-    """It says whether only a leader may run it."""
+    """A runnable that declares whether only a leader may run it."""
 
     def need_leader_election(self) -> bool:
         """Whether to wait for being elected."""
@@ -67,7 +67,7 @@ class LeaderElectionRunnable(Protocol):
 
 @runtime_checkable
 class WarmsUp(Protocol):
-    """It can prepare for a start that waits for the election."""
+    """A runnable that can prepare for a start that waits for the election."""
 
     async def warm_up(self) -> None:
         """Prepare; the election does not wait for it."""
@@ -100,7 +100,7 @@ class RunnableGroup:
     """One step of starting and stopping.
 
     ``failed`` receives the first exception of each member. A member whose start returns has done its work; in a
-    ``lasting`` group that is a failure too. Everything happens on one event loop.
+    ``lasting`` group that is a failure, too. Everything happens on one event loop.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class RunnableGroup:
             await self._changed.wait()
 
     def kill(self) -> list[str]:
-        """Cancel whatever still runs; return the names of those that had been asked to end and did not."""
+        """Cancel all members that still run; return the names of those that were asked to end and did not."""
         asked, self._stopping = self._stopping, True
         for member in self._running:
             member.scope.cancel()
@@ -194,7 +194,7 @@ class RunnableGroup:
                 await member.left.wait()
             raise
         if task.done():
-            task.result()  # what not even _run handles
+            task.result()  # raises the errors that _run does not handle
 
     async def _run(self, member: _Member) -> None:
         try:
@@ -246,6 +246,6 @@ class RunnableGroup:
 
 
 def describe(runnable: object) -> str:
-    """Return what logs and errors call a runnable: its own name, else its class's."""
+    """Return the name of a runnable in logs and errors: its ``name``, or the name of its class."""
     name = getattr(runnable, "name", "")
     return name if isinstance(name, str) and name else type(runnable).__name__

@@ -22,13 +22,13 @@ T = TypeVar("T", bound=Object)
 
 @dataclass
 class Servers:
-    """What was built; a server that is off is None."""
+    """The servers that were built; a server that is off is None."""
 
     metrics: metrics.MetricsServer | None = None
     health: Server | None = None
     pprof: Server | None = None
     runnables: list[Runnable] = field(default_factory=list)
-    """The servers, and what they need."""
+    """The servers, and the runnables that they need."""
 
 
 def build(

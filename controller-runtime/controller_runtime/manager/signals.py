@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM and SIGINT: the first asks to stop, the second ends the process at once. SIGUSR1 and SIGUSR2: the log's level."""
+"""SIGTERM and SIGINT: the first asks to stop, the second ends the process. SIGUSR1 and SIGUSR2: the log level."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def setup_signal_handler(
 ) -> AsyncIterator[anyio.Event]:
     """Yield an event that the first signal sets; pass it to ``Manager.start``. The second calls ``exit_now(1)``.
 
-    Meanwhile SIGUSR1 lets the log tell one level more, up to trace, and SIGUSR2 puts it back as it was at first.
+    Meanwhile SIGUSR1 raises the log's verbosity by one level, up to trace, and SIGUSR2 restores the initial level.
     """
     stop = anyio.Event()
 
@@ -43,7 +43,7 @@ async def setup_signal_handler(
             async for number in received:
                 wanted = more(log.verbosity()) if number == signal.SIGUSR1 else configured
                 log.set_verbosity(max(wanted, log.INFO))
-                _log.info("Log level changed", verbosity=wanted)  # told at any level
+                _log.info("Log level changed", verbosity=wanted)  # written at any level
                 log.set_verbosity(wanted)
 
     async with anyio.create_task_group() as tasks:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who may read metrics: whom the API server knows by their token, and lets read the path.
+"""Access to metrics for clients that the API server authenticates by their token and authorizes for the path.
 
 The manager's own account needs to create ``tokenreviews`` (authentication.k8s.io) and
-``subjectaccessreviews`` (authorization.k8s.io); whoever scrapes needs the verb ``get`` on the
+``subjectaccessreviews`` (authorization.k8s.io); a scraper needs the verb ``get`` on the
 nonResourceURL ``/metrics``.
 """
 
@@ -37,15 +37,15 @@ T = TypeVar("T", bound=Object)
 V = TypeVar("V")
 
 KNOWN_TTL: Final = 60.0
-"""Seconds for which what became of a token is believed, also that it is none."""
+"""Seconds for which the result of a token review is cached, also for an invalid token."""
 ALLOWED_TTL: Final = 60.0
-"""Seconds for which a permission is believed. Shorter than controller-runtime's five minutes: who is denied
+"""Seconds for which a permission is cached. Shorter than controller-runtime's five minutes: a client denied
 later is locked out sooner, for one request a minute."""
 DENIED_TTL: Final = 30.0
-"""Seconds for which a denial is believed."""
+"""Seconds for which a denial is cached."""
 _DEADLINE: Final = 10.0
 _AT_ONCE: Final = 4
-"""Reviews that the API server is asked for at a time."""
+"""Concurrent reviews, at most."""
 _REMEMBERED: Final = 1024
 """Answers kept of each kind: tokens that are made up must not fill the memory."""
 
@@ -63,7 +63,7 @@ class Reviewer(Protocol):
         """Post ``review`` and return it with its status.
 
         Raises:
-            ReviewError: there is no answer.
+            ReviewError: the review failed.
         """
         ...
 
@@ -78,7 +78,7 @@ def with_authentication_and_authorization(reviewer: Reviewer) -> Filter:
 
 
 class _Guard:
-    """Answers 401 to strangers, 403 to those who may not, and 500 when nobody can tell."""
+    """Answers 401 to unknown clients, 403 to unauthorized ones, and 500 if the review fails."""
 
     def __init__(self, reviewer: Reviewer) -> None:
         self._reviewer = reviewer
@@ -120,7 +120,7 @@ class _Guard:
         return None
 
     async def _authenticate(self, token: str) -> UserInfo | None:
-        # The token itself is not kept: a look into the memory must not give it away.
+        # Keep only a hash: a memory dump must not reveal the token.
         key = hashlib.blake2b(token.encode(), key=self._salt).digest()
         known = self._users.get(key)
         if known is not None:
@@ -157,7 +157,7 @@ class _Guard:
             _log.error(message, error=error, **fields, **held_back)
 
     async def _ask(self, review: T) -> T:
-        """Return the API server's answer. A few are asked for at a time: made-up tokens must not hold up leases and events."""
+        """Return the API server's answer. Few run at a time: invalid tokens must not delay leases and events."""
         with anyio.fail_after(_DEADLINE):
             async with self._asking:
                 return await self._reviewer.create(review)
@@ -186,7 +186,7 @@ class _Memory(Generic[V]):
 
 def _bearer_token(headers: Mapping[str, str]) -> str:
     scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
-    # What is no ASCII is no token; nor could it be sent on.
+    # A token is ASCII; others could not be sent on.
     return token.strip() if scheme.lower() == "bearer" and token.isascii() else ""
 
 

@@ -3,7 +3,7 @@
 """The registry and the series that controller-runtime and client-go export: same names, labels and buckets.
 
 A dashboard written for a Go manager reads these unchanged, so the text form is Go's too: no ``_created``
-series, and a bucket's bound is written ``1``, not ``1.0``. Rooms above observe; nobody else defines
+series, and a bucket's bound is written ``1``, not ``1.0``. Other packages only observe; they do not define
 series that start with ``controller_runtime_``, ``workqueue_`` or ``rest_client_``.
 """
 
@@ -104,7 +104,7 @@ TERMINAL_RECONCILE_ERRORS: Final = _counter(
 )
 RECONCILE_PANICS: Final = _counter(
     "controller_runtime_reconcile_panics_total",
-    "Reconciliations per controller that raised what no reconciler should",
+    "Reconciliations per controller that raised a programming error",
     ["controller"],
 )
 RECONCILE_TIMEOUTS: Final = _counter(
@@ -166,10 +166,11 @@ WEBHOOK_IN_FLIGHT: Final = _gauge(
     "controller_runtime_webhook_requests_in_flight", "Admission requests being answered", ["webhook"]
 )
 WEBHOOK_PANICS: Final = _counter(
-    "controller_runtime_webhook_panics_total", "Admission requests whose handler broke"
+    "controller_runtime_webhook_panics_total", "Admission requests whose handler raised an unexpected error"
 )
 CONVERSION_PANICS: Final = _counter(
-    "controller_runtime_conversion_webhook_panics_total", "Objects whose conversion broke"
+    "controller_runtime_conversion_webhook_panics_total",
+    "Objects whose conversion raised an unexpected error",
 )
 
 # The way to the API server.
@@ -184,7 +185,7 @@ CERTWATCHER_READ_ERRORS: Final = _counter(
     "certwatcher_read_certificate_errors_total", "Certificate reads that failed"
 )
 
-# Series without a counterpart in Go: what a cache cannot see.
+# Series of our own, without a counterpart in Go.
 CACHE_DEGRADED: Final = _gauge(
     "controller_runtime_cache_degraded",
     "1 while a watched kind is missing or denied, else 0",
@@ -203,7 +204,7 @@ CACHE_SKIPPED_OBJECTS: Final = _counter(
 
 
 class TaskCollector(Collector):
-    """The tasks of the event loop that serves the scrape: what ``go_goroutines`` is to a Go manager."""
+    """The tasks of the event loop that serves the scrape: the counterpart of ``go_goroutines``."""
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Return the one family, empty."""

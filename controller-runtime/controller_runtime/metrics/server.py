@@ -26,10 +26,10 @@ from .registry import CONTENT_TYPE, REGISTRY, render
 
 PATH: Final = "/metrics"
 MAX_AGE: Final = 1.0
-"""Seconds for which one text answers all scrapes: rendering takes the event loop from those who wait for more."""
+"""Seconds for which one rendered text answers all scrapes: rendering blocks the event loop."""
 
 Filter = Callable[[Handler], Handler]
-"""Wraps every handler of the server, e.g. to ask who is calling."""
+"""Wraps every handler of the server, e.g. to authenticate clients."""
 
 _log = log.logger_from("controller-runtime.metrics")
 
@@ -90,7 +90,7 @@ class MetricsServer:
         self._server.close()
 
     def need_leader_election(self) -> bool:
-        """No: whoever scrapes a follower is answered too."""
+        """Return False: a follower serves its metrics, too."""
         return False
 
     async def ready(self) -> None:

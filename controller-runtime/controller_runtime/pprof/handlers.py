@@ -23,7 +23,7 @@ _MOST_HZ: Final = 1000.0
 _TOP: Final = 50
 _INDEX: Final = f"""\
 {PREFIX}tasks                      stacks of all threads and tasks
-{PREFIX}profile?seconds=30&hz=100  a sampling profile, as collapsed stacks; with &format=speedscope as JSON for speedscope
+{PREFIX}profile?seconds=30&hz=100  a sampling profile: collapsed stacks, or JSON with &format=speedscope
 {PREFIX}heap?top=50                the lines that allocated most, where tracemalloc runs (PYTHONTRACEMALLOC=1)
 {PREFIX}cmdline                    the command line, separated by NUL
 """

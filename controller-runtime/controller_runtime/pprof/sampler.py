@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A sampling profiler: a thread that looks at the stacks of the others, and two forms of what it saw."""
+"""A sampling profiler: a thread that samples the stacks of the others, and two output formats."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Profile:
 
 
 def sample(seconds: float, hz: float, stop: threading.Event) -> Profile:
-    """Return what all threads but the calling one did for ``seconds``, or until ``stop`` is set.
+    """Return a profile of all threads but the calling one, over ``seconds`` or until ``stop`` is set.
 
-    It blocks: call it in a thread. A sample takes some tens of microseconds a thread, in which no other Python code runs.
+    It blocks: call it in a thread. A sample takes some tens of microseconds a thread, and blocks other Python code.
     """
     profile, own = Profile(), threading.get_ident()
     began = due = time.monotonic()

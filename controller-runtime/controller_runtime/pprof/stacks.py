@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 _MOST_NAMES: Final = 5
 """Names that are listed of tasks with one stack."""
@@ -55,21 +55,21 @@ def _tasks() -> Iterator[str]:
         yield ""
 
 
-def _awaited(coroutine: Any) -> Iterator[str]:
+def _awaited(coroutine: object) -> Iterator[str]:
     """Yield where a coroutine waits, and where the coroutines wait that it awaits."""
     for _ in range(_DEEPEST):
         if coroutine is None:
             return
         frame = _first(coroutine, _FRAMES)
-        if frame is None:
+        if not isinstance(frame, FrameType):
             yield f"{type(coroutine).__module__}.{type(coroutine).__qualname__}"
             return
         yield _place(frame, frame.f_lineno)
         coroutine = _first(coroutine, _AWAITED)
 
 
-def _first(awaitable: Any, attributes: tuple[str, ...]) -> Any:
-    """Return the attribute by which this type of awaitable shows its frame, or what it awaits."""
+def _first(awaitable: object, attributes: tuple[str, ...]) -> object:
+    """Return the first attribute that is set: the frame of this type of awaitable, or the object that it awaits."""
     return next((value for name in attributes if (value := getattr(awaitable, name, None)) is not None), None)
 
 

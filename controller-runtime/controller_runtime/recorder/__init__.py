@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events that report to users what happened to their objects."""
+"""Events that report changes of objects to users."""
 
 from .recorder import NORMAL as NORMAL
 from .recorder import WARNING as WARNING

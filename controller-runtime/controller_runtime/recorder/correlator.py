@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of an event that happens again: counted on the old one, combined with its like, or left out.
+"""Correlation of repeated events: an event is counted on the previous one, combined with similar ones, or dropped.
 
 The rules and figures are client-go's, so a cluster sees as many events from this process as from a Go one:
 the same event again raises its count; of the tenth event within ten minutes that differs by its message
-alone, one combined event is made; and a source may tell 25 things about an object at once, later one
+alone, one combined event is made; and a source may send 25 events about an object at once, later one
 every five minutes.
 """
 
@@ -31,7 +31,7 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class Verdict:
-    """What to send: ``event`` as new, or as a higher count of the one stored under its name."""
+    """An event to send: ``event`` as new, or as a higher count of the event stored under its name."""
 
     event: Event
     key: Key
@@ -88,7 +88,7 @@ class Correlator:
         self._buckets: _LRU[TokenBucket] = _LRU(max_records)
 
     def judge(self, event: Event) -> Verdict | None:
-        """Return what to send for ``event``, or None when its source has said too much about its object."""
+        """Return the event to send for ``event``, or None when its source has exceeded its rate for the object."""
         event, key = self._combine(event)
         known = self._seen.get(key)
         if known is not None:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Events about objects, as ``kubectl describe`` and the SDK read them: core/v1, with times and counts.
 
-Telling an event never waits: it is queued, and the broadcaster sends it. When the API server is slow and the
-queue is full, events are lost and that is logged; reconciling goes on.
+Recording an event never waits: it is queued, and the broadcaster sends it. When the API server is slow and the
+queue is full, events are dropped, which is logged; reconciling continues.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = log.logger_from("events")
 
 
 class EventRecorder(Protocol):
-    """Records events: what controllers need of :class:`SourceRecorder`."""
+    """Records events: the part of :class:`SourceRecorder` that controllers use."""
 
     def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
         """Queue an event about ``obj``, which needs its name; ``event_type`` is Normal or Warning.
@@ -66,8 +66,8 @@ class SourceRecorder(EventRecorder):
 
     def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
         if event_type not in {NORMAL, WARNING}:
-            raise ValueError(f"event type {event_type!r} is neither {NORMAL} nor {WARNING}")
-        self._broadcaster.tell(self._source, obj, event_type, reason, message)
+            raise ValueError(f"event type {event_type!r} must be {NORMAL} or {WARNING}")
+        self._broadcaster.enqueue(self._source, obj, event_type, reason, message)
 
     def eventf(self, obj: Object, event_type: str, reason: str, template: str, *args: object) -> None:
         """As :meth:`event`, with ``%`` templates."""
@@ -75,7 +75,7 @@ class SourceRecorder(EventRecorder):
 
 
 class Broadcaster:
-    """The runnable that sends what recorders tell; when stopped, it first sends what is queued.
+    """The runnable that sends recorded events; when stopped, it first sends the queued ones.
 
     ``writer`` must not throttle reconciling: it is called from one task, one call at a time.
     """
@@ -104,10 +104,10 @@ class Broadcaster:
         self._correlator = Correlator(anyio.current_time, self._new_name)
 
     def recorder_for(self, source: str) -> SourceRecorder:
-        """Return a recorder whose events carry ``source`` as component."""
+        """Return a recorder with ``source`` as the component of its events."""
         return SourceRecorder(self, source)
 
-    def tell(self, source: str, obj: Object, event_type: str, reason: str, message: str) -> None:
+    def enqueue(self, source: str, obj: Object, event_type: str, reason: str, message: str) -> None:
         """Queue an event, or lose it when the queue is full."""
         if len(self._queue) >= self._capacity:
             self._lost += 1
@@ -121,7 +121,7 @@ class Broadcaster:
         self._queued.set()
 
     def need_leader_election(self) -> bool:
-        """No: followers have something to tell too."""
+        """Return False: followers record events, too."""
         return False
 
     async def start(self) -> None:
@@ -162,7 +162,7 @@ class Broadcaster:
         return f"{about}.{int(moment.timestamp()) * 10**9 + moment.microsecond * 1000 + self._serial:x}"
 
     async def _send_next(self) -> None:
-        # An event is judged once; one whose sending was cancelled waits as the pending verdict.
+        # Each event is correlated once; if its sending is cancelled, it stays the pending verdict.
         if self._pending is None:
             self._pending = self._correlator.judge(self._queue.popleft())
         if self._pending is not None:
@@ -202,7 +202,7 @@ class Broadcaster:
             try:
                 stored = await self._writer.patch(event, raw_patch(MERGE, msgspec.json.encode(patch)))
             except NotFoundError:
-                # Events live for an hour: the one counted on may be gone.
+                # Events expire after an hour: the one to count on may be deleted.
                 about = event.involved_object.name if event.involved_object else None
                 event.metadata = ObjectMeta(name=self._new_name(about or ""), namespace=event.namespace)
                 stored = await self._writer.create(event)
@@ -223,7 +223,7 @@ def reference(obj: Object) -> ObjectReference:
 
 
 def _is_of_no_interest(error: StatusError) -> bool:
-    """Whether a refusal is nobody's fault: told already, or the namespace is on its way out."""
+    """Return True if a rejection needs no report: the event exists, or its namespace is terminating."""
     if isinstance(error, AlreadyExistsError):
         return True
     return isinstance(error, ForbiddenError) and any(

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reaching an API server: settings, requests as values, one transport, and where kinds are served.
+"""Access to an API server: connection settings, requests as values, one transport and kind discovery.
 
-Nothing here knows what an object means; that begins in ``controller_runtime.client``.
+Objects are opaque to this package; ``controller_runtime.client`` interprets them.
 """
 
 from . import request as request

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Config: where the server is, how to trust it, and who we are.
+"""Config: the server's address, its trusted authorities and the client's identity.
 
-:func:`load_config` looks where kubectl and controller-runtime look, in this order: the file it is given,
-the files that ``KUBECONFIG`` names, the pod's own service account, ``~/.kube/config``.
+:func:`load_config` looks in the same places as kubectl and controller-runtime, in this order: the given file,
+the files named by ``KUBECONFIG``, the pod's own service account, ``~/.kube/config``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
+
+from controller_runtime.apis.machinery.base import JSON
 
 from . import http1, kubeconfig, kubeconfig_import, login, proxy
 from .credentials import Anonymous, Credentials, TokenFile
@@ -25,21 +27,21 @@ from .errors import ConfigError
 from .tls import TLSConfig
 
 _HEADER_NAME: Final = "!#$&'*+-.^_`|~"
-"""What RFC 9110 allows in a header's name, letters and digits aside; of these, ``%`` escapes the others here."""
+"""Characters that RFC 9110 allows in a header's name besides letters and digits; ``%`` escapes all others here."""
 _UNFIT_FOR_HEADER: Final = re.compile(r"[^\x20-\x7e]")
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def user_agent(program: str, release: str) -> str:
-    """Return ``program/release (os/arch)``; what stands before the slash is the field manager of plain writes, too."""
+    """Return ``program/release (os/arch)``; the part before the slash is also the default field manager of writes."""
     named = f"{program}/{release} ({platform.system().lower()}/{platform.machine().lower()})"
     return _UNFIT_FOR_HEADER.sub("_", named)
 
 
 def default_user_agent() -> str:
-    """Return :func:`user_agent` of what was started: a script by its name, a module by its package's.
+    """Return :func:`user_agent` of the running program: the name of a script, or of the package of a module.
 
-    A program that can be started in several ways says who it is by :attr:`Config.user_agent`.
+    A program that can be started in several ways should set :attr:`Config.user_agent`.
     """
     started = Path(sys.argv[0] or "python")
     program = started.parent.name if started.name == "__main__.py" else started.name.removesuffix(".py")
@@ -52,7 +54,7 @@ def default_user_agent() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """On whose behalf requests are made; the server asks whether we may (the verb ``impersonate``)."""
+    """The user on whose behalf requests are made; requires permission for the verb ``impersonate``."""
 
     user: str
     uid: str = ""
@@ -60,7 +62,7 @@ class Impersonation:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def headers(self) -> list[tuple[str, str]]:
-        """Return the headers that say so; a name may occur more than once."""
+        """Return the impersonation headers; a name may occur more than once."""
         found = [("Impersonate-User", self.user)]
         found += [("Impersonate-Uid", self.uid)] if self.uid else []
         found += [("Impersonate-Group", group) for group in self.groups]
@@ -75,44 +77,45 @@ class Config:
     """How to reach an API server."""
 
     host: str
-    """Scheme, host and port, and a path where the server lives below one."""
+    """Scheme, host and port, and a path prefix if the server is served below one."""
     tls: TLSConfig | None = None
     credentials: Credentials = field(default_factory=Anonymous)
     user_agent: str = field(default_factory=default_user_agent)
     qps: float = 0
-    """Requests a second over time; zero or less does not throttle."""
+    """Sustained requests per second; zero or less disables throttling."""
     burst: int = 0
-    """Requests at once; at least one."""
+    """Requests that may exceed :attr:`qps` at once; at least one."""
     namespace: str = ""
     """The namespace of the context, or of the pod."""
     proxy: str = ""
-    """URL of a proxy. Where a kubeconfig has no ``proxy-url``, :func:`load_config` takes it from the environment."""
+    """URL of a proxy. :func:`load_config` reads it from the environment if the kubeconfig has no ``proxy-url``."""
     impersonate: Impersonation | None = None
-    """On whose behalf, beside :attr:`credentials`, which say who we are."""
+    """The user to impersonate; :attr:`credentials` still authenticate the client itself."""
 
     @property
     def address(self) -> str:
-        """:attr:`host` as logs and errors show it: without the user name and password that it may hold."""
+        """:attr:`host` for logs and errors, without the user name and password that it may contain."""
         return http1.shown(self.host)
 
     def __repr__(self) -> str:
-        """Return what identifies the connection; no key, token or password."""
+        """Return the settings that identify the connection, without keys, tokens and passwords."""
         return (
-            f"{type(self).__name__}(host={self.address!r}, tls={self.tls!r}, credentials={type(self.credentials).__name__}, "
-            f"user_agent={self.user_agent!r}, qps={self.qps!r}, burst={self.burst!r}, namespace={self.namespace!r}, "
-            f"proxy={http1.shown(self.proxy)!r}, impersonate={self.impersonate!r})"
+            f"{type(self).__name__}(host={self.address!r}, tls={self.tls!r}, "
+            f"credentials={type(self.credentials).__name__}, user_agent={self.user_agent!r}, qps={self.qps!r}, "
+            f"burst={self.burst!r}, namespace={self.namespace!r}, proxy={http1.shown(self.proxy)!r}, "
+            f"impersonate={self.impersonate!r})"
         )
 
     @classmethod
     async def from_kubeconfig_dict(
-        cls, data: Mapping[str, Any], *, context: str | None = None, environ: Mapping[str, str] | None = None
+        cls, data: Mapping[str, JSON], *, context: str | None = None, environ: Mapping[str, str] | None = None
     ) -> Config:
-        """Return the connection that a parsed kubeconfig describes; relative paths are meant from here.
+        """Return the connection described by a parsed kubeconfig; relative paths start at the working directory.
 
-        ``environ`` names a proxy where the kubeconfig does not; by default it is the process's.
+        ``environ`` supplies the proxy if the kubeconfig has none; the default is the environment of the process.
 
         Raises:
-            ConfigError: it lacks something.
+            ConfigError: the kubeconfig is incomplete or invalid.
         """
         return await _from_kubeconfig(
             kubeconfig.from_dict(data, context=context), os.environ if environ is None else environ
@@ -122,10 +125,10 @@ class Config:
 async def load_config(
     path: str | None = None, *, context: str | None = None, environ: Mapping[str, str] | None = None
 ) -> Config:
-    """Return the connection that the kubeconfig at ``path``, the environment or the pod describes.
+    """Return the connection described by the kubeconfig at ``path``, the environment or the pod.
 
     Raises:
-        ConfigError: nothing is found, or what is found cannot be used.
+        ConfigError: no configuration is found, or it cannot be used.
     """
     environ = os.environ if environ is None else environ
     default = _default_kubeconfig(environ)
@@ -134,8 +137,8 @@ async def load_config(
         return in_cluster_config(environ)
     if not paths and not default:
         raise ConfigError(
-            "no way to reach a cluster: no kubeconfig is given, KUBECONFIG is not set, "
-            "~/.kube/config does not exist and this is no pod of a cluster"
+            "no cluster configuration found: no kubeconfig is given, KUBECONFIG is not set, "
+            "~/.kube/config does not exist and the process does not run in a pod"
         )
     return await _from_kubeconfig(kubeconfig.from_files(paths or default, context=context), environ)
 
@@ -144,7 +147,7 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     """Return the connection of a pod to its own cluster.
 
     Raises:
-        ConfigError: this is no pod, or it has no service account token.
+        ConfigError: the process does not run in a pod, or the pod has no service account token.
     """
     library = kubeconfig_import.modules()
     loader = library.incluster_config.InClusterConfigLoader(

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who we are to the server: headers for each request, renewed when they grow old or are refused."""
+"""Client credentials: headers for each request, renewed when they expire or are refused."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ import anyio
 from .errors import ConfigError
 
 TOKEN_FILE_PERIOD: Final = 60.0
-"""Seconds after which a token file is read again; kubelets rewrite theirs well before it expires."""
+"""Seconds after which a token file is read again; the kubelet rewrites a token well before it expires."""
 
 
 class Credentials(ABC):
-    """Gives the headers that prove an identity."""
+    """Supplies the headers that authenticate the client."""
 
     @abstractmethod
     async def headers(self) -> dict[str, str]:
         """Return the headers for a request sent now.
 
         Raises:
-            ConfigError: there are none to be had.
+            ConfigError: no credentials can be obtained.
         """
 
     async def refresh(self) -> bool:
-        """Get new ones, since the server refused the last; return whether asking again can help."""
+        """Renew credentials that the server refused; return True if a retry may succeed."""
         return False
 
     def for_another_loop(self) -> Credentials | None:
-        """Return credentials of the same identity for an event loop in another thread; None where there are none."""
+        """Return credentials of the same identity for an event loop in another thread, or None if impossible."""
         return None
 
 
 class Anonymous(Credentials):
-    """No headers: anonymous, or known by a client certificate."""
+    """No headers: an anonymous client, or one with a client certificate."""
 
     async def headers(self) -> dict[str, str]:
         return {}
@@ -75,9 +75,9 @@ class Basic(Credentials):
 
 
 class TokenFile(Credentials):
-    """A bearer token in a file that somebody else rewrites, as a pod's service account token.
+    """A bearer token in a file that another process rewrites, such as a pod's service account token.
 
-    The file is read again after :data:`TOKEN_FILE_PERIOD` and when the server refuses the token. While it
+    The file is read again after :data:`TOKEN_FILE_PERIOD` and when the server refuses the token. While the file
     cannot be read, the last token is used.
     """
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""RESTMapper: where a kind is served, by our own classes where they know it, else by asking the server."""
+"""RESTMapper: maps kinds to resources, from the class if it declares one, else by discovery."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .request import JSON, Request, group_version_path
 from .roundtrip import RoundTripper
 
 MISS_TTL: Final = 10.0
-"""Seconds for which a kind that was not served is believed to be missing still."""
+"""Seconds for which a kind that was not served is assumed to be still missing."""
 MISSES: Final = 64
-"""Groups and versions remembered as missing; beyond, the server's own list of groups decides what is worth a request."""
+"""The most groups and versions remembered as missing; beyond, only those in the server's group list are requested."""
 
 GroupVersion = tuple[str, str]
 T = TypeVar("T")
@@ -56,17 +56,16 @@ class _Groups(msgspec.Struct):
 class RESTMapper:
     """Maps kinds to resources.
 
-    What the server serves is asked once per group and version, and remembered; a kind that is missing is
-    asked for again after :data:`MISS_TTL`, so a CRD installed later is found. Names of groups may come from users:
-    one that no group can have is not asked about, and however many are made up, a bounded number is asked about
-    and remembered.
+    The resources of a group and version are requested once and cached. A missing kind is looked up again after
+    :data:`MISS_TTL`, so a CRD installed later is found. Group names may come from users: an invalid name causes no
+    request, and the number of unknown names that are requested and remembered is bounded.
     """
 
     def __init__(self, transport: RoundTripper, *, miss_ttl: float = MISS_TTL) -> None:
         self._transport = transport
         self._miss_ttl = miss_ttl
         self._served: dict[GroupVersion, Mapping[str, Resource]] = {}
-        """Only what the server serves: no name that is made up is in here, or in ``_asked_at``."""
+        """Only groups that the server serves, as in ``_asked_at``."""
         self._asked_at: dict[GroupVersion, float] = {}
         self._missing: OrderedDict[GroupVersion, float] = OrderedDict()
         self._asking: dict[GroupVersion, anyio.Lock] = {}
@@ -74,11 +73,11 @@ class RESTMapper:
         self._groups_lock = anyio.Lock()
 
     async def resource_for(self, kind: type[Object] | GVK) -> Resource:
-        """Return where ``kind`` is served; a class that knows its resource is not asked about.
+        """Return the resource of ``kind``, without a request if its class declares it.
 
         Raises:
             NoKindMatchError: the server does not serve it.
-            StatusError, TransportError: the server could not be asked.
+            StatusError, TransportError: discovery failed.
         """
         if not isinstance(kind, tuple):
             if kind.resource is not None:
@@ -87,7 +86,7 @@ class RESTMapper:
         return await self.discover(kind)
 
     async def discover(self, gvk: GVK) -> Resource:
-        """Return where the server itself says that ``gvk`` is served. Raises like :meth:`resource_for`."""
+        """Return the resource of ``gvk`` according to the server. Raises like :meth:`resource_for`."""
         group_version = (gvk.group, gvk.version)
         resource = self._known(gvk)
         if resource is None and names.is_api_group(gvk.group) and names.is_api_version(gvk.version):
@@ -101,7 +100,7 @@ class RESTMapper:
         return resource
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Clear the cache."""
         self._served.clear()
         self._asked_at.clear()
         self._missing.clear()
@@ -112,7 +111,7 @@ class RESTMapper:
 
     @asynccontextmanager
     async def _turn(self, group_version: GroupVersion) -> AsyncIterator[None]:
-        """Let one task at a time ask about a group and version; nothing is kept of it afterwards."""
+        """Allow one request at a time per group and version; the lock is discarded after the last."""
         lock = self._asking.setdefault(group_version, anyio.Lock())
         try:
             async with lock:
@@ -149,7 +148,7 @@ class RESTMapper:
         }
 
     async def _listed(self) -> frozenset[GroupVersion]:
-        """Return the groups and versions that the server lists; its list is believed for :data:`MISS_TTL`."""
+        """Return the groups and versions that the server lists; the list is cached for :data:`MISS_TTL`."""
         async with self._groups_lock:
             if self._groups is None or anyio.current_time() - self._groups[0] >= self._miss_ttl:
                 answer = await self._read("/apis", _Groups)
@@ -162,7 +161,7 @@ class RESTMapper:
             return self._groups[1]
 
     async def _read(self, path: str, shape: type[T]) -> T | None:
-        """Return what the server answers, or None where it knows no such path."""
+        """Return the decoded response, or None if the path does not exist."""
         response = await self._transport.send(Request("GET", path, headers={"Accept": JSON}))
         try:
             await response.raise_for_status()

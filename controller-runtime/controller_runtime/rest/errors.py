@@ -1,16 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can go wrong before an API server has said anything.
+"""Errors of requests that got no valid response from an API server.
 
 RestError
 ├── ConfigError             the connection's settings cannot be used
-├── InvalidRequestError     no URL can be made of a group, version, namespace or name; a ValueError, too
-├── NoKindMatchError        the server does not serve this kind (its CRD is missing, perhaps not for long)
-└── TransportError          the server was never reached, or the answer broke off
+├── InvalidRequestError     a group, version, namespace or name is not valid in a URL; also a ValueError
+├── NoKindMatchError        the server does not serve this kind, e.g. because its CRD is not installed yet
+└── TransportError          the server was not reached, or the response was cut off
     ├── TransportTimeoutError
-    └── AnswerError         what answered does not speak the Kubernetes API: a redirect, a proxy's page
+    └── AnswerError         the response is not one of the Kubernetes API: a redirect, a proxy's page
 
-An answer that refuses is a ``controller_runtime.apis.machinery.errors.StatusError``; :func:`status_error` makes it.
+A response that reports a failure is a ``controller_runtime.apis.machinery.errors.StatusError``, made by
+:func:`status_error`.
 """
 
 from __future__ import annotations
@@ -18,23 +19,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 import pydantic
 
 from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 
 T = TypeVar("T")
 _EXCERPT: Final = 100
 _REASON: Final = 256
 _LONGEST_NUMBER: Final = 20
-"""Digits of a Retry-After that are read as a number; more of them are a mistake or an attack."""
+"""The most digits of a Retry-After that are parsed; a longer number is a mistake or an attack."""
 
 
 class RestError(Exception):
-    """The base of this room's errors."""
+    """The base of this package's errors."""
 
     needs_no_stack = True
 
@@ -44,7 +46,7 @@ class ConfigError(RestError):
 
 
 class InvalidRequestError(RestError, ValueError):
-    """What a request would name cannot stand in a URL; nothing was sent."""
+    """A part of the request is not valid in a URL; nothing was sent."""
 
 
 class NoKindMatchError(RestError):
@@ -56,7 +58,7 @@ class NoKindMatchError(RestError):
 
 
 class TransportError(RestError):
-    """No answer came, or not all of it; the request may have taken effect."""
+    """No response, or only a part of it, was received; the request may have taken effect."""
 
     def __init__(self, message: str, *, host: str = "") -> None:
         super().__init__(f"{host}: {message}" if host else message)
@@ -64,18 +66,18 @@ class TransportError(RestError):
 
 
 class TransportTimeoutError(TransportError):
-    """No answer came in time."""
+    """No response was received in time."""
 
 
 class AnswerError(TransportError):
-    """An answer came that an API server does not give; the request may have taken effect."""
+    """The response is not one of an API server; the request may have taken effect."""
 
 
 def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
     """Return ``decode(body)``.
 
     Raises:
-        AnswerError: the body has another syntax or shape than ``decode`` expects.
+        AnswerError: the body does not have the syntax or structure that ``decode`` expects.
     """
     try:
         return decode(body)
@@ -88,13 +90,13 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
         RecursionError,
     ) as error:
         reason = _reason(error)[:_REASON]
-        # An object is not shown: it may be a Secret.
+        # The error does not quote an object, which may be a Secret.
         shown = "" if body[:1] == b"{" else f"; its {len(body)} bytes begin with {body[:_EXCERPT]!r}"
         raise AnswerError(f"the answer cannot be decoded: {reason}{shown}") from error
 
 
 def _reason(error: Exception) -> str:
-    """Return what is wrong with a body on one line, and no value in it."""
+    """Return on one line why a body is invalid, without any value of it."""
     if isinstance(error, pydantic.ValidationError):
         first = error.errors(include_input=False, include_url=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}".lstrip(": ")
@@ -102,9 +104,9 @@ def _reason(error: Exception) -> str:
 
 
 def status_error(http_code: int, headers: Mapping[str, str], body: bytes) -> errors.StatusError:
-    """Return the refusal that an answer of 400 or more carries; its body may be a metav1.Status, text or nothing."""
+    """Return the error of a response of 400 or more; its body may be a metav1.Status, text or empty."""
     try:
-        status: Any = msgspec.json.decode(body)
+        status: JSON = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):
         status = None
     if not isinstance(status, dict) or status.get("kind") != "Status":
@@ -116,15 +118,15 @@ def status_error(http_code: int, headers: Mapping[str, str], body: bytes) -> err
 
 
 def parse_retry_after(value: str | None, now: datetime | None = None) -> float | None:
-    """Return the seconds that a Retry-After header asks to wait (a number, or a date against ``now``), or None.
+    """Return the seconds that a Retry-After header requests (a number, or a date relative to ``now``), or None.
 
-    They are bounded by :data:`controller_runtime.apis.machinery.errors.MAX_RETRY_AFTER`, whatever the server says.
+    It is at most :data:`controller_runtime.apis.machinery.errors.MAX_RETRY_AFTER`.
     """
     value = (value or "").strip()
     if not value:
         return None
     if value.removeprefix("-").isdecimal():
-        # Longer numbers are as good as the bound, and Python refuses to read those of thousands of digits.
+        # A longer number exceeds the bound, and Python refuses to parse one of thousands of digits.
         negative, long = value.startswith("-"), len(value) > _LONGEST_NUMBER
         return errors.bounded_wait(0 if negative else errors.MAX_RETRY_AFTER if long else int(value))
     try:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A transport without a network, for tests: a function answers."""
+"""A transport without a network, for tests: a function returns the responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .roundtrip import Response
 
 
 class FakeResponse(Response):
-    """An answer made of bytes, of a JSON value, or of lines."""
+    """A response made of bytes, of a JSON value, or of lines."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ Handler = Callable[[Request], Response | Awaitable[Response]]
 
 
 class FakeTransport:
-    """Answers by ``handler``, which may be a coroutine function and may raise; remembers the ``requests``."""
+    """Returns the responses of ``handler``, which may be a coroutine function and may raise; records ``requests``."""
 
     def __init__(self, handler: Handler) -> None:
         self.requests: list[Request] = []
         self._handler = handler
 
     async def send(self, request: Request) -> Response:
-        """Return the handler's answer."""
+        """Return the handler's response."""
         self.requests.append(request)
         answer = self._handler(request)
         return await answer if inspect.isawaitable(answer) else answer

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What one context of a kubeconfig says: server, TLS, identity.
+"""One context of a kubeconfig: server, TLS and identity.
 
-Merging of files, exec plugins, OIDC and gcloud logins are kubernetes-asyncio's. Ours are the parts it
-does by temporary files (certificates given inline stay in memory here) or only once (a token file is read
+kubernetes-asyncio merges files and runs exec plugins, OIDC and gcloud logins. This module replaces the parts for which
+it writes temporary files (inline certificates stay in memory here) and those it does only once (a token file is read
 again when it is rewritten).
 """
 
@@ -13,18 +13,20 @@ import base64
 import binascii
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypedDict
 from urllib.parse import urlsplit
 
 import yaml
 
 from controller_runtime import log
+from controller_runtime.apis.machinery.base import JSON
 
 from . import http1, kubeconfig_import
 from .credentials import Anonymous, Basic, Credentials, StaticToken, TokenFile
 from .errors import ConfigError
+from .kubeconfig_import import Loader, Node
 from .login import PluginCredentials, redacted
 from .tls import IssuedPair, TLSConfig
 
@@ -37,7 +39,7 @@ _log: Final = log.logger_from("rest")
 
 
 class Settings:
-    """The bag of attributes that the library's loaders fill."""
+    """The attributes that the library's loaders set."""
 
     def __init__(self) -> None:
         self.api_key: dict[str, str] = {}
@@ -45,10 +47,19 @@ class Settings:
         self.ssl_ca_cert = ""
 
 
-class Access:
-    """One context: its cluster and its user, with ``source`` for error texts."""
+class Impersonated(TypedDict):
+    """The fields of an ``Impersonation``."""
 
-    def __init__(self, source: str, loader: Any, cluster: _Entry, user: _Entry, namespace: str) -> None:
+    user: str
+    uid: str
+    groups: tuple[str, ...]
+    extra: Mapping[str, tuple[str, ...]]
+
+
+class Access:
+    """One context: its cluster and its user; error texts name ``source``."""
+
+    def __init__(self, source: str, loader: Loader, cluster: _Entry, user: _Entry, namespace: str) -> None:
         self.source = source
         self.namespace = namespace
         self._loader = loader
@@ -58,7 +69,7 @@ class Access:
 
     @property
     def host(self) -> str:
-        """The server's address; without a scheme, settings of TLS make it https, as in client-go."""
+        """The server's address; without a scheme it is https if there are TLS settings, as in client-go."""
         host = self._cluster.text("server").rstrip("/")
         if not host:
             raise ConfigError(f"kubeconfig {self.source}: {self._cluster.label}: server is missing")
@@ -66,19 +77,19 @@ class Access:
             host = f"{'https' if self._mentions_tls() else 'http'}://{host}"
         if problem := _bad_address(host):
             raise self._cluster.error("server", f"{http1.shown(host)!r} {problem}")
-        # What a URL holds for logging in goes to nobody in the clear, as the credentials do not.
+        # As other credentials, a user name and password in the URL are not sent over plain HTTP.
         return host if host.startswith("https:") else http1.shown(host)
 
     @property
     def proxy(self) -> str:
-        """The proxy's address, or nothing."""
+        """The proxy's address, or an empty string."""
         proxy = self._cluster.text("proxy-url")
         if proxy and (problem := _bad_address(proxy)):
             raise self._cluster.error("proxy-url", f"{http1.shown(proxy)!r} {problem}")
         return proxy
 
     def _mentions_tls(self) -> bool:
-        """Whether there is anything that only a server with TLS has a use for."""
+        """Return True if a setting is present that only applies to TLS."""
         parts = ("certificate-authority", "certificate-authority-data")
         shown = ("client-certificate", "client-certificate-data")
         return self._skips_verifying() or any(
@@ -92,7 +103,7 @@ class Access:
         return bool(skips)
 
     def tls(self) -> TLSConfig | None:
-        """Return the TLS settings, tried once, or None for a plain server."""
+        """Return the TLS settings after checking that they load, or None for plain HTTP."""
         if not self.host.startswith("https:"):
             return None
         config = TLSConfig(
@@ -110,28 +121,28 @@ class Access:
             raise ConfigError(f"kubeconfig {self.source}: {error}") from error
         return config
 
-    def impersonated(self) -> dict[str, Any]:
-        """Return the fields of an ``Impersonation``, or nothing.
+    def impersonated(self) -> Impersonated | None:
+        """Return the fields of an ``Impersonation``, or None.
 
         Raises:
-            ConfigError: something is told of nobody, or is of another type.
+            ConfigError: a field has the wrong type, or others are set without ``as``.
         """
         user = self._user
         name, uid = user.text("as"), user.text("as-uid")
         groups = user.texts("as-groups", user.values.get("as-groups"))
         given = user.values.get("as-user-extra") or {}
         if not isinstance(given, Mapping):
-            raise user.error("as-user-extra", "is no map")
+            raise user.error("as-user-extra", "must be a map")
         extra = {str(key): user.texts("as-user-extra", values) for key, values in given.items()}
         if not name and (uid or groups or extra):
-            raise user.error("as", "is missing: whom do as-uid, as-groups and as-user-extra describe?")
-        return {"user": name, "uid": uid, "groups": groups, "extra": extra} if name else {}
+            raise user.error("as", "is required with as-uid, as-groups and as-user-extra")
+        return {"user": name, "uid": uid, "groups": groups, "extra": extra} if name else None
 
     async def credentials(self) -> Credentials:
-        """Return what proves the user's identity, trying it once; nothing where it would go out in the clear.
+        """Return the user's credentials after obtaining them once; anonymous ones over plain HTTP.
 
         Raises:
-            ConfigError: a plugin failed, a file is missing.
+            ConfigError: a plugin failed, or a file is missing.
         """
         user = self._user
         if not self.host.startswith("https:"):
@@ -161,9 +172,9 @@ class Access:
 
 
 class _Entry:
-    """A named cluster or user, and the folder from which its paths are meant."""
+    """A named cluster or user, and the folder to which its paths are relative."""
 
-    def __init__(self, source: str, label: str, values: Mapping[str, Any], folder: Path) -> None:
+    def __init__(self, source: str, label: str, values: Mapping[str, JSON], folder: Path) -> None:
         self.label = label
         self.values = values
         self._source = source
@@ -174,14 +185,14 @@ class _Entry:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise self.error(key, "is no text")
+            raise self.error(key, "must be a string")
         return value
 
-    def texts(self, key: str, values: Any) -> tuple[str, ...]:
+    def texts(self, key: str, values: JSON) -> tuple[str, ...]:
         if values is None:
             return ()
         if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
-            raise self.error(key, "is no list of texts")
+            raise self.error(key, "must be a list of strings")
         return tuple(values)
 
     def path(self, key: str) -> Path | None:
@@ -189,7 +200,7 @@ class _Entry:
         return self._folder / value if value else None
 
     def pem(self, key: str) -> bytes | Path | None:
-        """Return the bytes given inline, else the file named, as kubectl prefers them."""
+        """Return the inline bytes, else the named file, in the same order as kubectl."""
         if data := self.text(f"{key}-data"):
             try:
                 return base64.b64decode(data, validate=True)
@@ -205,10 +216,10 @@ class _Entry:
 
 
 def from_files(paths: str, *, context: str | None = None) -> Access:
-    """Read the kubeconfig, or several joined as ``KUBECONFIG`` joins them.
+    """Read a kubeconfig, or several separated as in ``KUBECONFIG``.
 
     Raises:
-        ConfigError: none of them exists, or one cannot be read or lacks something.
+        ConfigError: no file exists, or one cannot be read or is incomplete.
     """
     names = [str(Path(name).expanduser()) for name in paths.split(os.pathsep) if name]
     existing = [name for name in names if Path(name).exists()]
@@ -223,29 +234,34 @@ def from_files(paths: str, *, context: str | None = None) -> Access:
     )
 
 
-def from_dict(data: Mapping[str, Any], *, context: str | None = None) -> Access:
-    """Read a kubeconfig that is parsed already. Raises like :func:`from_files`."""
+def from_dict(data: Mapping[str, JSON], *, context: str | None = None) -> Access:
+    """Read a parsed kubeconfig. Raises like :func:`from_files`."""
     library = kubeconfig_import.modules().kube_config
     return _access("given", library.ConfigNode("kubeconfig", dict(data)), context, base_path="")
 
 
 def _check(name: str) -> None:
     try:
-        data = yaml.load(Path(name).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # a safe one
+        data = yaml.load(Path(name).read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506  # a safe loader
     except OSError as error:
         raise ConfigError(f"kubeconfig {name}: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"kubeconfig {name}: not YAML: {redacted(error)}") from error
     if not isinstance(data, dict):
-        raise ConfigError(f"kubeconfig {name}: is empty or no map")
+        raise ConfigError(f"kubeconfig {name}: is empty or not a map")
     for part in ("clusters", "contexts", "users"):
         entries = data.get(part) or []
         if not isinstance(entries, list) or not all(isinstance(e, dict) and "name" in e for e in entries):
-            raise ConfigError(f"kubeconfig {name}: {part} is no list of named entries")
+            raise ConfigError(f"kubeconfig {name}: {part} must be a list of named entries")
 
 
 def _access(
-    source: str, config: Any, context: str | None, *, base_path: str | None, persist: Any = None
+    source: str,
+    config: Node,
+    context: str | None,
+    *,
+    base_path: str | None,
+    persist: Callable[[], object] | None = None,
 ) -> Access:
     library = kubeconfig_import.modules()
     name = context or config.safe_get("current-context")
@@ -264,15 +280,15 @@ def _access(
     return Access(source, loader, cluster, user, str(values.get("namespace") or ""))
 
 
-def _entry(source: str, config: Any, what: str, name: str, base_path: str | None) -> _Entry:
-    if not name and what == "user":
+def _entry(source: str, config: Node, role: str, name: str, base_path: str | None) -> _Entry:
+    if not name and role == "user":
         return _Entry(source, "no user", {}, Path())
-    node = _find(source, config, f"{what}s", name)
+    node = _find(source, config, f"{role}s", name)
     folder = Path(node.path).absolute().parent if base_path is None and node.path else Path(base_path or "")
-    return _Entry(source, f"{what} {name!r}", node.safe_get(what) or {}, folder)
+    return _Entry(source, f"{role} {name!r}", node.safe_get(role) or {}, folder)
 
 
-def _find(source: str, config: Any, part: str, name: str) -> Any:
+def _find(source: str, config: Node, part: str, name: str) -> Node:
     entries = config[part] if config.safe_get(part) else None
     node = entries.get_with_name(name, safe=True) if entries is not None else None
     if node is None:
@@ -280,12 +296,12 @@ def _find(source: str, config: Any, part: str, name: str) -> Any:
     return node
 
 
-def _persister(save: Any) -> Any:
-    """Keep a login's new tokens in the file, as kubectl does; a file we may not write is no error."""
+def _persister(save: Callable[[], object] | None) -> Callable[[object], None] | None:
+    """Return a function that writes renewed tokens to the file, as kubectl does, if the file is writable."""
     if save is None:
         return None
 
-    def persist(_: Any) -> None:
+    def persist(_: object) -> None:
         try:
             save()
         except OSError:
@@ -295,15 +311,15 @@ def _persister(save: Any) -> Any:
 
 
 def _bad_address(host: str) -> str:
-    """Return what is wrong with a server's address, or nothing."""
+    """Return why a server's address is invalid, or an empty string."""
     try:
         address = urlsplit(host)
         port = address.port
     except ValueError as error:
-        # The reason may quote what stands before an "@", which is a password.
-        return "is no address" if "@" in host else f"is no address: {error}"
+        # The reason may quote the text before an "@", which may be a password.
+        return "is not a valid address" if "@" in host else f"is not a valid address: {error}"
     if address.scheme not in ("http", "https"):
-        return "begins with neither https:// nor http://"
+        return "must begin with https:// or http://"
     if not address.hostname or port == 0:
-        return "lacks a host or a port"
+        return "has no host or no port"
     return ""

@@ -1,17 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The one place that imports kubernetes-asyncio, without its 1,260 generated modules.
+"""Imports kubernetes-asyncio without its 1,260 generated modules; no other module imports it.
 
-Its ``config`` package is what we use: kubeconfig files, exec plugins, OIDC and in-cluster settings. But
+This project uses its ``config`` package: kubeconfig files, exec plugins, OIDC and in-cluster settings. But
 importing any part of the distribution runs ``kubernetes_asyncio/__init__.py``, which loads a model class
-for every API type: 30 MiB and 120 ms for nothing. ``config`` itself needs two names of ``client``,
-``ApiClient`` (to build clients we do not build) and ``Configuration`` (a bag of attributes).
+for every API type: 30 MiB and 120 ms that are not needed. ``config`` itself needs two names of ``client``:
+``ApiClient``, which is not used here, and ``Configuration``, a plain set of attributes.
 
-So while ``config`` is imported, two empty packages stand in for ``kubernetes_asyncio`` and
-``kubernetes_asyncio.client``. Afterwards every entry is taken out of ``sys.modules`` again: a program that
-imports the real distribution beside us gets the real one. Its OIDC client is all that needs aiohttp, some
-15 MiB: that is loaded when a token is first refreshed. ``test_kubeconfig_import.py`` holds a new release to
-these assumptions.
+While ``config`` is imported, two empty packages replace ``kubernetes_asyncio`` and ``kubernetes_asyncio.client``.
+Afterwards every entry is removed from ``sys.modules``, so a program that also imports the distribution gets the
+real one. Only its OIDC client needs aiohttp (about 15 MiB), which is loaded when a token is first refreshed.
+``test_kubeconfig_import.py`` checks these assumptions against each release.
 """
 
 from __future__ import annotations
@@ -21,8 +20,11 @@ import importlib.util
 import sys
 import threading
 import types
+from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
+
+from controller_runtime.apis.machinery.base import JSON
 
 _ROOT: Final = "kubernetes_asyncio"
 _HTTP: Final = "aiohttp"
@@ -30,21 +32,48 @@ _lock: Final = threading.Lock()
 
 
 class Modules(NamedTuple):
-    """The modules of the distribution that we use."""
+    """The modules of the distribution that this project uses."""
 
     kube_config: Any
     incluster_config: Any
     config_exception: Any
 
 
+class Node(Protocol):
+    """A map or list in a kubeconfig; ``path`` is the file that defines it."""
+
+    path: str | None
+
+    def safe_get(self, key: str) -> JSON:
+        """Return the value at ``key``, or None."""
+
+    def get_with_name(self, name: str, safe: bool = False) -> Node | None:
+        """Return the entry of that name in a list."""
+
+    def __getitem__(self, key: str) -> Node:
+        """Return the map or list at ``key``."""
+
+
+class Loader(Protocol):
+    """The loader of one context. The plugins set the attributes; some are missing until then."""
+
+    provider: str | None
+    token: str
+    exec_plugin_expiry: datetime
+    cert_file: str | None
+    key_file: str | None
+
+    async def _load_authentication(self) -> object: ...
+
+
 class _Unused:
-    """Stands where ``config`` names ``ApiClient`` and ``Configuration``."""
+    """Replaces ``ApiClient`` and ``Configuration``, which ``config`` imports."""
 
 
 class _Later(types.ModuleType):
-    """A module that is loaded when it is used, not when ``config`` names it in its annotations."""
+    """A module that is loaded on first use, not when ``config`` refers to it in annotations."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if sys.modules.get(self.__name__) is self:
             return _Unused
         try:
@@ -58,10 +87,10 @@ class _Later(types.ModuleType):
 
 @lru_cache(maxsize=1)
 def modules() -> Modules:
-    """Return the distribution's ``config`` modules; they are loaded at the first call.
+    """Return the distribution's ``config`` modules, which the first call loads.
 
     Raises:
-        ImportError: the distribution is missing, or its ``config`` needs more than it did.
+        ImportError: the distribution is missing, or its ``config`` has an unexpected dependency.
     """
     with _lock:
         if _ROOT in sys.modules:
@@ -79,8 +108,8 @@ def modules() -> Modules:
         try:
             return _load()
         finally:
-            gone = [name for name in sys.modules if name.partition(".")[0] == _ROOT]
-            for name in [*gone, _HTTP] if isinstance(later, _Later) else gone:
+            loaded = [name for name in sys.modules if name.partition(".")[0] == _ROOT]
+            for name in [*loaded, _HTTP] if isinstance(later, _Later) else loaded:
                 del sys.modules[name]
 
 

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What every request passes on its way out, each a round tripper around the next.
+"""The layers that every request passes on its way to the server, each a round tripper around the next.
 
-``Meter`` (counts what the server answered) ← ``Authorize`` (headers, and once again after a 401) ←
-``RetryAfter`` (asks again when the server says when) ← ``Warn`` (logs what the server warns of) ←
-``Throttle`` (a token bucket) ← ``Fence`` (for what only a leader writes).
+``Authorize`` (adds credentials; retries once after a 401) → ``RetryAfter`` (retries after the delay that the
+server requests) → ``Meter`` (counts responses) → ``Warn`` (logs the server's warnings) → ``Throttle`` (a token
+bucket) → ``Fence`` (rejects writes of a replica that is not the leader).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _log: Final = log.logger_from("rest")
 
 Observe = Callable[[str, str, str], None]
-"""Told code, method and host of each answer; the code of none is ``<error>``."""
+"""Called with code, method and host of each response; the code is ``<error>`` if there was none."""
 
 
 class Meter:
-    """Tells ``observe`` each outcome."""
+    """Reports each outcome to ``observe``."""
 
     def __init__(self, inner: RoundTripper, host: str, observe: Observe) -> None:
         self._inner = inner
@@ -43,7 +43,7 @@ class Meter:
         self._observe = observe
 
     async def send(self, request: Request) -> Response:
-        """Send, and tell."""
+        """Send ``request`` and report the outcome."""
         try:
             response = await self._inner.send(request)
         except errors.TransportError:
@@ -54,7 +54,7 @@ class Meter:
 
 
 class Authorize:
-    """Adds the credentials; a 401 renews them and asks once more, if that brought others."""
+    """Adds the credentials; after a 401, renews them and retries once if they changed."""
 
     def __init__(self, inner: RoundTripper, credentials: Credentials, host: str) -> None:
         self._inner = inner
@@ -63,13 +63,13 @@ class Authorize:
         self._renewing = anyio.Lock()
 
     async def send(self, request: Request) -> Response:
-        """Send with the present credentials."""
+        """Send ``request`` with the current credentials."""
         used = await self._headers()
         response = await self._inner.send(_with_headers(request, used))
         if response.status != 401:
             return response
         async with self._renewing:
-            # Of many requests that were refused together, the first renews for all.
+            # Of several requests refused at the same time, the first renews the credentials for all.
             renewed = await self._headers()
             if renewed == used:
                 try:
@@ -90,9 +90,9 @@ class Authorize:
 
 
 class RetryAfter:
-    """Asks again after the time that a 429 or 5xx names in Retry-After, as client-go does.
+    """Retries a 429 or 5xx after the delay in its Retry-After, as client-go does.
 
-    Streams are not retried: who follows one decides when to begin anew.
+    Streams are not retried: their caller decides when to reconnect.
     """
 
     def __init__(self, inner: RoundTripper, *, max_retries: int = MAX_RETRIES) -> None:
@@ -100,7 +100,7 @@ class RetryAfter:
         self._max_retries = max_retries
 
     async def send(self, request: Request) -> Response:
-        """Send until the server does not ask to wait."""
+        """Send ``request`` until the response requests no further delay, at most ``max_retries`` times again."""
         retries = 0
         while True:
             response = await self._inner.send(request)
@@ -111,8 +111,7 @@ class RetryAfter:
                 return response
             await anyio.sleep(delay)
             if retries == self._max_retries:
-                # Passed on when its time is over, and saying so: whoever asks next does so no sooner than the
-                # server said, and nobody waits a second time.
+                # The delay has passed, so the returned header says 0: the caller must not wait a second time.
                 others = {k: v for k, v in response.headers.items() if k.lower() != "retry-after"}
                 response.headers = {**others, "Retry-After": "0"}
                 return response
@@ -121,14 +120,14 @@ class RetryAfter:
 
 
 class Warn:
-    """Logs what the server warns of (a deprecated kind, an unknown field), each text once."""
+    """Logs the server's warnings (a deprecated kind, an unknown field), each text once."""
 
     def __init__(self, inner: RoundTripper) -> None:
         self._inner = inner
         self._seen: set[str] = set()
 
     async def send(self, request: Request) -> Response:
-        """Send, and log."""
+        """Send ``request`` and log new warnings of the response."""
         response = await self._inner.send(request)
         if "Warning" in response.headers:
             for whole in warnings_in(response.headers["Warning"]):
@@ -140,12 +139,12 @@ class Warn:
 
 
 def warnings_in(header: str) -> list[str]:
-    """Return the texts of a Warning header, which holds ``299 - "text"`` once or several times."""
+    """Return the texts of a Warning header, which contains ``299 - "text"`` once or several times."""
     return [re.sub(r"\\(.)", r"\1", text) for text in _WARNING.findall(header)]
 
 
 class Fence:
-    """Keeps writes from the wire once ``may_write`` says no, however long they waited on their way here."""
+    """Rejects writes while ``may_write`` returns False, including those that waited in an outer layer."""
 
     def __init__(self, inner: RoundTripper, may_write: Callable[[], bool], host: str) -> None:
         self._inner = inner
@@ -153,7 +152,7 @@ class Fence:
         self._host = host
 
     async def send(self, request: Request) -> Response:
-        """Send, unless it is a write that may not be."""
+        """Send ``request`` unless it is a write and writes are not allowed."""
         if request.method != "GET" and not self._may_write():
             raise errors.TransportError(
                 f"{request.method} {request.path} is not sent: leadership was lost", host=self._host
@@ -162,14 +161,14 @@ class Fence:
 
 
 class Throttle:
-    """Lets ``qps`` requests a second through, ``burst`` at once; the rest wait in order."""
+    """Sends up to ``qps`` requests per second, ``burst`` of them at once; the rest wait in order."""
 
     def __init__(self, inner: RoundTripper, qps: float, burst: int) -> None:
         self._inner = inner
         self._bucket = TokenBucket(qps, max(1, burst), anyio.current_time) if qps > 0 else None
 
     async def send(self, request: Request) -> Response:
-        """Wait for a token, then send; a request that is cancelled while it waits gives its token back."""
+        """Wait for a token, then send ``request``; a request cancelled while it waits returns its token."""
         if self._bucket is not None and (wait := self._bucket.take()):
             try:
                 await anyio.sleep(wait)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials that a login gives: an exec plugin, an OIDC issuer, gcloud; run by kubernetes-asyncio."""
+"""Credentials from a login (an exec plugin, an OIDC issuer, gcloud), which kubernetes-asyncio runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import one_line
 
 from .credentials import Credentials
 from .errors import ConfigError
+from .kubeconfig_import import Loader
 from .tls import IssuedPair
 
 _EXPIRY_MARGIN: Final = timedelta(seconds=10)
@@ -26,20 +28,19 @@ _PAST: Final = datetime.fromtimestamp(0, UTC)
 
 
 class PluginCredentials(Credentials):
-    """A token that the library gets from an exec plugin, an OIDC issuer or gcloud.
+    """A token that the library obtains from an exec plugin, an OIDC issuer or gcloud.
 
-    It is asked for again when it runs out, and when the server refuses it; once for all requests that find that out
-    at the same time, which share a failure, too.
+    It is renewed when it expires and when the server refuses it. Concurrent requests share one renewal and its failure.
     """
 
-    def __init__(self, label: str, loader: Any, command: Any = None) -> None:
+    def __init__(self, label: str, loader: Loader, command: JSON = None) -> None:
         self._label = label
         self._loader = loader
         self._command = command
         self._headers: dict[str, str] | None = None
         self.issued: IssuedPair | None = None
-        """The client certificate it issued instead of a token; renewed as one is."""
-        self._runs_out: datetime | None = None
+        """The client certificate that the plugin issued instead of a token; renewed like a token."""
+        self._expiry: datetime | None = None
         self._loading = anyio.Lock()
         self._loads = 0
         self._failure: ConfigError | None = None
@@ -47,7 +48,7 @@ class PluginCredentials(Credentials):
     async def headers(self) -> dict[str, str]:
         expiry: datetime | None = getattr(self._loader, "exec_plugin_expiry", None)
         if self.issued is not None:
-            expiry = self._runs_out
+            expiry = self._expiry
         expired = expiry is not None and expiry - _EXPIRY_MARGIN <= datetime.now(UTC)
         if self._headers is None or expired or self._loader.provider is not None:
             await self._load_once()
@@ -59,7 +60,7 @@ class PluginCredentials(Credentials):
         return (self._headers, self.issued and self.issued.cert) != before
 
     async def _load_once(self) -> None:
-        """Load, or take the outcome of a load that ends while we wait for our turn."""
+        """Load, or share the outcome of a load that another task finished meanwhile."""
         loads = self._loads
         async with self._loading:
             if self._loads == loads:
@@ -74,28 +75,30 @@ class PluginCredentials(Credentials):
             self._failure, self._headers = error, None
             self._loads += 1
             raise
-        # Not counted is one that was cancelled: the next in turn runs it again.
+        # A cancelled load is not counted: the next waiting task runs it again.
         self._failure = None
         self._loads += 1
 
     async def _run(self) -> None:
         try:
             with _without_its_log(), _without_its_memory(self._loader):
-                # The public load_and_set would write inline certificates to files that outlive us.
+                # The public load_and_set would write inline certificates to files that outlive the process.
                 await self._loader._load_authentication()
         except OSError as error:
             raise ConfigError(
                 f"{self._label}: {self._program()}{error.strerror or redacted(error)}"
             ) from error
         except Exception as error:
-            # The library lets whatever its plugins and its own JSON reading raise come through.
+            # The library passes on any exception of its plugins and its JSON parsing.
             raise ConfigError(f"{self._label}: {redacted(error)}") from error
         token = getattr(self._loader, "token", "")
         pair = _issued_certificate(self._loader) if self._command is not None and not token else None
         if pair is not None:
             self._take(*pair)
         elif self._command is not None and not token:
-            raise ConfigError(f"{self._label}: {self._program()}it gave neither a token nor a certificate")
+            raise ConfigError(
+                f"{self._label}: {self._program()}it returned neither a token nor a certificate"
+            )
         self._headers = {"Authorization": token} if token else {}
 
     def _take(self, cert: bytes, key: bytes) -> None:
@@ -104,24 +107,26 @@ class PluginCredentials(Credentials):
         else:
             self.issued.renew(cert, key)
         try:
-            self._runs_out = self.issued.expiry()
+            self._expiry = self.issued.expiry()
         except ValueError as error:
-            raise ConfigError(f"{self._label}: {self._program()}its certificate is none: {error}") from error
+            raise ConfigError(
+                f"{self._label}: {self._program()}its certificate is invalid: {error}"
+            ) from error
 
     def _program(self) -> str:
         command = self._command.get("command") if isinstance(self._command, Mapping) else None
         return f"exec {command}: " if command else ""
 
 
-def _issued_certificate(loader: Any) -> tuple[bytes, bytes] | None:
+def _issued_certificate(loader: Loader) -> tuple[bytes, bytes] | None:
     """Return the client certificate and key that an exec plugin issued, or None."""
     cert, key = getattr(loader, "cert_file", None), getattr(loader, "key_file", None)
     return (Path(cert).read_bytes(), Path(key).read_bytes()) if cert and key else None
 
 
 @contextlib.contextmanager
-def _without_its_memory(loader: Any) -> Iterator[None]:
-    """Have the library run a plugin now, and forget what the run before gave: this one may not give it."""
+def _without_its_memory(loader: Loader) -> Iterator[None]:
+    """Make the library run a plugin now and discard the previous result, which it would keep otherwise."""
     loader.exec_plugin_expiry, loader.token = _PAST, ""
     try:
         yield
@@ -132,7 +137,7 @@ def _without_its_memory(loader: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_its_log() -> Iterator[None]:
-    """Keep the library from logging what it raises as well: it is told once, by us."""
+    """Suppress the library's log of errors that it also raises: the caller reports them once."""
 
     def nothing(_record: logging.LogRecord) -> bool:
         return False

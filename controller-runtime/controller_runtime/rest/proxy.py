@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The proxy that the environment names: ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, read as Go's programs read them.
+"""The proxy of the environment: ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, with the semantics of Go's net/http.
 
-Each may be in lower case, too; the one in capitals wins. ``NO_PROXY`` lists what is reached directly: ``*``, IP
-addresses, CIDRs, domains with their subdomains (``example.com``) or without the domain itself (``.example.com``,
-``*.example.com``), each with ``:port`` where only one port is meant. ``localhost`` and loopback addresses are always
-reached directly.
+The names may be lower case; upper case takes precedence. ``NO_PROXY`` lists destinations that are reached directly:
+``*``, IP addresses, CIDRs, a domain with its subdomains (``example.com``) or only its subdomains (``.example.com``,
+``*.example.com``), each optionally limited to one ``:port``. ``localhost`` and loopback addresses are always reached
+directly.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _IP = IPv4Address | IPv6Address
 
 
 def from_environment(server: str, environ: Mapping[str, str]) -> str:
-    """Return the URL of the proxy for ``server``, an address with its scheme; empty where it is reached directly.
+    """Return the URL of the proxy for ``server``, an address with its scheme; empty if none applies.
 
     Raises:
-        ConfigError: the proxy's address is not one of an HTTP proxy; the message names the variable.
+        ConfigError: the address is not that of an HTTP proxy; the message names the variable.
     """
     try:
         origin = http1.Origin.parse(server)
@@ -56,7 +56,7 @@ def _direct(host: str, port: int, no_proxy: str) -> bool:
 
 
 def _matches(entry: str, host: str, ip: _IP | None, port: int) -> bool:
-    """Return True if an entry of ``NO_PROXY`` means the host; one that makes no sense means none."""
+    """Return True if an entry of ``NO_PROXY`` matches the host; an invalid entry matches none."""
     if entry == "*":
         return True
     if "/" in entry:
@@ -77,7 +77,7 @@ def _matches(entry: str, host: str, ip: _IP | None, port: int) -> bool:
 
 
 def _split(entry: str) -> tuple[str, str | None]:
-    """Return host and port of an entry; an IPv6 address with a port is in brackets."""
+    """Return host and port of an entry; an IPv6 address with a port must be in brackets."""
     if entry.startswith("["):
         host, _, rest = entry[1:].partition("]")
         return host, rest.removeprefix(":") or None

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests as values: built here by pure functions, sent by a transport.
 
-A path is percent-encoded already; a query is a tuple of pairs in a fixed order, so that equal calls give
-equal requests. Groups, versions, namespaces and names may come from users: what would leave its segment of the path
-is refused (``InvalidRequestError``), not escaped, as client-go does.
+A path is already percent-encoded; a query is a tuple of pairs in a fixed order, so that equal calls give
+equal requests. Groups, versions, namespaces and names may come from users: a value that is not a single path segment
+is rejected (``InvalidRequestError``), not escaped, as in client-go.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .http1 import ORDINARY, Bounds
 
 DEFAULT_TIMEOUT: Final = 30.0
 COLLECTION: Final = Bounds(1 << 30, 600.0)
-"""For lists: all pods of a large cluster, through a slow network."""
+"""For lists: all pods of a large cluster over a slow network."""
 DELETION: Final = Bounds(1 << 20, 600.0, unread=1 << 30)
-"""For the deletion of a collection, which is answered with all that was in it: nothing in it is needed."""
+"""For the deletion of a collection, whose response contains all deleted objects, which are not needed."""
 JSON: Final = "application/json"
 APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -38,9 +38,9 @@ _LONGEST_SHOWN: Final = 64
 
 Query = tuple[tuple[str, str], ...]
 _encoded: Final = lru_cache(maxsize=64)(urlencode)
-"""A program asks in few ways, again and again."""
+"""A program repeats a small number of queries."""
 _SHORT: Final = 512
-"""Characters of the values of a query that is remembered: names in selectors may be any text."""
+"""The most characters of values in a cached query: selectors may contain long values."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,16 +53,16 @@ class Request:
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     body: bytes | None = None
     timeout: float | None = DEFAULT_TIMEOUT
-    """Seconds without a byte of the answer; of a stream only its first is waited for. None waits as long as ``bounds``
-    allow, and for a stream for ever."""
+    """Seconds without a byte of the response; for a stream, seconds until its first byte. None means the limit of
+    ``bounds``, and no limit for a stream."""
     stream: bool = False
-    """The body arrives over time and is read by lines."""
+    """The response's body arrives over time and is read line by line."""
     bounds: Bounds = ORDINARY
-    """How large the answer may be and how long it may take, however steadily it comes; not of a stream."""
+    """The maximum size and total duration of the response; not applied to a stream."""
 
     @property
     def target(self) -> str:
-        """Path and query as they stand in the request line."""
+        """Path and query as in the request line."""
         if not self.query:
             return self.path
         short = sum(len(value) for _, value in self.query) <= _SHORT
@@ -70,7 +70,7 @@ class Request:
 
 
 def field_selector_string(fields: Mapping[str, str] | str | None) -> str:
-    r"""Return a field selector as the query writes it; ``\``, ``,`` and ``=`` in a map's values are escaped."""
+    r"""Return a field selector in query syntax; ``\``, ``,`` and ``=`` in a map's values are escaped."""
     if not fields:
         return ""
     if isinstance(fields, str):
@@ -83,7 +83,7 @@ def segment(value: str) -> str:
     """Return ``value`` as one segment of a path.
 
     Raises:
-        InvalidRequestError: it is empty, ``.`` or ``..``, or has a ``/`` or ``%`` in it.
+        InvalidRequestError: the value is empty, ``.`` or ``..``, or contains ``/`` or ``%``.
     """
     if value in _NO_SEGMENTS or "/" in value or "%" in value:
         raise InvalidRequestError(f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request")
@@ -96,10 +96,10 @@ def segment(value: str) -> str:
 
 
 def group_version_path(group: str, version: str) -> str:
-    """Return the path below which an API's resources are.
+    """Return the path of an API group and version.
 
     Raises:
-        InvalidRequestError: group or version are none.
+        InvalidRequestError: the group or version is not valid.
     """
     if not names.is_api_group(group) or not names.is_api_version(version):
         shown = f"{group[:_LONGEST_SHOWN]}/{version[:_LONGEST_SHOWN]}"
@@ -109,15 +109,15 @@ def group_version_path(group: str, version: str) -> str:
 
 @lru_cache(maxsize=256)
 def _roots(resource: Resource) -> tuple[str, str]:
-    """What stands before and after a namespace in the paths of a resource; a program uses few of them."""
+    """Return the parts before and after the namespace in the paths of a resource."""
     return group_version_path(resource.group, resource.version), segment(resource.plural)
 
 
 def collection_path(resource: Resource, namespace: str = "") -> str:
-    """Return the path of a kind's objects, in one namespace or (with none) in all.
+    """Return the path of a kind's objects, in one namespace or, without one, in all.
 
     Raises:
-        InvalidRequestError: the namespace cannot stand in a path, or the resource is not one.
+        InvalidRequestError: the namespace or the resource is not valid in a path.
     """
     root, plural = _roots(resource)
     if resource.namespaced and namespace:
@@ -129,7 +129,7 @@ def object_path(resource: Resource, namespace: str, name: str) -> str:
     """Return the path of one object.
 
     Raises:
-        InvalidRequestError: the name is empty, or the namespace of a namespaced kind; or they cannot stand in a path.
+        InvalidRequestError: the name, or the namespace of a namespaced kind, is empty or not valid in a path.
     """
     if not name:
         raise InvalidRequestError(f"{resource.group_resource}: an object's name may not be empty")
@@ -180,7 +180,7 @@ def watch(
     send_initial_events: bool = False,
     metadata_only: bool = False,
 ) -> Request:
-    """Follow a collection; ``send_initial_events`` asks for a streaming list first (WatchList)."""
+    """Watch a collection; ``send_initial_events`` requests a streaming list first (WatchList)."""
     query = _query(
         labelSelector=selector_string(labels),
         fieldSelector=field_selector_string(fields),
@@ -246,7 +246,7 @@ def patch(
     field_validation: str | None = None,
     metadata_only: bool = False,
 ) -> Request:
-    """Change an object by a patch of ``content_type``."""
+    """Patch an object with a body of ``content_type``."""
     query = _written(field_owner, force=force, dry_run=dry_run, field_validation=field_validation)
     headers = _accept(metadata_only) | {"Content-Type": content_type}
     return Request("PATCH", object_path(resource, namespace, name), query, headers, body)
@@ -264,7 +264,7 @@ def apply(
     field_validation: str | None = None,
     metadata_only: bool = False,
 ) -> Request:
-    """Server-side apply an object: the patch that creates it where it is missing."""
+    """Server-side apply an object, which is created if it does not exist."""
     return patch(
         resource,
         namespace,
@@ -293,7 +293,7 @@ def delete_collection(
     fields: Mapping[str, str] | str | None = None,
     options: bytes | None = None,
 ) -> Request:
-    """Delete what the selectors pick from a collection.
+    """Delete the objects of a collection that match the selectors.
 
     Raises:
         InvalidRequestError: the namespace of a namespaced kind is empty.
@@ -319,7 +319,7 @@ def post(
 
 
 def subresource(request: Request, name: str) -> Request:
-    """Return ``request``, which names one object, turned to a subresource of it."""
+    """Return ``request``, which names one object, with the path of a subresource of it."""
     return dataclasses.replace(request, path=f"{request.path}/{segment(name)}")
 
 

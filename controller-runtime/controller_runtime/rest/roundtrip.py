@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The network as one method: a request goes in, an answer comes out."""
+"""RoundTripper and Response: the interface between requests and the network."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LONGEST_SHOWN: Final = 256
 
 
 class Response(ABC):
-    """An answer whose head has arrived.
+    """A response whose head has arrived.
 
-    Of an ordinary request the body is there too; of a stream it arrives as it is read. Close a stream
-    when done with it; closing twice, or a finished answer, does nothing.
+    For an ordinary request the body is complete, too; for a stream it arrives while it is read. Close a stream
+    after use; closing twice, or closing a complete response, does nothing.
     """
 
     status: int
@@ -26,11 +26,11 @@ class Response(ABC):
 
     @abstractmethod
     async def read(self) -> bytes:
-        """Return the body to its end."""
+        """Return the whole body."""
 
     @abstractmethod
     def lines(self) -> AsyncIterator[bytes]:
-        """Yield the body's lines without their ends, however long; a last line without an end counts.
+        """Yield the body's lines without line ends; the last line may lack its end.
 
         Raises:
             TransportError: the connection broke.
@@ -38,14 +38,14 @@ class Response(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Give the connection up."""
+        """Release the connection."""
 
     async def raise_for_status(self) -> None:
-        """Return when the server agreed.
+        """Return if the request succeeded; otherwise close the response and raise.
 
         Raises:
-            StatusError: it answered 400 or more. The answer is closed then.
-            AnswerError: the answer is neither that nor a success in JSON. It is closed then, too.
+            StatusError: the status code is 400 or more.
+            AnswerError: the response is neither an error nor a success in JSON.
         """
         if self.status >= 400:
             try:
@@ -59,7 +59,7 @@ class Response(ABC):
 
 
 def _problem(status: int, headers: Mapping[str, str]) -> str:
-    """Return why an answer below 400 cannot be an API server's, or nothing."""
+    """Return why a response below 400 is not one of an API server, or an empty string."""
     if not 200 <= status < 300:
         location = headers.get("Location", "")[:_LONGEST_SHOWN]
         return f"the answer is {status}, not the Kubernetes API's" + (

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TLS settings of a connection, and the context they make."""
+"""TLS settings of a connection, and the SSL context built from them."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .errors import ConfigError
 
 
 class IssuedPair:
-    """A client certificate and its key that somebody issues anew from time to time, in PEM."""
+    """A client certificate and its key in PEM that a login plugin renews from time to time."""
 
     def __init__(self, cert: bytes, key: bytes) -> None:
         self.cert = cert
         self.key = key
 
     def renew(self, cert: bytes, key: bytes) -> None:
-        """Take a new pair; connections made from now on show it."""
+        """Replace the pair; connections opened from now on present the new one."""
         self.cert, self.key = cert, key
 
     def expiry(self) -> datetime:
-        """Return when the certificate runs out; ValueError when it is none."""
-        # Imported here: the library takes 60 ms and only who is issued certificates needs it.
+        """Return when the certificate expires; ValueError if it is not a valid certificate."""
+        # Imported here: the import takes 60 ms and only clients with issued certificates need it.
         from cryptography import x509
 
         return x509.load_pem_x509_certificate(self.cert).not_valid_after_utc
@@ -35,20 +35,20 @@ class IssuedPair:
 
 @dataclass(frozen=True, slots=True)
 class TLSConfig:
-    """Whom to trust and what to show; each part as PEM bytes, or as a file that may be rewritten."""
+    """Trusted authorities and client certificate, each as PEM bytes or as a file that may be rewritten."""
 
     ca: bytes | Path | None = None
-    """The authorities to trust; None trusts the system's."""
+    """The trusted authorities; None means those of the system."""
     cert: bytes | Path | None = None
     key: bytes | Path | None = None
     server_name: str = ""
-    """The name to ask for and to check, when it is not the host's."""
+    """The name to request (SNI) and to verify, if it differs from the host."""
     verify: bool = True
     issued: IssuedPair | None = None
-    """Shown instead of ``cert`` and ``key``."""
+    """Presented instead of ``cert`` and ``key``."""
 
     def __repr__(self) -> str:
-        """Return what is set, files by their names and no bytes."""
+        """Return the settings that are set: file names, but no contents."""
         parts = {"ca": self.ca, "cert": self.cert, "key": self.key}
         shown = [f"{name}={_shown(part)}" for name, part in parts.items() if part is not None]
         shown += [f"server_name={self.server_name!r}"] if self.server_name else []
@@ -56,21 +56,21 @@ class TLSConfig:
         return f"{type(self).__name__}({', '.join([*shown, f'verify={self.verify}'])})"
 
     def ssl_context(self) -> ssl.SSLContext:
-        """Build the context; files are read now.
+        """Build the SSL context; files are read now.
 
         Raises:
             ConfigError: a certificate or key cannot be read or used, or the settings contradict each other.
         """
         if not self.verify and self.ca is not None:
-            raise ConfigError("certificate authority: it cannot be given where certificates are not verified")
+            raise ConfigError("certificate authority: not allowed when certificates are not verified")
         if self.issued is None and (self.cert is None) != (self.key is None):
             raise ConfigError(
                 f"client certificate: its {'key' if self.key is None else 'certificate'} is missing"
             )
         part: str = "certificate authority"
         try:
-            # Bundles may carry comments in any language. Some Pythons verify by RFC 5280 to the letter; clusters'
-            # own authorities often fall short of it.
+            # Bundles may contain comments in any language. Some Python versions enforce RFC 5280 strictly, which the
+            # authorities of many clusters do not satisfy.
             cadata = _pem(self.ca).decode("ascii", errors="ignore") if self.ca is not None else None
             context = ssl.create_default_context(cadata=cadata)
             context.verify_flags &= ~_STRICT
@@ -103,12 +103,12 @@ def _pem(part: bytes | Path) -> bytes:
 
 
 def load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    """Put a PEM certificate chain and its key into ``context``; the key is never written to a disk.
+    """Load a PEM certificate chain and its key into ``context``; the key is never written to disk.
 
     Raises:
-        ssl.SSLError: they cannot be used together.
+        ssl.SSLError: the certificate and the key do not match.
     """
-    # Python's binding takes a file's name only. This file is in memory and has no name outside this process.
+    # load_cert_chain accepts only file names. This file is in memory and has no name outside this process.
     file = os.memfd_create("certificate", os.MFD_CLOEXEC)
     try:
         with open(file, "wb", closefd=False) as out:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Transport: the one place that speaks HTTP to an API server, over the connections of ``http1``.
+"""Transport: sends requests to an API server over the connections of ``http1``.
 
-What goes wrong in there ends here; what comes out is a Response or a TransportError.
+It is the only module that does, and converts every error of ``http1`` to a TransportError.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .roundtrip import Response, RoundTripper
 
 _LONGEST_LINE: Final = 1 << 26
 TLS_CHECK_PERIOD: Final = 10.0
-"""Seconds between looks at certificate files that may have been rewritten."""
+"""Seconds between checks whether certificate files were rewritten."""
 
 
 class Transport:
     """Sends requests to the server of ``config``; an async context manager that owns the connections.
 
-    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` hears of every answer; ``may_write``
-    is asked before each write.
+    Requests pass the layers of ``controller_runtime.rest.layers``. ``observe`` is called for every response,
+    ``may_write`` before each write.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Transport:
 
 
 class _Wire:
-    """The innermost round tripper: the pool in use, and those that end."""
+    """The innermost round tripper: the pool in use, and retired pools with requests in progress."""
 
     def __init__(self, config: Config, tls_check_period: float) -> None:
         self._config = config
@@ -89,7 +89,7 @@ class _Wire:
 
     @property
     def host(self) -> str:
-        """The server as metrics name it."""
+        """The server's host and port, as a metric label."""
         try:
             return http1.Origin.parse(self._config.host).authority
         except http1.Error:
@@ -117,7 +117,7 @@ class _Wire:
         except TimeoutError as error:
             if pool is not None:
                 self._retire(pool)
-            # Whoever waits for ever for an answer does not for a connection.
+            # A request without a timeout still has one for connecting.
             patience = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
             raise errors.TransportTimeoutError(
                 f"no answer to {request.method} {request.path} within {patience} s", host=self._base
@@ -126,7 +126,7 @@ class _Wire:
             raise errors.TransportError(str(error), host=self._base) from error
 
     def _retire(self, pool: http1.Pool) -> None:
-        """Use the connections of ``pool`` no more: where one hangs the others may, and each would cost a call."""
+        """Stop using the connections of ``pool``: if one hangs, others may, and each would cost a request."""
         pool.retire()
         if self._pool is pool:
             self._pool = None
@@ -134,9 +134,9 @@ class _Wire:
         self._retired = [each for each in self._retired if each.busy]
 
     async def _exchange(self, pool: http1.Pool, request: Request) -> Response:
-        """Send the request: once, or a read that waits for no more than its answer twice.
+        """Send the request; retry once if the connection was closed and the request is a GET, but not a stream.
 
-        Whatever else may have taken effect, and whoever watches has a pace of their own.
+        Other requests may have taken effect, and the caller of a stream decides when to reconnect.
         """
         timeout, bounds = request.timeout, None if request.stream else request.bounds
         if timeout is None and bounds is not None:
@@ -172,7 +172,7 @@ class _Wire:
         return _Answer(answer.status, answer.headers, answer.body())
 
     def _context(self) -> ssl.SSLContext | None:
-        """The TLS context; made anew when a file it was read from changed."""
+        """Return the TLS context, which is rebuilt when one of its files has changed."""
         tls = self._config.tls
         if tls is None:
             if self._ssl is None and self._base.startswith("https:"):
@@ -187,14 +187,14 @@ class _Wire:
                 try:
                     self._ssl, self._ssl_stamp = tls.ssl_context(), stamp
                 except errors.ConfigError:
-                    # Half-written files: keep the context we have, look again soon.
+                    # The files may be half-written: keep the current context and check again later.
                     if self._ssl is None:
                         raise
         return self._ssl
 
 
 def _new_pool(config: Config) -> http1.Pool:
-    """Return an empty pool; what every request says is rendered here."""
+    """Return an empty pool with the headers that all requests share."""
     origin = http1.Origin.parse(config.host)
     proxy = http1.Origin.parse(config.proxy) if config.proxy else None
     plain = proxy if not origin.secure else None
@@ -205,7 +205,7 @@ def _new_pool(config: Config) -> http1.Pool:
         shared.append(("Proxy-Authorization", plain.authorization))
     if config.impersonate is not None:
         shared += config.impersonate.headers()
-    # A proxy that sees the request wants to know for whom it is; through a tunnel it sees none.
+    # A proxy that forwards plain HTTP needs the absolute URL; through a tunnel it does not see requests.
     prefix = (origin.url if plain is not None else "") + origin.path
     server_name = config.tls.server_name if config.tls is not None else ""
     dialer = http1.Dialer(origin, proxy=proxy, server_name=server_name, user_agent=config.user_agent)
@@ -250,7 +250,7 @@ class _Stream(Response):
             if held > _LONGEST_LINE:
                 raise errors.AnswerError(f"a line is longer than {_LONGEST_LINE} bytes", host=self._host)
             for following in others:
-                # A line may be large: nothing here holds on to it or its pieces while it is read.
+                # A line may be large: keep no reference to it or its parts while the caller processes it.
                 pending = [b"".join(pending)]
                 yield pending.pop()
                 pending.append(following)

@@ -27,7 +27,7 @@ __all__ = ["control_plane", "live_client", "namespace", "rest_config"]
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[Environment]:
-    """One etcd and kube-apiserver for the whole run; no controllers. It belongs to no event loop."""
+    """One etcd and kube-apiserver for the whole run, without controllers. It is not bound to an event loop."""
     environment = Environment()
     anyio.run(environment.start)
     yield environment
@@ -36,20 +36,20 @@ def control_plane() -> Iterator[Environment]:
 
 @pytest.fixture
 def rest_config(control_plane: Environment) -> Config:
-    """How an administrator reaches the run's API server; a copy, for the test to change."""
+    """The administrator's client configuration for the run's API server; a copy that the test may change."""
     return dataclasses.replace(control_plane.config)
 
 
 @pytest.fixture
 async def live_client(rest_config: Config) -> AsyncIterator[LiveClient]:
-    """A client that asks the run's API server, closed after the test."""
+    """A client of the run's API server, closed after the test."""
     async with Transport(rest_config) as transport:
         yield LiveClient(transport, RESTMapper(transport))
 
 
 @pytest.fixture
 async def namespace(live_client: LiveClient, request: pytest.FixtureRequest) -> str:
-    """A fresh namespace, named after the test."""
+    """A new namespace, named after the test."""
     words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")
     name = f"{words[:40].strip('-')}-{secrets.token_hex(4)}"
     await live_client.create(Namespace.from_dict({"metadata": {"name": name}}))

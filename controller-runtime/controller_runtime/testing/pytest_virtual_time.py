@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A pytest plugin: async tests run on a loop with a virtual clock, unless marked ``real_time``.
 
-Import its names in the ``conftest.py`` of the directory whose tests shall run so::
+Import its names in the ``conftest.py`` of the directory whose tests shall use it::
 
     from controller_runtime.testing.pytest_virtual_time import *
 """
@@ -25,14 +25,14 @@ install_audit_hook()
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marker."""
     config.addinivalue_line(
-        "markers", "real_time: runs on an ordinary event loop; about threads, sockets, processes"
+        "markers", "real_time: runs on an ordinary event loop; for threads, sockets and processes"
     )
 
 
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Choose the loop of a test."""
+    """Select the event loop of a test."""
     del config
     if item.get_closest_marker("real_time") is not None:
         return {"real": asyncio.SelectorEventLoop}
@@ -41,7 +41,7 @@ def pytest_asyncio_loop_factories(
 
 @pytest.fixture(autouse=True)
 def fail_if_blocked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Fail a test whose code swallowed a ``BlockedLoopError``, or computed for too long."""
+    """Fail a test whose code suppressed a ``BlockedLoopError`` or computed for too long."""
     sleep = time.sleep
 
     def guarded(seconds: float) -> None:  # time.sleep raises no audit event before Python 3.13
@@ -60,5 +60,5 @@ def fail_if_blocked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 
 @pytest.fixture(scope="session")
 def virtual_loop() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Make virtual loops for tests that run several, as property tests do."""
+    """Create virtual loops for tests that run several, such as property tests."""
     return VirtualTimeLoop

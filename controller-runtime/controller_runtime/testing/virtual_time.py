@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop whose clock is virtual: a wait costs nothing, and its length is exact.
+"""An event loop with a virtual clock: a wait takes no real time, and its length is exact.
 
-The clock jumps to the next timer as soon as no callback is ready. A program that waits for what cannot come fails at
-once, and so does one that blocks the loop: by ``time.sleep``, a connection, a new process, or a long computation.
+The clock advances to the next timer as soon as no callback is ready. A program that waits for an event that cannot
+occur fails at once, and so does one that blocks the loop: by ``time.sleep``, a connection, a new process, or a long
+computation.
 """
 
 from __future__ import annotations
@@ -13,23 +14,23 @@ import selectors
 import sys
 import threading
 import time
-from typing import Any, Final
+from typing import Final
 
 STEP_SECONDS: Final = 5.0
-"""CPU time one pass over the ready callbacks may take. Generous: imports and first validations count too."""
+"""Maximum CPU time of one pass over the ready callbacks; generous, to allow for imports and first validations."""
 THREAD_GRACE_SECONDS: Final = 0.02
-"""Real time given to other threads before the clock jumps over them."""
+"""Real time that other threads get before the clock advances."""
 DEADLOCK_SECONDS: Final = 20.0
-"""Real time given to other threads when no timer is set at all."""
+"""Real time that other threads get when no timer is set."""
 FORBIDDEN: Final = frozenset({"socket.connect", "socket.getaddrinfo", "subprocess.Popen"})
 
 
 class BlockedLoopError(AssertionError):
-    """A test blocked its event loop, or waits for what cannot come."""
+    """A test blocked its event loop, or waits for an event that cannot occur."""
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Waits by moving the clock instead of the world."""
+    """Advances the clock instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +77,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def refuse_in_virtual_loop(name: str) -> None:
-    """Raise BlockedLoopError if a virtual loop runs in this thread: ``name`` would block it."""
+    """Raise BlockedLoopError if this thread runs a virtual loop, which a call of ``name`` would block."""
     loop = asyncio._get_running_loop()
     if isinstance(loop, VirtualTimeLoop):
         problem = f"{name} inside the event loop"
@@ -84,11 +85,11 @@ def refuse_in_virtual_loop(name: str) -> None:
         raise BlockedLoopError(problem)
 
 
-def _audit(event: str, _args: tuple[Any, ...]) -> None:
+def _audit(event: str, _args: tuple[object, ...]) -> None:
     if event in FORBIDDEN:
         refuse_in_virtual_loop(event)
 
 
 def install_audit_hook() -> None:
-    """Refuse calls that block, in every virtual loop of this process, from now on."""
+    """From now on, make blocking calls fail in every virtual loop of this process."""
     sys.addaudithook(_audit)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Generators for the authors of operators: ``python -m controller_runtime crd|rbac|webhook|new``.
 
-No controller imports them at run time. ``crd`` makes CustomResourceDefinitions from kinds; ``rbac`` and ``webhook`` make
-roles and webhook configurations from the ``+kubebuilder:rbac`` and ``+kubebuilder:webhook`` comments beside the code that
-needs them; ``new`` writes a project.
+Controllers do not import them at run time. ``crd`` generates CustomResourceDefinitions from kinds; ``rbac`` and
+``webhook`` generate roles and webhook configurations from the ``+kubebuilder:rbac`` and ``+kubebuilder:webhook``
+comments beside the code that needs them; ``new`` writes a project.
 """

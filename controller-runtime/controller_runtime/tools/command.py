@@ -13,12 +13,12 @@ from typing import Final
 PROGRAM: Final = "python -m controller_runtime"
 _FAILED: Final = 1
 
-_OUTPUT_HELP: Final = "the {what} to write; standard output without it"
+_OUTPUT_HELP: Final = "the {noun} to write; standard output by default"
 _CHECK_HELP: Final = "write nothing; exit with 1 if --output is not up to date"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 1 for what is wrong with files and modules, 2 for the command line."""
+    """Run a command and return its exit code: 1 for errors in files and modules, 2 for command-line errors."""
     arguments = _parse(argv)
     try:
         code: int = arguments.run(arguments)
@@ -69,9 +69,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_output(parser: argparse.ArgumentParser, what: str) -> None:
+def _add_output(parser: argparse.ArgumentParser, noun: str) -> None:
     parser.add_argument(
-        "--output", "-o", type=Path, metavar=what.upper(), help=_OUTPUT_HELP.format(what=what)
+        "--output", "-o", type=Path, metavar=noun.upper(), help=_OUTPUT_HELP.format(noun=noun)
     )
     parser.add_argument("--check", action="store_true", help=_CHECK_HELP)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from types import ModuleType
-from typing import Any
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 from controller_runtime.apis.machinery.object import Object
 
@@ -19,7 +19,7 @@ def load(module: str) -> list[type[Object]]:
     """Return the kinds of a module, or one of them for ``MODULE:KIND``.
 
     Raises:
-        ValueError: the module cannot be imported, or defines no such kind.
+        ValueError: the module cannot be imported, or does not define the kind.
     """
     name, _, wanted = module.partition(":")
     try:
@@ -35,7 +35,7 @@ def load(module: str) -> list[type[Object]]:
 
 
 def kinds_of(module: ModuleType) -> list[type[Object]]:
-    """Return the kinds with a plural name that are defined in a module or in a package below it, by name."""
+    """Return the kinds with a plural name that a module, or a package and its submodules, define, sorted by name."""
     inside = f"{module.__name__}."
     found = {
         value
@@ -55,14 +55,14 @@ def file_name(kind: type[Object]) -> str:
     return f"{kind.gvk.group}_{kind.resource.plural}.yaml"
 
 
-def definitions(kinds: Iterable[type[Object]]) -> dict[str, Any]:
+def definitions(kinds: Iterable[type[Object]]) -> dict[str, JSON]:
     """Return the CustomResourceDefinitions of kinds, by the names of their files.
 
     Raises:
         TypeError: a field has a type that CustomResourceDefinitions cannot express.
         ValueError: two of the kinds are versions of one resource, which needs one definition for both.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, JSON] = {}
     for kind in kinds:
         name = file_name(kind)
         if name in found:

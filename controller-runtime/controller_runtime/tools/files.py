@@ -1,24 +1,23 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Generated files: their YAML, and writing only those that differ."""
+"""Write generated files as YAML, and only if they differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 
 class _Dumper(yaml.SafeDumper):
-    """Without anchors: every schema is written out."""
+    """Writes YAML without anchors, so that every schema is complete."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 
-def to_yaml(document: Mapping[str, Any], *, sort_keys: bool = True) -> str:
+def to_yaml(document: Mapping[str, object], *, sort_keys: bool = True) -> str:
     """Return a document as block YAML."""
     text: str = yaml.dump(document, Dumper=_Dumper, sort_keys=sort_keys, width=110, allow_unicode=True)
     return text
@@ -34,7 +33,7 @@ def stale(directory: Path, files: Mapping[str, str]) -> list[Path]:
 
 
 def write(directory: Path, files: Mapping[str, str]) -> list[Path]:
-    """Write the files that are missing or differ and return their paths; other files there are left alone."""
+    """Write the files that are missing or differ, and return their paths; other files in the directory are kept."""
     changed = stale(directory, files)
     for path in changed:
         path.parent.mkdir(parents=True, exist_ok=True)

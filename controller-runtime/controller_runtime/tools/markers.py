@@ -11,28 +11,28 @@ from pathlib import Path
 _NOT_SOURCES = frozenset({"site-packages", "__pycache__"})
 
 Fields = dict[str, list[str]]
-"""A marker's values by field; ``;`` separates several."""
+"""A marker's values by field; multiple values are separated by ``;``."""
 
 
 class MarkerError(ValueError):
-    """A marker cannot be understood."""
+    """A marker is not valid."""
 
 
-def fields_of(text: str, what: str, required: Iterable[str], optional: Iterable[str]) -> Iterator[Fields]:
-    """Yield the fields of each ``+kubebuilder:WHAT`` marker in a source text.
+def fields_of(text: str, kind: str, required: Iterable[str], optional: Iterable[str]) -> Iterator[Fields]:
+    """Yield the fields of each ``+kubebuilder:KIND`` marker in a source text.
 
     Raises:
         MarkerError: a marker lacks a required field, or has an unknown one; the error quotes the marker.
     """
     required = tuple(required)
     known = {*required, *optional}
-    for marker in re.findall(rf"^[ \t]*# \+kubebuilder:{what}:(\S+)$", text, re.MULTILINE):
+    for marker in re.findall(rf"^[ \t]*# \+kubebuilder:{kind}:(\S+)$", text, re.MULTILINE):
         fields = dict(field.partition("=")[::2] for field in marker.split(","))
         for name in required:
             if name not in fields:
-                raise MarkerError(f"the marker +kubebuilder:{what}:{marker} has no field {name}")
+                raise MarkerError(f"the marker +kubebuilder:{kind}:{marker} has no field {name}")
         if unknown := sorted(fields.keys() - known):
-            raise MarkerError(f"the marker +kubebuilder:{what}:{marker} has an unknown field {unknown[0]}")
+            raise MarkerError(f"the marker +kubebuilder:{kind}:{marker} has an unknown field {unknown[0]}")
         yield {name: value.strip('"').split(";") for name, value in fields.items()}
 
 
@@ -40,7 +40,7 @@ def one(fields: Mapping[str, list[str]], name: str, default: str = "") -> str:
     """Return the single value of a field.
 
     Raises:
-        MarkerError: there are several.
+        MarkerError: the field has several values.
     """
     values = fields.get(name, [default])
     if len(values) != 1:

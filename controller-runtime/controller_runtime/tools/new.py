@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A new operator's project: templates, the checks of its names, and its first generated manifests."""
+"""Write a new operator's project: validate its names, fill in the templates, generate the first manifests."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _TAKEN: Final = frozenset({"controller_runtime", "config", "tests", "wheels", "d
 _PROTECTED: Final = ("k8s.io", "kubernetes.io")
 _LONGEST_LABEL: Final = 63
 _LONGEST_GROUP: Final = 180
-"""A CustomResourceDefinition is called PLURAL.GROUP, in at most 253 characters."""
+"""The name of a CustomResourceDefinition is PLURAL.GROUP and has at most 253 characters."""
 _LONGEST_NAME: Final = _LONGEST_LABEL - len("-webhook")
 _PLACEHOLDER: Final = re.compile(r"\{\{(\w+)\}\}")
 
 
 class ProjectError(ValueError):
-    """A project cannot be written under these names, or to that place."""
+    """A project cannot be written with these names or to this folder."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Project:
-    """The names that a project is made from."""
+    """The names in a project."""
 
     name: str
-    """Its name, also that of the program, its Deployment and its roles."""
+    """The name of the project, its program, its Deployment and its roles."""
     kind: str
     group: str = "example.com"
     version: str = "v1alpha1"
@@ -69,7 +69,7 @@ class Project:
         return self.plural or _plural(self.kind.lower())
 
     def check(self) -> None:
-        """Raise ProjectError if Kubernetes or Python would refuse one of the names."""
+        """Raise ProjectError if a name is not valid in Kubernetes or Python."""
         for problem in self._problems():
             raise ProjectError(problem)
 
@@ -130,7 +130,7 @@ def render(project: Project) -> dict[str, str]:
     """Return the project's files that come from templates, by path.
 
     Raises:
-        ProjectError: the project's code uses the kind's name for something else.
+        ProjectError: the project's code already uses the kind's name.
     """
     values = project.values()
     conditions = {"webhook": project.webhook}
@@ -139,7 +139,7 @@ def render(project: Project) -> dict[str, str]:
         parts = template.relative_to(TEMPLATES).with_suffix("").parts
         path = "/".join(parts).replace("MODULE", project.module).replace("dot-", ".")
         text = "".join(_chosen(template.read_text(encoding="utf-8"), conditions))
-        if text:  # a file that only a part that was left out needs
+        if text:  # all lines of the file belong to a part that was left out
             texts[path] = _PLACEHOLDER.sub(lambda match: values[match[1]], text)
     for path, text in texts.items():
         if path.endswith(".py") and project.kind in _imported(text):
@@ -148,7 +148,7 @@ def render(project: Project) -> dict[str, str]:
 
 
 def _chosen(text: str, conditions: dict[str, bool]) -> Iterator[str]:
-    """Yield the lines that hold: those between ``%% if NAME``, ``%% else`` and ``%% end`` under their condition."""
+    """Yield the lines whose condition holds, as given by ``%% if NAME``, ``%% else`` and ``%% end``."""
     holds = True
     for line in text.splitlines(keepends=True):
         match line.split():
@@ -175,7 +175,7 @@ def _generated(project: Project, directory: Path) -> dict[str, str]:
 
 
 def _kinds(path: Path) -> list[type[Object]]:
-    # A name of its own each time: the generator remembers the sources of modules by name.
+    # A unique name for each call: the generator caches the sources of modules by name.
     name = f"_new_operator_{secrets.token_hex(4)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -203,7 +203,7 @@ def _module_problem(module: str) -> str:
     if module in sys.stdlib_module_names:
         return "is the name of a module of Python's standard library"
     if module in _TAKEN:
-        return "is the name of another folder of the project, or of what it imports"
+        return "is the name of another folder of the project, or of a package that it imports"
     installed = packages_distributions().get(module)
     return f"is the name of a package that is installed here, from {installed[0]}" if installed else ""
 
@@ -222,7 +222,7 @@ def _plural(word: str) -> str:
 
 
 def _requirement() -> str:
-    """Return the requirement of this release and of those that are compatible with it."""
+    """Return the requirement that this release and compatible later ones satisfy."""
     try:
         major, minor = (int(part) for part in version(_DISTRIBUTION).split(".")[:2])
     except (PackageNotFoundError, ValueError):

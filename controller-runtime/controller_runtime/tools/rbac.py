@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Roles from ``+kubebuilder:rbac`` markers.
 
-A marker has the fields ``groups``, ``resources`` and ``verbs``, and may have ``resourceNames``. With ``namespace`` it
-belongs to a Role of that namespace, without to the ClusterRole.
+A marker has the fields ``groups``, ``resources`` and ``verbs``, and may have ``resourceNames``. With ``namespace``, it
+adds to the Role of that namespace, otherwise to the ClusterRole.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from . import markers
 Grant = tuple[str, str, str]
 """Group, resource and verb."""
 Grants = dict[Grant, tuple[str, ...]]
-"""Grants, each with the names of the objects that it is restricted to; no name stands for every object."""
+"""Grants, each with the names of the objects that it is restricted to; an empty set means all objects."""
 Rule = dict[str, list[str]]
 """A PolicyRule."""
 
 CLUSTER: Final = ""
-"""The namespace of grants that hold in every namespace."""
+"""The key of grants that apply to every namespace."""
 
 
 def grants_in(text: str, namespace: str = CLUSTER) -> Grants:
@@ -46,7 +46,7 @@ def collect(paths: Iterable[Path]) -> dict[str, Grants]:
 
 
 def merge(found: Iterable[Grants]) -> Grants:
-    """Return the grants of several sources: what one of them grants for every object is not restricted to names."""
+    """Return the grants of several sources; a grant for all objects takes precedence over one restricted to names."""
     merged: Grants = {}
     for grants in found:
         for grant, names in grants.items():
@@ -55,7 +55,7 @@ def merge(found: Iterable[Grants]) -> Grants:
 
 
 def rules(wanted: Iterable[Grant], named: Mapping[Grant, tuple[str, ...]] | None = None) -> list[Rule]:
-    """Return the fewest readable rules: resources of a group with the same verbs share one, then groups alike do."""
+    """Return compact rules: resources of a group with equal verbs share one, then so do groups with equal rules."""
     verbs: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for group, resource, verb in sorted(set(wanted)):
         names = (named or {}).get((group, resource, verb), ())
@@ -109,12 +109,12 @@ def _by_namespace(texts: Iterable[str]) -> dict[str, Grants]:
 
 
 def _either(before: tuple[str, ...] | None, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that two markers of one grant allow together."""
+    """Return the names that two markers of one grant allow in total."""
     if before is None:
         return names
     return tuple(sorted({*before, *names})) if before and names else ()
 
 
 def _scalar(value: str) -> str:
-    """Quote what YAML would not read as a plain string: the core group, and ``*``."""
+    """Quote values that YAML would not read as plain strings: the core group, and ``*``."""
     return value if value.strip("*") else f'"{value}"'

@@ -7,10 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from . import markers
 from .files import to_yaml
+
+if TYPE_CHECKING:
+    from controller_runtime.apis.machinery.base import JSON
+
+T = TypeVar("T")
 
 _REQUIRED: Final = ("path", "mutating", "failurePolicy", "groups", "resources", "verbs", "versions", "name")
 _OPTIONAL: Final = (
@@ -47,13 +52,13 @@ def collect(paths: Iterable[Path]) -> list[markers.Fields]:
     ]
 
 
-def configurations(found: Iterable[markers.Fields], service: Service) -> list[dict[str, Any]]:
-    """Return a mutating and a validating webhook configuration; one without webhooks is left out.
+def configurations(found: Iterable[markers.Fields], service: Service) -> list[dict[str, JSON]]:
+    """Return a mutating and a validating webhook configuration; one without webhooks is omitted.
 
     Raises:
-        MarkerError: a field has a value that Kubernetes does not know.
+        MarkerError: a field has a value that is not valid in Kubernetes.
     """
-    hooks: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+    hooks: dict[bool, list[dict[str, JSON]]] = {True: [], False: []}
     for fields in found:
         hooks[_choice(fields, "mutating", _BOOLEANS)].append(_webhook(fields, service))
     return [
@@ -73,8 +78,8 @@ def manifests(found: Iterable[markers.Fields], service: Service) -> str:
     return "---\n".join(to_yaml(each, sort_keys=False) for each in configurations(found, service))
 
 
-def _webhook(fields: markers.Fields, service: Service) -> dict[str, Any]:
-    hook: dict[str, Any] = {
+def _webhook(fields: markers.Fields, service: Service) -> dict[str, JSON]:
+    hook: dict[str, JSON] = {
         "name": markers.one(fields, "name"),
         "admissionReviewVersions": fields.get("admissionReviewVersions", ["v1"]),
         "clientConfig": {
@@ -103,7 +108,7 @@ def _webhook(fields: markers.Fields, service: Service) -> dict[str, Any]:
     return hook
 
 
-def _choice(fields: markers.Fields, name: str, choices: dict[str, Any]) -> Any:
+def _choice(fields: markers.Fields, name: str, choices: dict[str, T]) -> T:
     value = markers.one(fields, name)
     if value.lower() not in choices:
         raise markers.MarkerError(f"{name}={value} in a webhook marker: must be {' or '.join(choices)}")

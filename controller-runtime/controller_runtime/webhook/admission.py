@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission: validators and defaulters of one kind, and the answers that their verdicts become.
+"""Admission: validators and defaulters of one kind, and the responses for their verdicts.
 
-A validator refuses by raising: a ``StatusError`` is passed on as it is, field errors and trouble with
-the API server are a 403 with their text. The notes of the error (``add_note``) are the warnings that go with a
-refusal. Whatever else it raises is a bug: 500, and counted.
+A validator rejects by raising: a ``StatusError`` is passed on unchanged, field errors and errors of
+the API server become a 403 with their text. The notes of the error (``add_note``) are the warnings of the
+rejection. Any other error is a bug: 500, and counted.
 """
 
 from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 import pydantic
@@ -19,6 +19,7 @@ import pydantic
 from controller_runtime import cache, log, offload, rest
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
 from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import StatusError, to_status
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import Status
@@ -33,7 +34,7 @@ CONNECT: Final = "CONNECT"
 LONGEST_MESSAGE: Final = 32 * 1024
 """Characters of the longest reason of a refusal: one error may quote a whole object, and there may be thousands."""
 VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.TransportError, cache.CacheError)
-"""What a validator or defaulter raises to refuse."""
+"""The errors that a validator or defaulter raises to reject a request."""
 
 
 class BadRequestError(Exception):
@@ -54,13 +55,13 @@ class Handler(ABC):
     async def handle_json(
         self, request: AdmissionRequest, obj: bytes | None, old: bytes | None
     ) -> AdmissionResponse:
-        """Return the answer to a request whose objects are JSON text; by default they are decoded for :meth:`handle`."""
+        """Return the response to a request whose objects are JSON text; by default, decode them for :meth:`handle`."""
         request.object, request.old_object = await offload.run(_any, obj), await offload.run(_any, old)
         return await self.handle(request)
 
 
 class CustomValidator(ABC, Generic[T]):
-    """Says whether objects of one kind may be stored; each method returns warnings, and raises to refuse."""
+    """Validates objects of one kind; each method returns warnings, and raises to reject."""
 
     @abstractmethod
     async def validate_create(self, obj: T) -> list[str]:
@@ -76,7 +77,7 @@ class CustomValidator(ABC, Generic[T]):
 
 
 class CustomDefaulter(ABC, Generic[T]):
-    """Fills in what a user left out, before validation."""
+    """Sets defaults for unset fields, before validation."""
 
     @abstractmethod
     async def default(self, obj: T) -> None:
@@ -100,14 +101,14 @@ class ValidatorHandler(Handler, Generic[T]):
         """Return the validator's verdict on objects that are decoded only once."""
         return await self._answer(request.operation, obj, old)
 
-    async def _answer(self, operation: str, obj: Any, old: Any) -> AdmissionResponse:
+    async def _answer(self, operation: str, obj: JSON, old: JSON) -> AdmissionResponse:
         try:
             warnings = await self._validate(operation, obj, old)
         except VERDICTS as error:
             return await offload.run(refused, error)
         return allowed(warnings=warnings)
 
-    async def _validate(self, operation: str, obj: Any, old: Any) -> list[str]:
+    async def _validate(self, operation: str, obj: JSON, old: JSON) -> list[str]:
         kind, validator = self._kind, self._validator
         match operation:
             case "CREATE":
@@ -130,16 +131,16 @@ class DefaulterHandler(Handler, Generic[T]):
         self._defaulter = defaulter
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Return what the defaulter changed, as a JSON patch."""
+        """Return the defaulter's changes as a JSON patch."""
         return await self.handle_json(request, request.object, request.old_object)
 
-    async def handle_json(self, request: AdmissionRequest, obj: Any, old: Any) -> AdmissionResponse:
-        """Return what the defaulter changed in an object that is decoded only once."""
+    async def handle_json(self, request: AdmissionRequest, obj: JSON, old: JSON) -> AdmissionResponse:
+        """Return the defaulter's changes to an object that is decoded only once."""
         del old
         if request.operation not in {CREATE, UPDATE}:
             return allowed()
         typed = await offload.run(decode, self._kind, obj)
-        # Compared with what the model makes of the object: a patch holds the defaulter's changes alone.
+        # Compare with the decoded model, so that the patch contains only the defaulter's changes.
         before = await offload.run(typed.to_dict)
         try:
             await self._defaulter.default(typed)
@@ -152,11 +153,11 @@ class DefaulterHandler(Handler, Generic[T]):
         return response
 
 
-def decode(kind: type[T], data: Any) -> T:
+def decode(kind: type[T], data: JSON) -> T:
     """Return the object in a request: JSON text, or a dict decoded from it.
 
     Raises:
-        BadRequestError: there is none, or it is no ``kind``.
+        BadRequestError: it is missing, or cannot be decoded as ``kind``.
     """
     try:
         if isinstance(data, bytes) and data[:1] == b"{":
@@ -170,7 +171,7 @@ def decode(kind: type[T], data: Any) -> T:
     raise BadRequestError("there is no content to decode")
 
 
-def _any(data: bytes | None) -> Any:
+def _any(data: bytes | None) -> JSON:
     try:
         return None if data is None else msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -184,18 +185,18 @@ def allowed(message: str = "", *, warnings: list[str] | None = None) -> Admissio
 
 
 def denied(message: str, *, warnings: list[str] | None = None) -> AdmissionResponse:
-    """Return a no: 403, Forbidden."""
+    """Return the rejection: 403, Forbidden."""
     status = Status(code=403, reason="Forbidden", message=message)
     return AdmissionResponse(allowed=False, status=status, warnings=warnings or None)
 
 
 def errored(code: int, message: str) -> AdmissionResponse:
-    """Return a no that is somebody's mistake."""
+    """Return a rejection for an invalid request or an internal error."""
     return AdmissionResponse(allowed=False, status=Status(code=code, message=message))
 
 
 def refused(error: Exception) -> AdmissionResponse:
-    """Return what one of :data:`VERDICTS` says, its notes as warnings."""
+    """Return the rejection for one of :data:`VERDICTS`, with its notes as warnings."""
     warnings = list(getattr(error, "__notes__", ()))
     if isinstance(error, StatusError):
         status = Status.from_dict(to_status(error))
@@ -204,11 +205,11 @@ def refused(error: Exception) -> AdmissionResponse:
     return denied(log.cut(log.describe(error), LONGEST_MESSAGE), warnings=warnings)
 
 
-def json_patch(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
+def json_patch(old: JSON, new: JSON, path: str = "") -> list[dict[str, JSON]]:
     """Return the RFC 6902 patch from ``old`` to ``new``; a list that changed is replaced whole."""
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return [] if old == new else [{"op": "replace", "path": path, "value": new}]
-    patch: list[dict[str, Any]] = [
+    patch: list[dict[str, JSON]] = [
         {"op": "remove", "path": f"{path}/{_escape(key)}"} for key in old if key not in new
     ]
     for key, value in new.items():

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What of a review is decoded: a text may be small and what it decodes to large.
+"""Limits for the objects in a review: a small text may decode to a large object.
 
 A large body is counted while it arrives, and is refused before its end once it holds more than two objects may. Each
 object is counted again before it is decoded.
@@ -19,7 +19,7 @@ from controller_runtime.apis.machinery import shape
 from . import admission, envelope
 
 MAX_BODY: Final = 7 * 1024 * 1024
-"""Two objects of 3 MB, the most that etcd takes, and what surrounds them."""
+"""Two objects of 3 MB, the most that etcd accepts, and the rest of the review."""
 BODY: Final = dataclasses.replace(
     shape.DEFAULT,
     size=MAX_BODY,
@@ -36,12 +36,12 @@ class BodyInspection:
     size = 64 * 1024  # a smaller one cannot have too many of anything
 
     def begin(self) -> Callable[[bytes], str | None]:
-        """Return what counts one body's bytes."""
+        """Return a function that counts the bytes of one body."""
         return shape.Counter(BODY).feed
 
 
 async def refuse(review: envelope.Review) -> AdmissionResponse | None:
-    """Return the answer to a review whose objects may not be decoded, or None when they may.
+    """Return the response to a review whose objects must not be decoded, or None if they may be.
 
     Objects lose their managedFields where only these are too much. Objects that were stored before there were bounds
     can be made smaller, change their metadata and be deleted: the former object of an update is left out when it alone

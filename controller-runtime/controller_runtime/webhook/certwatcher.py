@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Server certificates: read from files that somebody may replace, or made for this process alone."""
+"""Server certificates: read from files that may be replaced, or created for this process alone."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class CertWatcher:
         """Return the context, always the same one.
 
         Raises:
-            CertificateError: no usable pair was ever read, nor is there one now.
+            CertificateError: no usable pair has been read so far.
         """
         if self._loaded is None:
             self.reload()
         return self._context
 
     def reload(self) -> bool:
-        """Read the files and take them over if they changed; say whether they did.
+        """Read the files and load them if they changed; return True if they did.
 
         Raises:
-            CertificateError: they cannot be used; what was loaded before stays.
+            CertificateError: they cannot be used; the pair loaded before stays.
         """
         try:
             pair = (self._cert.read_bytes(), self._key.read_bytes())
@@ -75,7 +75,7 @@ class CertWatcher:
             return False
         metrics.CERTWATCHER_READS.inc()
         try:
-            # A pair that does not fit would leave the live context with neither: try it elsewhere first.
+            # A mismatched pair would leave the live context unusable: try it on another context first.
             load_chain(server_context(), *pair)
             load_chain(self._context, *pair)
         except (ssl.SSLError, ValueError) as error:
@@ -99,7 +99,7 @@ class CertWatcher:
 
 
 class SelfSigned:
-    """A certificate made in memory for ``names``: it hides what is said, and proves nothing."""
+    """A certificate created in memory for ``names``: it encrypts, but proves no identity."""
 
     def __init__(self, *names: str) -> None:
         self._names = names or ("localhost", "127.0.0.1")

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion: objects between the versions of their kind, each by way of one version, the hub.
+"""Conversion: objects between the versions of their kind, each through one version, the hub.
 
-A :class:`Spoke` says how one other version becomes the hub and back. :class:`Conversions` knows the versions of several
+A :class:`Spoke` converts one other version to the hub and back. :class:`Conversions` contains the versions of several
 kinds, since a webhook server has one path for all of them, :data:`PATH`.
 """
 
@@ -161,7 +161,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Head(msgspec.Struct, rename="camel"):
-    """What an object says of itself."""
+    """The identifying fields of an object."""
 
     api_version: str = ""
     kind: str = ""

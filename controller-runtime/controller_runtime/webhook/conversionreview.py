@@ -44,7 +44,7 @@ class _Response(msgspec.Struct, rename="camel"):
 
 
 class _Review(msgspec.Struct, rename="camel"):
-    """What the API server sends; it sends an empty response, too."""
+    """The review that the API server sends; it sends an empty response, too."""
 
     api_version: str = ""
     kind: str = ""

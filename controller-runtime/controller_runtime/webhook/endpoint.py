@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Endpoint: what webhooks of every kind of review share: metrics, and the answer to a body that is not a review."""
+"""Endpoint: the common part of all webhooks: metrics, and the response to a body that is not a review."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Review:
         return len(self.object or b"") + len(self.old_object or b"")
 
     def only_metadata_changes(self) -> bool:
-        """Return True if both objects have the same text apart from metadata and status: the API server sorts the rest."""
+        """Return True if both objects differ in metadata and status at most: the API server sorts the fields."""
         if self.object is None or self.old_object is None:
             return False
         try:
@@ -124,10 +124,10 @@ def read(body: bytes) -> Review:
         _check_text(body)
         review = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableError(f"body is no AdmissionReview: {cut(str(error))}") from error
+        raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
     if review.api_version not in _VERSIONS or review.kind != "AdmissionReview":
         text = f"{cut(review.api_version)}, Kind={cut(review.kind)}"
-        raise UnreadableError(f"body is no AdmissionReview: {text}")
+        raise UnreadableError(f"body is not an AdmissionReview: {text}")
     request = review.request
     if request is None or not request.uid:
         raise UnreadableError("AdmissionReview has no request, or a request without uid")
@@ -148,7 +148,7 @@ def _check_text(body: bytes) -> None:
 
 
 def _rest(request: _Request) -> AdmissionRequest:
-    """Decode what is small; raises like :func:`read`."""
+    """Decode small texts; raises like :func:`read`."""
     values = {wire: getattr(request, name) for name, wire in _SMALL if name != "uid"}
     if (size := sum(memoryview(raw).nbytes for raw in values.values())) > MAX_REST:
         text = f"AdmissionReview has {size} bytes beside its objects; limit is {MAX_REST} bytes"
@@ -160,10 +160,10 @@ def _rest(request: _Request) -> AdmissionRequest:
         rest = {wire: msgspec.json.decode(raw) for wire, raw in values.items() if raw is not _NONE}
         return AdmissionRequest.from_dict({**rest, "uid": request.uid})
     except (msgspec.DecodeError, RecursionError) as error:
-        raise UnreadableError(f"body is no AdmissionReview: {cut(str(error))}") from error
+        raise UnreadableError(f"body is not an AdmissionReview: {cut(str(error))}") from error
     except pydantic.ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise UnreadableError(f"body is no AdmissionReview: {cut(first['msg'])}") from error
+        raise UnreadableError(f"body is not an AdmissionReview: {cut(first['msg'])}") from error
 
 
 def _text(raw: msgspec.Raw) -> bytes | None:

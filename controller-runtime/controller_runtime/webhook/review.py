@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""AdmissionReviews over HTTP: body to request, handler's answer to body, and what happens when either is broken.
+"""AdmissionReviews over HTTP: decode the request, call the handler, encode its response, and handle errors of both.
 
-A body that is no review is answered with a Status and its HTTP code: that is what the API server can show
-its user. A handler that breaks, or takes longer than the caller waits, is an answer of its own: 500 or 504
-inside a proper review, so the user reads which webhook failed and why.
+A body that is not a review is answered with a Status and its HTTP code, which the API server can show
+to its user. A handler that fails, or takes longer than the caller waits, yields 500 or 504
+inside a proper review, so that the user reads which webhook failed and why.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import anyio
 import msgspec
 
 from controller_runtime import cancellation, log, metrics, offload
 from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
 from . import admission, bounds, endpoint, envelope
 
 MAX_WAIT: Final = 30.0
-"""Seconds: the longest that an API server may be told to wait for a webhook."""
+"""Seconds: the longest timeout of a webhook that can be configured in the API server."""
 _MARGIN: Final = 0.9
 """The part of the caller's patience that a handler gets; the rest is for the way back."""
 _READING: Final = 16
@@ -54,7 +55,7 @@ class Webhook(endpoint.Endpoint):
             return self.unreadable(error.code, str(error))
         response = await self._handle(review, patience)
         response.uid = review.request.uid
-        body: dict[str, Any] = {
+        body: dict[str, JSON] = {
             "apiVersion": review.api_version,
             "kind": "AdmissionReview",
             "response": response.to_dict(),
@@ -111,7 +112,7 @@ class Webhook(endpoint.Endpoint):
 
 
 def _fields(request: AdmissionRequest) -> dict[str, str | None]:
-    """Return what a line of the log says of a request."""
+    """Return the log fields of a request."""
     user = request.user_info.username if request.user_info is not None else None
     resource = request.resource.resource if request.resource is not None else None
     fields = {

@@ -88,7 +88,7 @@ class Server:
 
     @property
     def paths(self) -> list[str]:
-        """What is served."""
+        """The paths that are served."""
         return list(self._routes)
 
     def register(self, path: str, handler: admission.Handler) -> None:
@@ -116,7 +116,7 @@ class Server:
         return check
 
     def need_leader_election(self) -> bool:
-        """No: whoever is asked answers."""
+        """Return False: every replica answers requests."""
         return False
 
     async def ready(self) -> None:
@@ -128,7 +128,7 @@ class Server:
 
         Raises:
             CertificateError: there are no certificates.
-            ServerError: the address cannot be had.
+            ServerError: the address cannot be bound.
         """
         self.context()
         self._server.listen()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a queue tells about itself, and the place where it is usually told."""
+"""The metrics of a queue, and their default provider for Prometheus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_PRIORITIES: Final = 25
 """As many priorities have a depth series of their own; the rest share one."""
 OTHER_PRIORITIES: Final = "exceeded_cardinality_limit"
 NORMAL_PRIORITY: Final = ""
-"""The label of priority 0. A Go manager whose queues have no priorities, controller-runtime's default, writes the same."""
+"""The label of priority 0, equal to that of a Go manager whose queues have no priorities, the default there."""
 
 
 class QueueSeries(Protocol):
@@ -89,7 +89,7 @@ class _PrometheusSeries:
         depth.inc(by)
 
     def _depth_of(self, priority: int) -> Gauge:
-        # A priority keeps its series once it has one, so that what goes in comes out of the same.
+        # A priority keeps its series, so that additions and removals change the same one.
         if len(self._depths) >= MAX_PRIORITIES:
             return metrics.WORKQUEUE_DEPTH.labels(self._name, self._name, OTHER_PRIORITIES)
         label = str(priority) if priority else NORMAL_PRIORITY

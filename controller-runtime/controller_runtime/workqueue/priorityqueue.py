@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A work queue: each item is in it once, is in one pair of hands at a time, and waits its delay out.
+"""A work queue: it contains each item once, hands it to one worker at a time, and delays it until its time.
 
 An item is waiting (for its time), ready, or in work; and while it is in work it may be waiting or ready
 again, but is not handed out before the work is done. Adding an item that is in the queue already keeps
 the higher of the priorities and the earlier of the times. Ready items leave by priority, and first come
-first served within one; what is raised to a higher priority queues up at that one's end.
+first served within one; an item raised to a higher priority goes to the end of that priority.
 
 Everything happens on one event loop; no method but the waits yields to it.
 """
@@ -31,7 +31,7 @@ _SLACK: Final = 64
 
 
 class _Entry(Generic[T]):
-    """An item in the queue. What a heap says of it holds only while ``turn`` and ``ready_at`` agree."""
+    """An item in the queue. A row in a heap is valid only while its ``turn`` and ``ready_at`` agree."""
 
     __slots__ = ("key", "priority", "ready_at", "turn")
 
@@ -158,7 +158,7 @@ class PriorityQueue(Generic[T]):
         return self._limiter.num_requeues(item)
 
     def shut_down(self) -> None:
-        """Take and hand out nothing more; whoever waits in :meth:`get` is told. Work in hand goes on."""
+        """Accept and hand out no more items, and wake the waiters in :meth:`get`. Work in progress continues."""
         self._shutting_down = True
         self._draining = False
         for entry in self._entries.values():
@@ -173,10 +173,10 @@ class PriorityQueue(Generic[T]):
         self._check_idle()
 
     async def shut_down_with_drain(self) -> None:
-        """Take nothing more, and return when what was ready has been handed out and is done.
+        """Accept no more items, and return when all ready items have been handed out and are done.
 
-        Delayed items are dropped. :meth:`shut_down` meanwhile ends the draining: what is ready is
-        dropped too, and this returns when the work in hand is done.
+        Delayed items are dropped. A :meth:`shut_down` meanwhile ends the draining: ready items are
+        dropped, too, and this returns when the work in progress is done.
         """
         self._shutting_down = True
         self._draining = self._draining or bool(self._ready_count)
@@ -193,7 +193,7 @@ class PriorityQueue(Generic[T]):
         return self._turns
 
     def _time_is_up(self, entry: _Entry[T]) -> None:
-        # First come, first served goes by who became ready first, not by who was added first.
+        # Items are served in the order in which they became ready, not in which they were added.
         entry.ready_at = None
         entry.turn = self._next_turn()
         self._became_ready(entry)
@@ -242,7 +242,7 @@ class PriorityQueue(Generic[T]):
         self._timer = loop.call_at(loop.time() + max(0.0, when - self._clock()), self._time_has_come)
 
     def _time_has_come(self) -> None:
-        """Make ready what is due, in the order in which it became so, and sleep until the next."""
+        """Make due items ready, in the order of their times, and sleep until the next."""
         self._timer = None
         now = self._clock()
         while self._waiting:
@@ -268,7 +268,7 @@ class PriorityQueue(Generic[T]):
         try:
             await woken.wait()
         except BaseException:
-            # Whoever was woken and does not come must pass it on, or an item would lie there unseen.
+            # A cancelled waiter must pass on its wake-up, or an item would stay in the queue.
             if woken.is_set():
                 self._wake_one()
             else:
@@ -284,7 +284,7 @@ class PriorityQueue(Generic[T]):
             self._wake_one()
 
     def _check_idle(self) -> None:
-        """Tell those who drain, and those who wait for what is ready but in work, where the queue stands."""
+        """Wake the waiters for an empty queue, and the getters, to check the state of the queue again."""
         if not self._shutting_down:
             return
         self._idle.set()
@@ -293,6 +293,6 @@ class PriorityQueue(Generic[T]):
 
 
 def _holds(row: tuple[float, int, int, _Entry[T]]) -> bool:
-    """Whether what a row of the waiting heap says is still so."""
+    """Return True if a row of the waiting heap is still valid."""
     ready_at, _, turn, entry = row
     return turn == entry.turn and ready_at == entry.ready_at

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a producer of work sees of a queue, and the queue's one error."""
+"""The interface of a queue for producers, and the queue's only error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 T_contra = TypeVar("T_contra", bound=Hashable, contravariant=True)
 
 LOW_PRIORITY: Final = -100
-"""The priority of work that nobody waits for: the first list, resyncs."""
+"""The priority of work without urgency: the first list, resyncs."""
 
 
 class QueueShutDownError(Exception):

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from controller_runtime.tokenbucket import TokenBucket
 
@@ -20,7 +20,7 @@ OVERALL_BURST: Final = 100
 
 
 class LoopClock:
-    """The time of the event loop that first asked for it."""
+    """The time of the event loop that used it first."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -155,7 +155,7 @@ class WithMaxWaitRateLimiter(RateLimiter[T]):
         return self._limiter.num_requeues(item)
 
 
-def default_controller_rate_limiter(*, clock: Callable[[], float] | None = None) -> RateLimiter[Any]:
+def default_controller_rate_limiter(*, clock: Callable[[], float] | None = None) -> RateLimiter[T]:
     """Return a controller's limiter: 5 ms to 1000 s by item, and 10 a second beyond a burst of 100 overall."""
     return MaxOfRateLimiter(
         ItemExponentialFailureRateLimiter(BASE_DELAY, MAX_DELAY),

@@ -11,13 +11,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
-from typing import Any
+
+from controller_runtime.apis.machinery.base import JSON
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntimeSpec, TrainJob
 from pkg.offline.trace.diff import Change, Path, difference, touches
 
-Data = dict[str, Any]
-Run = Callable[[TrainingRuntimeSpec, TrainJob], Awaitable[Any]]
+Data = dict[str, JSON]
+Run = Callable[[TrainingRuntimeSpec, TrainJob], Awaitable[object]]
 """Runs the pipeline and returns its result in the form in which changes are recorded."""
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from controller_runtime.apis.machinery.base import JSON
 
 from pkg.config.document import render_path
 
@@ -31,7 +33,7 @@ class Item(NamedTuple):
     """The step of a path to the list item whose ``key`` is ``value``."""
 
     key: str
-    value: Any
+    value: JSON
 
 
 Step = str | Item
@@ -43,8 +45,8 @@ class Change:
     """One path whose value came, went or became another."""
 
     path: Path
-    before: Any = ABSENT
-    after: Any = ABSENT
+    before: JSON = ABSENT
+    after: JSON = ABSENT
     index: int | None = None
     """Where a list item was put in."""
 
@@ -71,7 +73,7 @@ def touches(one: Path, other: Path) -> bool:
     return all(a == b for a, b in zip(one, other, strict=False))
 
 
-def difference(before: Any, after: Any, path: Path = ()) -> Iterator[Change]:
+def difference(before: JSON, after: JSON, path: Path = ()) -> Iterator[Change]:
     """Yield what turns ``before`` into ``after``."""
     if before is not ABSENT and after is not ABSENT and type(before) is type(after) and before == after:
         return
@@ -85,7 +87,7 @@ def difference(before: Any, after: Any, path: Path = ()) -> Iterator[Change]:
         yield from _of_lists(before, after, key, path)
 
 
-def replay(value: Any, changes: Iterable[Change]) -> Any:
+def replay(value: JSON, changes: Iterable[Change]) -> JSON:
     """Return what the changes make of ``value``, which stays as it is."""
     root = {"": copy.deepcopy(value)} if value is not ABSENT else {}
     for change in changes:
@@ -93,20 +95,20 @@ def replay(value: Any, changes: Iterable[Change]) -> Any:
     return root.get("", ABSENT)
 
 
-def _both(kind: type, before: Any, after: Any) -> bool:
+def _both(kind: type, before: object, after: object) -> bool:
     """Return True if both are of the type; an absent one counts as empty if the other is not empty."""
     if before is ABSENT:
         return isinstance(after, kind) and bool(after)
     return isinstance(before, kind) and isinstance(after, kind)
 
 
-def _of_maps(before: Any, after: dict[str, Any], path: Path) -> Iterator[Change]:
+def _of_maps(before: JSON, after: dict[str, JSON], path: Path) -> Iterator[Change]:
     before = {} if before is ABSENT else before
     for name in [*before, *(name for name in after if name not in before)]:
         yield from difference(before.get(name, ABSENT), after.get(name, ABSENT), (*path, name))
 
 
-def _of_lists(before: Any, after: list[Any], key: str, path: Path) -> Iterator[Change]:
+def _of_lists(before: JSON, after: list[JSON], key: str, path: Path) -> Iterator[Change]:
     old = {item[key]: item for item in ([] if before is ABSENT else before)}
     new = {item[key]: item for item in after}
     if [name for name in old if name in new] != [name for name in new if name in old]:
@@ -123,7 +125,7 @@ def _of_lists(before: Any, after: list[Any], key: str, path: Path) -> Iterator[C
             yield Change(step, after=item, index=index)
 
 
-def _common_key(before: Any, after: list[Any]) -> str | None:
+def _common_key(before: JSON, after: list[JSON]) -> str | None:
     lists = [after] if before is ABSENT else [before, after]
     for key in _KEYS:
         if all(_is_keyed(items, key) for items in lists):
@@ -131,14 +133,14 @@ def _common_key(before: Any, after: list[Any]) -> str | None:
     return None
 
 
-def _is_keyed(items: list[Any], key: str) -> bool:
+def _is_keyed(items: list[JSON], key: str) -> bool:
     values = [item.get(key) if isinstance(item, dict) else None for item in items]
     if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in values):
         return False
     return len(set(values)) == len(values)
 
 
-def _apply(holder: Any, path: Path, change: Change) -> None:
+def _apply(holder: JSON, path: Path, change: Change) -> None:
     step, *rest = path
     if rest:
         _apply(_below(holder, step, create=[] if isinstance(rest[0], Item) else {}), tuple(rest), change)
@@ -153,11 +155,11 @@ def _apply(holder: Any, path: Path, change: Change) -> None:
         holder[step] = copy.deepcopy(change.after)
 
 
-def _below(holder: Any, step: Step, *, create: Any) -> Any:
+def _below(holder: JSON, step: Step, *, create: JSON) -> JSON:
     if isinstance(step, Item):
         return _find(holder, step)
     return holder.setdefault(step, create)
 
 
-def _find(items: list[Any], step: Item) -> Any:
+def _find(items: list[JSON], step: Item) -> JSON:
     return next(item for item in items if item[step.key] == step.value)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import copy
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final
+from typing import Final
 
 import pydantic
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.object import Object
 
@@ -148,7 +149,7 @@ class _Search:
         for other in _others(value):
             await self._try(self._changed(key, path, other), what)
 
-    def _changed(self, key: Key, path: Path, value: Any) -> Objects:
+    def _changed(self, key: Key, path: Path, value: JSON) -> Objects:
         return {**self._first.objects, key: _with(self._first.objects[key], path, value)}
 
     async def _try(self, objects: Objects, what: str = "") -> bool:
@@ -186,7 +187,7 @@ def _renamed(objects: Objects, key: Key) -> Objects | None:
     return changed
 
 
-def _others(value: Any) -> list[Any]:
+def _others(value: JSON) -> list[JSON]:
     """Return the values to try in place of a scalar; None removes it."""
     match value:
         case bool():
@@ -198,7 +199,7 @@ def _others(value: Any) -> list[Any]:
     return []
 
 
-def _at(data: Any, path: Path) -> Any:
+def _at(data: JSON, path: Path) -> JSON:
     for step in path:
         if isinstance(data, dict):
             data = data.get(str(step))
@@ -207,9 +208,9 @@ def _at(data: Any, path: Path) -> Any:
     return data
 
 
-def _with(data: Data, path: Path, value: Any) -> Data:
+def _with(data: Data, path: Path, value: JSON) -> Data:
     """Return ``data`` with another value at ``path``, or with nothing there for None; only the way is copied."""
-    changed: Any = copy.copy(data)
+    changed: JSON = copy.copy(data)
     holder = changed
     for step in path[:-1]:
         holder[step] = copy.copy(holder[step])

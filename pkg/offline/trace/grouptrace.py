@@ -7,13 +7,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
+
+from controller_runtime.apis.machinery.base import JSON
 
 from pkg.constants import kai
 from pkg.offline.snapshot import Key
 
-Data = dict[str, Any]
-Values = dict[str, Any]
+Data = dict[str, JSON]
+Values = dict[str, JSON]
 
 _REPEATED: Final = f"annotations[{kai.TOP_OWNER_METADATA_KEY}]"
 """Repeats the top owner, and is not printed for people."""

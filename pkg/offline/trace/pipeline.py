@@ -12,9 +12,9 @@ import copy
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.base import JSON, Struct
 from controller_runtime.apis.machinery.object import Object
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -29,7 +29,7 @@ OVERRIDES: Final = "Overrides"
 LABELS: Final = "Labels and counts"
 
 _JOB_SET: Final = JobSet.gvk.kind
-State = dict[str, Any]
+State = dict[str, JSON]
 """Objects by kind, those of a kind after the first by kind and name."""
 
 
@@ -48,7 +48,7 @@ class Step:
 class PipelineObserver(Observer):
     """Records one pass of one TrainJob through the pipeline."""
 
-    def __init__(self, train_job: TrainJob, shown: Callable[[Object], dict[str, Any]]) -> None:
+    def __init__(self, train_job: TrainJob, shown: Callable[[Object], dict[str, JSON]]) -> None:
         self._train_job = train_job
         self._shown = shown
         self.steps: list[Step] = []
@@ -56,7 +56,7 @@ class PipelineObserver(Observer):
         """The state before the first change."""
         self.state: State = {}
 
-    def template(self, spec: dict[str, Any], override: int | None) -> None:
+    def template(self, spec: dict[str, JSON], override: int | None) -> None:
         """Record the template, or the changes of an override to it."""
         state = {**self.state, _JOB_SET: {"spec": copy.deepcopy(spec)}}
         if override is None:
@@ -92,7 +92,7 @@ class PipelineObserver(Observer):
         if "kind" in built:
             return dict(self.state)
         template = info.template_spec.obj_apply
-        job_set: dict[str, Any] = {"spec": template.to_dict() if isinstance(template, Struct) else {}}
+        job_set: dict[str, JSON] = {"spec": template.to_dict() if isinstance(template, Struct) else {}}
         metadata = {"labels": dict(info.labels), "annotations": dict(info.annotations)}
         if present := {name: held for name, held in metadata.items() if held}:
             job_set["metadata"] = present
@@ -103,7 +103,7 @@ class PipelineObserver(Observer):
         return {**self.state, _JOB_SET: job_set}
 
 
-def add_objects(state: State, objects: Sequence[Object], shown: Callable[[Object], dict[str, Any]]) -> State:
+def add_objects(state: State, objects: Sequence[Object], shown: Callable[[Object], dict[str, JSON]]) -> State:
     """Add objects to a state and return it."""
     for obj in objects:
         name = obj.gvk.kind
@@ -114,7 +114,7 @@ def add_objects(state: State, objects: Sequence[Object], shown: Callable[[Object
     return state
 
 
-def _write_pod_set(spec: dict[str, Any], pod_set: PodSet) -> None:
+def _write_pod_set(spec: dict[str, JSON], pod_set: PodSet) -> None:
     """Write the fields of a pod set that plugins may change to the paths that the JobSet plugin uses."""
     if pod_set.count != spec.get("parallelism", 1):
         spec["parallelism"] = pod_set.count
@@ -126,12 +126,12 @@ def _write_pod_set(spec: dict[str, Any], pod_set: PodSet) -> None:
         _write(container, "volumeMounts", changed.volume_mounts)
 
 
-def _write(holder: dict[str, Any], name: str, items: Sequence[Struct] | None) -> None:
+def _write(holder: dict[str, JSON], name: str, items: Sequence[Struct] | None) -> None:
     if items is not None:
         holder[name] = [item.to_dict() for item in items]
 
 
-def _write_info(job: dict[str, Any], info: Info) -> None:
+def _write_info(job: dict[str, JSON], info: Info) -> None:
     template = job["template"]["spec"]["template"]
     for name, added in (
         ("labels", info.scheduler.pod_labels),
@@ -151,7 +151,7 @@ def _write_info(job: dict[str, Any], info: Info) -> None:
             container["command"] = list(info.trainer_command)
 
 
-def _pods(spec: dict[str, Any]) -> tuple[str, ...]:
+def _pods(spec: dict[str, JSON]) -> tuple[str, ...]:
     jobs = spec.get("replicatedJobs") or ()
     return (f"jobs: {', '.join(str(job.get('name')) for job in jobs) or 'none'}",)
 

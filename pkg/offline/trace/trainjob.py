@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from controller_runtime.apis.machinery.base import JSON
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainingRuntimeSpec, TrainJob
 from pkg.offline import trainjobs
@@ -27,7 +28,7 @@ class TrainJobTrace:
     refusal: str | None = None
     """Why the pipeline or the webhook refuses the TrainJob."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, JSON]:
         """Return the trace as JSON."""
         return {
             "trainJob": str(self.subject.train_job.key),
@@ -36,7 +37,7 @@ class TrainJobTrace:
             "steps": [self._step(step) for step in self.pipeline.steps],
         }
 
-    def _step(self, step: Step) -> dict[str, Any]:
+    def _step(self, step: Step) -> dict[str, JSON]:
         return {
             "stage": step.stage,
             **({"by": step.author} if step.author else {}),
@@ -45,7 +46,7 @@ class TrainJobTrace:
             "changes": [self._change(change) for change in step.changes],
         }
 
-    def _change(self, change: Change) -> dict[str, Any]:
+    def _change(self, change: Change) -> dict[str, JSON]:
         causes = self.causes.of(change)
         return {
             "path": change.where,

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import shlex
-from typing import Any, Final
+from typing import Final
+
+from controller_runtime.apis.machinery.base import JSON
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.offline.trace.diff import ABSENT, Change, Item, Path, render
@@ -45,7 +47,7 @@ def place(path: Path) -> tuple[str, str]:
     return where, render(rest) or "(all of it)"
 
 
-def short(value: Any, path: Path) -> str:
+def short(value: JSON, path: Path) -> str:
     """Return a value in one line; a list item without the key that its path shows already."""
     if isinstance(value, dict):
         if "kind" in value and "metadata" in value:
@@ -61,7 +63,7 @@ def short(value: Any, path: Path) -> str:
     return _cut(_flow(value))
 
 
-def _flow(value: Any) -> str:
+def _flow(value: JSON) -> str:
     if value is ABSENT:
         return ""
     if isinstance(value, dict):
@@ -75,7 +77,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= LINE_WIDTH else f"{text[: LINE_WIDTH - 3]}..."
 
 
-def summary(name: str, data: dict[str, Any]) -> str:
+def summary(name: str, data: dict[str, JSON]) -> str:
     """Return kind and name of an object, and the pods of a JobSet."""
     kind = name.partition(" ")[0]
     text = f"{kind} {data.get('metadata', {}).get('name')}"

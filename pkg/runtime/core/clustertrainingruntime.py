@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.errors import StatusError
@@ -56,7 +56,7 @@ class ClusterTrainingRuntime(interface.Runtime):
     def runtime_info(
         self,
         train_job: trainer.TrainJob,
-        runtime_template_spec: Any,
+        runtime_template_spec: object,
         ml_policy: trainer.MLPolicy | None,
         pod_group_policy: trainer.PodGroupPolicy | None,
     ) -> runtime.Info:

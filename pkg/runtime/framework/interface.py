@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import FieldIndexer, Reader
 
@@ -115,7 +116,7 @@ class Observer(ABC):
     """
 
     @abstractmethod
-    def template(self, spec: dict[str, Any], override: int | None) -> None:
+    def template(self, spec: dict[str, JSON], override: int | None) -> None:
         """See the JSON of the template's spec: as the runtime has it, then after each override, by its index."""
 
     @abstractmethod

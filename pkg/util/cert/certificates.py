@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -90,7 +90,10 @@ class Options:
     """Seconds after which everything is looked at again, though nobody told of a change."""
 
 
-async def in_thread(make: Callable[..., Material], *args: Any) -> Material:
+_Ts = TypeVarTuple("_Ts")
+
+
+async def in_thread(make: Callable[[*_Ts], Material], *args: *_Ts) -> Material:
     """Make keys beside the event loop."""
     return await anyio.to_thread.run_sync(make, *args)
 

@@ -8,11 +8,12 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from controller_runtime import cache, client, rest
 from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
 from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.machinery.object import Object
 
 DEFAULT_NAMESPACE: Final = "kubeflow-system"
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -46,11 +47,11 @@ class _Connected:
     selection: cache.Options
 
     async def watch(self, changed: Callable[[], None]) -> None:
-        def tell(*_: Any) -> None:
+        def notify(*_: object) -> None:
             changed()
 
         watched = cache.Cache(self.transport, options=self.selection)
-        handler: cache.EventHandlerFuncs[Any] = cache.EventHandlerFuncs(tell, tell, tell)
+        handler: cache.EventHandlerFuncs[Object] = cache.EventHandlerFuncs(notify, notify, notify)
         for kind in (Secret, ValidatingWebhookConfiguration):
             informer = await watched.get_informer(kind)
             informer.add_event_handler(handler)

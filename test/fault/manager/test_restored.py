@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """etcd is restored from an older snapshot under the running manager: resourceVersions go backwards."""
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,10 @@ from typing import Any
 import aiohttp
 import anyio
 import pytest
-from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
-from controller_runtime.rest import RESTMapper, Transport
+from controller_runtime.rest import RestError, RESTMapper, Transport
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
@@ -40,6 +41,17 @@ async def nodes_of(client: LiveClient, name: str) -> int | None:
     except NotFoundError:
         return None
     return (found.spec.replicated_jobs or [])[0].template.spec.parallelism
+
+
+async def collect_garbage(client: LiveClient) -> None:
+    """Delete JobSets whose TrainJob does not exist, as the garbage collector of a cluster does."""
+    while True:
+        with contextlib.suppress(RestError, StatusError):
+            uids = {each.metadata.uid for each in await client.list(TrainJob)}
+            for job_set in await client.list(JobSet):
+                if not uids & {owner.uid for owner in job_set.metadata.owner_references or ()}:
+                    await client.delete(job_set, preconditions={"uid": job_set.metadata.uid or ""})
+        await anyio.sleep(1)
 
 
 async def restart_with(plane: Any, snapshot: Path, *, take: bool) -> None:
@@ -87,7 +99,7 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
     async with Environment() as environment:
         await environment.install_crds(*trainer_crds)
         plane = environment.control_plane
-        async with Transport(environment.config) as transport:
+        async with Transport(environment.config) as transport, anyio.create_task_group() as collector:
             client = LiveClient(transport, RESTMapper(transport))
             (original,) = [
                 each
@@ -126,6 +138,7 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
             again = {f"lost-{number}": 3 for number in range(0, LOST, 2)} | {"new": 2}
             for name, nodes in again.items():
                 await client.create(train_job(name, nodes))
+            collector.start_soon(collect_garbage, client)
             await eventually(lambda: have(again), timeout=120, reason="the restored store is not followed")
             figure(
                 "F2 etcd restored: new TrainJobs have their JobSets",
@@ -147,3 +160,4 @@ async def test_f2_a_store_that_goes_back_in_time_is_followed(
             await eventually(suspended, timeout=60, reason="a change of a restored TrainJob is not seen")
             figure("F2 etcd restored: followed", anyio.current_time() - restored, at_most=90)
             assert ours.running
+            collector.cancel_scope.cancel()

@@ -50,7 +50,7 @@ DISTRIBUTIONS = {
     "urllib3",
     "yarl",
 }
-"""Distributions installed with the library; those required only by kubernetes-asyncio are the HTTP client of OIDC logins."""
+"""Distributions installed with the library; those that only kubernetes-asyncio requires serve OIDC logins."""
 OF_THE_TESTS = ("hypothesis", "psutil", "pytest-timeout")
 UNIT = ("apis", "workqueue", "client", "examples")
 

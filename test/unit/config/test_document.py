@@ -27,7 +27,7 @@ def test_an_empty_document_is_an_empty_map(text: bytes) -> None:
         (b'{"a": 1, "a": 2}', "line 1: a: key is given twice, before at line 1"),
         (b"- a\n", "line 1: a map is expected at the top"),
         (b"just words", "line 1: a map is expected at the top"),
-        (b"a:\n  1: x\n", "line 2: a: a key is no string"),
+        (b"a:\n  1: x\n", "line 2: a: a key is not a string"),
         (b"a: &x\n  b: *x\n", "line 1: a.b contains itself"),
     ],
 )

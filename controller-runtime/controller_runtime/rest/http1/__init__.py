@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP/1.1 to one server: a pool of connections, each an asyncio protocol around a parser written in C.
 
-What this room owns is bytes: heads, framing, sockets, TLS, proxies, and who uses which connection. What an
-answer means, who asks and how often are for ``controller_runtime.rest``. Everything that goes wrong is an ``Error``,
-or a ``TimeoutError`` when nothing came in time.
+This package handles bytes: heads, framing, sockets, TLS, proxies and the assignment of connections to requests.
+``controller_runtime.rest`` interprets responses and decides on retries. Every failure is an ``Error``, or a
+``TimeoutError`` if no response was received in time.
 """
 
 from .connection import Connection as Connection

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connection: one request after another over one socket.
 
-It takes no more than one request at a time. Once an answer is complete and both sides may go on, the
-connection tells its owner that it is free; once it can no longer be used, that it is lost. A request that
-was cancelled, was too late or met anything unexpected ends its connection, and no other.
+It handles one request at a time. It notifies its owner when a response is complete and the connection can be
+reused (``free``), and when the connection can no longer be used (``lost``). A request that is cancelled, times out
+or gets an unexpected response closes its connection and no other.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .incoming import HIGH, ORDINARY, Bounds, Incoming
 from .message import Error, GoneError
 
 _SMALL: Final = 1 << 16
-"""Bytes of a body that go out with the head; of a larger one, bytes that go out before others get their turn."""
+"""The most bytes of a body that are sent together with the head; a larger body is sent in parts of this size."""
 _LONGEST_HEAD: Final = 1 << 20
 
 
 _BUFFER: Final = 1 << 17
 _buffers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]] = WeakKeyDictionary()
-"""One for all connections of a loop: it is read to and parsed at one go. Without it, TLS allocates 256 KiB a read."""
+"""One buffer per loop, since data is parsed as it is read. Without it, TLS allocates 256 KiB per read."""
 
 
 def _buffer_of(loop: asyncio.AbstractEventLoop) -> memoryview:
@@ -38,17 +38,17 @@ def _buffer_of(loop: asyncio.AbstractEventLoop) -> memoryview:
 
 
 class Owner(Protocol):
-    """Whoever hands connections out."""
+    """The owner of a connection, which assigns it to requests."""
 
     def free(self, connection: Connection) -> None:
-        """The connection may be used again."""
+        """Called when the connection can be used again."""
 
     def lost(self, connection: Connection) -> None:
-        """It may not; told at least once."""
+        """Called at least once when the connection can no longer be used."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An asyncio protocol; ``context`` is whatever its owner tells its connections apart by."""
+    """An asyncio protocol; ``context`` is a value by which the owner distinguishes its connections."""
 
     __slots__ = (
         "_answer",
@@ -96,16 +96,16 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def usable(self) -> bool:
-        """Whether a request may be sent now."""
+        """True if a request can be sent now."""
         transport = self._transport
         return transport is not None and self._answer is None and not transport.is_closing()
 
     @property
     def transport(self) -> asyncio.Transport:
-        """What is below, for a tunnel.
+        """The transport, for a tunnel.
 
         Raises:
-            GoneError: nothing any more.
+            GoneError: the connection is closed.
         """
         if self._transport is None:
             raise GoneError("the server closed the connection without an answer")
@@ -129,16 +129,16 @@ class Connection(asyncio.BufferedProtocol):
         timeout: float | None = None,
         deadline: float | None = None,
     ) -> Incoming:
-        """Return the answer, with its body unless it is a stream (no ``bounds``) that the server did not refuse.
+        """Return the response, with its body unless it is a successful stream (no ``bounds``).
 
-        After ``deadline`` it is given up, unless bytes of a whole body arrived within ``timeout``; after the time in
-        ``bounds`` in any case. A ``bodiless`` one ends with its head, whatever that says, and leaves the connection
-        to the caller.
+        The request is aborted after ``deadline``, unless bytes of a whole body arrived within ``timeout``, and always
+        after the time in ``bounds``. A ``bodiless`` response ends with its head, whatever its headers, and leaves the
+        connection to the caller.
 
         Raises:
-            GoneError: the connection ended before a byte of the answer.
-            Error: the answer is malformed, broke off, or is more or takes longer than ``bounds`` say.
-            TimeoutError: it did not come in time.
+            GoneError: the connection was closed before the first byte of the response.
+            Error: the response is malformed, was cut off, or exceeds ``bounds``.
+            TimeoutError: the response was not received in time.
         """
         transport = self.transport
         answer = self._answer = Incoming(self._loop, bounds)
@@ -163,19 +163,19 @@ class Connection(asyncio.BufferedProtocol):
         return answer
 
     def give_up(self, answer: Incoming) -> None:
-        """Abort, unless ``answer`` is complete: then the connection may be somebody else's by now."""
+        """Abort unless ``answer`` is complete: then another request may already use the connection."""
         if self._answer is answer:
             self.abort()
 
     def abort(self, error: BaseException | None = None) -> None:
-        """Give the connection up at once; ``error`` is told to whoever waits for its answer."""
+        """Close the connection at once; a task waiting for its response gets ``error``."""
         self._end(error or Error("the connection was given up"))
         transport = self._transport
         if transport is not None:
             transport.abort()
 
     async def _send(self, transport: asyncio.Transport, head: bytes, body: bytes, answer: Incoming) -> None:
-        """Send a large body piece by piece, until the answer is there: it may come early, and refuse."""
+        """Send a large body in parts until the response arrives, which may be an early rejection."""
         self._sending = True
         transport.write(head)
         view = memoryview(body)
@@ -190,7 +190,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sending = False
 
     def _wait_until(self, deadline: float) -> None:
-        """Look at ``deadline``; a timer that fires earlier stays, since most requests leave before it does."""
+        """Watch ``deadline``; a timer that fires earlier is kept, since most requests finish before it fires."""
         self._deadline = deadline
         if self._timer is not None:
             if self._timer_at <= deadline:
@@ -216,7 +216,7 @@ class Connection(asyncio.BufferedProtocol):
             self.abort(TimeoutError())
 
     def _end(self, error: BaseException | None) -> None:
-        """No answer comes any more but what is there."""
+        """End the current response and report the connection as lost."""
         answer, self._answer = self._answer, None
         if answer is not None:
             answer.end(error)
@@ -226,10 +226,10 @@ class Connection(asyncio.BufferedProtocol):
         self.resume_writing()
         self._owner.lost(self)
 
-    # What the event loop tells.
+    # Callbacks of the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are asyncio's in all but their class.
+        # uvloop's transports have asyncio's interface, but not its class.
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -261,16 +261,16 @@ class Connection(asyncio.BufferedProtocol):
             writable.set_result(None)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Say where to read to."""
+        """Return the buffer to read into."""
         del sizehint
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Parse what was read."""
+        """Parse the bytes just read."""
         data = self._buffer[:nbytes]
         answer = self._answer
         if answer is None:
-            # Nobody asked: whatever it is, the next answer could not be told from it.
+            # No request is in progress: these bytes could be mistaken for the next response.
             self.abort()
             return
         if answer.status:
@@ -304,7 +304,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _finish(self, answer: Incoming) -> None:
-        """The answer is complete: its reader gets it, and the connection the next request or its end."""
+        """Deliver the complete response, and free or close the connection."""
         self._finished = False
         reusable = self._reusable and not self._sending and not self._extra
         if answer.resume is not None:
@@ -318,7 +318,7 @@ class Connection(asyncio.BufferedProtocol):
         if not self._bodiless:
             self._owner.free(self)
 
-    # What the parser tells.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         self._extra = self._finished
@@ -355,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def _lasts_until_the_end(answer: Incoming) -> bool:
-    """Whether the end of the connection is the end of the answer's body, as nothing else says where it is."""
+    """Return True if the body ends with the connection because no header states its length."""
     headers = answer.headers
     codings = headers.raw(b"transfer-encoding").lower().split(b",")
     return not headers.raw(b"content-length") and codings[-1].strip() != b"chunked"

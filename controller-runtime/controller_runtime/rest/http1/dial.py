@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Dialer: makes connections to one server, past a proxy where one is named, with TLS where it is due."""
+"""Dialer: opens connections to one server, directly or through a proxy, with TLS if the scheme requires it."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .origin import Origin
 
 CONNECT_TIMEOUT: Final = 30.0
 _NO_OTHER_TIMEOUT: Final = 2 * CONNECT_TIMEOUT
-"""For the event loop's own watch over a handshake: it is ours that ends it, as it ends all the rest."""
+"""For the event loop's own handshake timeout, which must not fire before :data:`CONNECT_TIMEOUT`."""
 _NEXT_ADDRESS: Final = 0.25
-"""Seconds that an address of several may take before the next is tried beside it."""
+"""Seconds before the next of several addresses is tried in parallel."""
 _DEAD: Final = 30
-"""Seconds after which the kernel gives up a connection whose other end answers nothing, not even probes."""
+"""Seconds after which the kernel closes a connection whose peer does not answer probes."""
 _SOCKET_OPTIONS: Final = (
     ("SO_KEEPALIVE", socket.SOL_SOCKET, 1),
     ("TCP_NODELAY", socket.IPPROTO_TCP, 1),
@@ -37,11 +37,11 @@ _SOCKET_OPTIONS: Final = (
 )
 
 AddrInfo = tuple[int, int, int, str, Any]
-"""What ``getaddrinfo`` says of an address."""
+"""An address as returned by ``getaddrinfo``."""
 
 
 class Dialer:
-    """Makes connections to ``origin``; ``server_name`` is asked for and checked instead of its host."""
+    """Opens connections to ``origin``; ``server_name`` replaces its host in SNI and verification."""
 
     def __init__(
         self, origin: Origin, *, proxy: Origin | None = None, server_name: str = "", user_agent: str
@@ -52,11 +52,11 @@ class Dialer:
         self._user_agent = user_agent
 
     async def dial(self, owner: Owner, context: ssl.SSLContext | None) -> Connection:
-        """Return a new connection; ``context`` is for TLS, to the server and to a proxy that speaks it.
+        """Return a new connection; ``context`` is for TLS to the server and to an https proxy.
 
         Raises:
-            Error: there is none to be had.
-            TimeoutError: it took too long.
+            Error: no connection can be opened.
+            TimeoutError: opening the connection took too long.
         """
         origin, proxy = self._origin, self._proxy
         with anyio.fail_after(CONNECT_TIMEOUT):
@@ -97,7 +97,7 @@ class Dialer:
     async def _tunnel(
         self, through: Connection, proxy: Origin, owner: Owner, context: ssl.SSLContext | None
     ) -> Connection:
-        """Return a connection to the server, inside of one to the proxy."""
+        """Return a connection to the server that is tunnelled through one to the proxy."""
         loop = asyncio.get_running_loop()
         connection = Connection(loop, owner, context)
         try:
@@ -109,13 +109,13 @@ class Dialer:
                 server_hostname=self._server_name,
                 ssl_handshake_timeout=_NO_OTHER_TIMEOUT,
             )
-            # None is what it returns when the connection ended meanwhile.
+            # start_tls returns None if the connection was closed meanwhile.
             connection.connection_made(_present(inner))
         except BaseException as error:
             through.abort()
             found: BaseException | None = error
             while isinstance(found, TypeError):
-                # Python 3.11 stumbles over its own report of a failed handshake inside of TLS.
+                # Python 3.11 raises TypeError while it reports a failed handshake inside TLS.
                 found = found.__context__
             if isinstance(found, OSError) and not isinstance(found, TimeoutError):
                 raise Error(_reason(found)) from found
@@ -133,7 +133,7 @@ class Dialer:
         except Error as error:
             raise Error(f"proxy {proxy.url}: {error}") from error
         if answer.status >= 300:
-            raise Error(f"proxy {proxy.url}: it answered {answer.status} when asked for {target}")
+            raise Error(f"proxy {proxy.url}: CONNECT {target} returned status {answer.status}")
 
 
 def _present(transport: asyncio.Transport | None) -> asyncio.Transport:
@@ -143,17 +143,17 @@ def _present(transport: asyncio.Transport | None) -> asyncio.Transport:
 
 
 class _NoOwner:
-    """Of a connection that becomes a tunnel."""
+    """The owner of a connection that becomes a tunnel."""
 
     def free(self, connection: Connection) -> None:
-        """Nobody else uses it."""
+        """Do nothing: the connection is not reused."""
 
     def lost(self, connection: Connection) -> None:
-        """Whoever made it hears of it otherwise."""
+        """Do nothing: the caller gets the error."""
 
 
 def watchful_socket(info: AddrInfo) -> socket.socket:
-    """Return a socket on which the kernel notices that the other end has vanished, where it can."""
+    """Return a socket with keep-alive probes, so that the kernel detects an unreachable peer."""
     family, kind, protocol, *_ = info
     made = socket.socket(family, kind, protocol)
     made.setblocking(False)
@@ -164,7 +164,7 @@ def watchful_socket(info: AddrInfo) -> socket.socket:
 
 
 async def _resolve(loop: asyncio.AbstractEventLoop, to: Origin) -> Sequence[AddrInfo]:
-    """Return the addresses in the order to be tried, families in turn; an address needs no look-up."""
+    """Return the addresses in the order to try, alternating families; an IP address needs no look-up."""
     flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     try:
         return socket.getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM, flags=flags)
@@ -177,7 +177,7 @@ async def _resolve(loop: asyncio.AbstractEventLoop, to: Origin) -> Sequence[Addr
 
 
 async def _connected(addresses: Sequence[AddrInfo]) -> socket.socket:
-    """Return a socket connected to the first address that answers; slow ones are overtaken by the next."""
+    """Return a socket connected to the first address that answers; a slow one does not delay the next."""
     if len(addresses) == 1:
         return await _attempt(addresses[0])
     won: list[socket.socket] = []
@@ -229,6 +229,6 @@ def _reason(error: OSError) -> str:
     if isinstance(error, ConnectionError) and error.errno is None and not str(error):
         return "the server closed the connection instead of agreeing on TLS"
     if isinstance(error, ssl.SSLError) or not error.errno or error.errno < 0:
-        # TLS and name resolution have numbers of their own, and texts.
+        # TLS and name resolution have their own error numbers and texts.
         return one_line(error.strerror or error)
     return os.strerror(error.errno).lower()

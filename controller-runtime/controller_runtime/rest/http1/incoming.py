@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Incoming: an answer as it arrives, between the connection that fills it and the one who reads it."""
+"""Incoming: a response as it arrives, filled by the connection and read by the caller."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from typing import Final, NamedTuple
 from .message import Error, Headers
 
 HIGH: Final = 1 << 18
-"""Bytes of a stream that may wait for their reader before its server is held."""
+"""The most unread bytes of a stream before the connection stops reading."""
 LOW: Final = 1 << 16
 
 
 class Bounds(NamedTuple):
-    """How much a whole answer may be, in bytes of its body, and how long it may take, in seconds."""
+    """The limits of a whole response: bytes of its body and total seconds."""
 
     size: int
     seconds: float
     unread: int = 0
-    """A larger answer that is not an error is read to its end without being kept, up to so many bytes: it has no body."""
+    """A larger response that is not an error is read to its end and discarded, up to this many bytes."""
 
 
 ORDINARY: Final = Bounds(1 << 24, 120.0)
-"""For an object: several times what etcd takes, and what an API server gives a request."""
+"""For one object: several times the size limit of etcd and the request timeout of an API server."""
 _EXPANSION: Final = 1 << 24
-"""Bytes that one read may become when it is decoded."""
+"""The most bytes that one read may decompress to."""
 
 
 class Incoming:
-    """One answer; ``status`` is 0 until its head has arrived. Without ``bounds`` it is a stream."""
+    """One response; ``status`` is 0 until its head has arrived. Without ``bounds`` it is a stream."""
 
     __slots__ = (
         "_bounds",
@@ -54,12 +54,12 @@ class Incoming:
         self.status = 0
         self.headers = Headers()
         self.whole = bounds is not None
-        """Whether its reader waits for the end, not for the head."""
+        """True if the reader waits for the end instead of the head."""
         self.ended = False
         self.error: BaseException | None = None
         self.held = 0
         self.resume: Callable[[], None] | None = None
-        """Set while the connection does not read."""
+        """Set while the connection has stopped reading."""
         self._bounds = bounds or ORDINARY
         self._loop = loop
         self._pieces: deque[bytes] = deque()
@@ -67,11 +67,11 @@ class Incoming:
         self._decoder: _Decoder | None = None
 
     async def arrive(self) -> None:
-        """Return once there is what the reader waits for.
+        """Wait for the whole response, or for the head of a stream.
 
         Raises:
-            Error: the answer broke off.
-            TimeoutError: it did not come in time.
+            Error: the response was cut off.
+            TimeoutError: the response was not received in time.
         """
         while not (self.ended or (self.status and not self.whole)):
             await self._wait()
@@ -82,7 +82,7 @@ class Incoming:
         """Yield the body as it arrives.
 
         Raises:
-            Error: it broke off.
+            Error: the body was cut off.
         """
         pieces = self._pieces
         while True:
@@ -105,10 +105,10 @@ class Incoming:
         return body
 
     def begin(self, status: int) -> None:
-        """The head has arrived.
+        """Process the head that has arrived.
 
         Raises:
-            Error: the body is encoded as we cannot read.
+            Error: the content encoding is not supported.
         """
         self.status = status
         if encoding := self.headers.raw(b"content-encoding").lower():
@@ -116,10 +116,10 @@ class Incoming:
         self.whole = self.whole or status >= 400
 
     def take(self, piece: bytes) -> None:
-        """More of the body has arrived.
+        """Add a part of the body.
 
         Raises:
-            Error: it cannot be decoded, or is more than may be.
+            Error: the part cannot be decoded, or the body is too large.
         """
         if self._decoder is not None:
             piece = self._decoder.decode(piece)
@@ -134,11 +134,11 @@ class Incoming:
 
     @property
     def patience(self) -> float:
-        """Seconds after which a whole answer is given up even if it keeps coming."""
+        """Seconds after which a whole response is aborted even if bytes still arrive."""
         return self._bounds.seconds
 
     def end(self, error: BaseException | None = None) -> None:
-        """Nothing more will arrive; ``error`` says why, unless it is the end."""
+        """End the response; ``error`` is the reason if it is incomplete."""
         if self.ended:
             return
         if error is None and self._decoder is not None and not self._decoder.complete:
@@ -149,7 +149,7 @@ class Incoming:
         self.wake()
 
     def wake(self) -> None:
-        """Let the reader look."""
+        """Wake the reader."""
         waiter = self._waiter
         if waiter is not None and (self.ended or not self.whole) and not waiter.done():
             waiter.set_result(None)
@@ -163,7 +163,7 @@ class Incoming:
 
 
 class _Decoder:
-    """Undoes an encoding that nobody asked for, as some proxies apply."""
+    """Decodes a content encoding that some proxies apply without a request for it."""
 
     def __init__(self, bits: int) -> None:
         self._inflate = zlib.decompressobj(bits)
@@ -176,7 +176,7 @@ class _Decoder:
         if encoding in (b"gzip", b"x-gzip", b"deflate"):
             return cls(zlib.MAX_WBITS | 32)
         raise Error(
-            f"the answer is encoded as {encoding.decode('ascii', 'replace')!r}, which nobody asked for"
+            f"the answer is encoded as {encoding.decode('ascii', 'replace')!r}, which was not requested"
         )
 
     @property

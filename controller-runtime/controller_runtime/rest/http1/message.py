@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Heads of requests and answers, and what can go wrong.
+"""Heads of requests and responses, and the errors of this package.
 
-Error           no answer came, or not all of it; one line says why
-└── GoneError   the connection ended before a byte of the answer
+Error           no response, or only a part of it, was received; the text is one line
+└── GoneError   the connection was closed before the first byte of the response
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 _JOINED: Final = frozenset((b"warning", b"transfer-encoding", b"connection", b"content-encoding"))
-"""Lists whose parts may come in lines of their own; of other headers the first counts."""
+"""Headers whose repeated lines are joined; of any other header the first line is used."""
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _UNFIT: Final = re.compile(r"[\x00\r\n]")
 _UNFIT_TARGET: Final = re.compile(r"[\x00-\x20\x7f]")
@@ -22,15 +22,15 @@ _MOST_RENDERED: Final = 256
 
 
 class Error(Exception):
-    """No answer came, or not all of it."""
+    """No response, or only a part of it, was received."""
 
 
 class GoneError(Error):
-    """The connection ended before a byte of the answer; the request may have taken effect."""
+    """The connection was closed before the first byte of the response; the request may have taken effect."""
 
 
 class Headers(Mapping[str, str]):
-    """The headers of an answer; names are compared without case, bytes that are no UTF-8 are surrogates."""
+    """The headers of a response; names are case-insensitive, bytes that are not UTF-8 become surrogates."""
 
     __slots__ = ("_lines",)
 
@@ -38,7 +38,7 @@ class Headers(Mapping[str, str]):
         self._lines: dict[bytes, tuple[bytes, bytes]] = {}
 
     def add(self, name: bytes, value: bytes) -> None:
-        """Take a line."""
+        """Add a line."""
         key = name.lower()
         if key not in self._lines:
             self._lines[key] = (name, value)
@@ -46,11 +46,11 @@ class Headers(Mapping[str, str]):
             self._lines[key] = (name, self._lines[key][1] + b", " + value)
 
     def clear(self) -> None:
-        """Forget all lines, as they were those of an interim answer."""
+        """Remove all lines: they belonged to an interim response."""
         self._lines.clear()
 
     def raw(self, key: bytes) -> bytes:
-        """Return the value of a name in lower case, or nothing."""
+        """Return the value of a lower-case name, or empty bytes."""
         line = self._lines.get(key)
         return line[1].strip() if line is not None else b""
 

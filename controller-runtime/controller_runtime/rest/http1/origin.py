@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Origin: the address in a URL, taken apart once."""
+"""Origin: the parsed address of a URL."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .message import Error
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a server or a proxy is."""
+    """The address of a server or a proxy."""
 
     secure: bool
     host: str
-    """The name or address as it is looked up and as a certificate is checked for it, in ASCII."""
+    """The name or address, in ASCII, for look-ups and for the verification of certificates."""
     port: int
     authority: str
-    """Host and port as a ``Host`` header names them: no port where it is the scheme's own."""
+    """Host and port as in a ``Host`` header, without the default port of the scheme."""
     path: str = ""
-    """What stands before every request's path."""
+    """The prefix of every request's path."""
     authorization: str = ""
-    """The credentials in the URL, as a header shows them."""
+    """The credentials in the URL, as a header value."""
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Take ``url`` apart.
+        """Parse ``url``.
 
         Raises:
-            Error: it is none, or neither of http nor of https. Its text shows no password.
+            Error: the URL is not valid, or its scheme is not http or https. The text contains no password.
         """
         try:
             parts = urlsplit(url)
@@ -57,7 +57,7 @@ class Origin:
 
     @property
     def url(self) -> str:
-        """Scheme and authority, no credentials."""
+        """Scheme and authority, without credentials."""
         return f"{'https' if self.secure else 'http'}://{self.authority}"
 
 
@@ -68,7 +68,7 @@ def _basic(user: str, password: str) -> str:
 
 
 def shown(url: str) -> str:
-    """Return ``url``, which need not be a valid one, without the user name and password in it."""
+    """Return ``url``, which need not be valid, without its user name and password."""
     scheme, found, rest = url.partition("://")
     if "@" not in rest:
         return url if found else url.rpartition("@")[2]

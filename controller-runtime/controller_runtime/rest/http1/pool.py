@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pool: the connections to one server, and who may use which.
+"""Pool: the connections to one server and their assignment to requests.
 
-The one used last is used next, so that the others grow idle and end. When all are in use, callers wait in
-their order for one, or for the room that an ended one leaves. A stream keeps its connection for minutes: it
-neither waits nor counts.
+The most recently used connection is used next, so that the others become idle and are closed. When all are in use,
+callers wait in order for one to become free or to be closed. A stream keeps its connection for minutes: it does not
+wait, and it does not count towards the limit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .dial import Dialer
 from .message import Error, Heads
 
 IDLE: Final = 60.0
-"""Seconds an idle connection is kept; API servers keep theirs for 90."""
+"""Seconds for which an idle connection is kept; API servers keep theirs for 90."""
 MAX_CONNECTIONS: Final = 256
-"""Connections in use or kept for use; those of streams come on top, one for each watch."""
+"""The most connections in use or idle, besides those of streams (one for each watch)."""
 _FAREWELL: Final = 1.0
 
 
 class Pool:
-    """Connections made by ``dialer``; each belongs to the TLS context it was made with."""
+    """Connections opened by ``dialer``; each belongs to the TLS context it was opened with."""
 
     def __init__(
         self, dialer: Dialer, heads: Heads, *, limit: int = MAX_CONNECTIONS, idle: float = IDLE
@@ -38,7 +38,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self._open: set[Connection] = set()
         self._streaming: set[Connection] = set()
-        """Those of :attr:`_open` that carry a stream."""
+        """The members of :attr:`_open` that carry a stream."""
         self._idle: list[Connection] = []
         self._dialing = self._dialing_streams = 0
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
@@ -47,11 +47,11 @@ class Pool:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is open, or is about to be."""
+        """True if a connection is open or being opened."""
         return bool(self._open or self._dialing or self._waiters)
 
     def idle(self, context: ssl.SSLContext | None, *, stream: bool = False) -> Connection | None:
-        """Return a connection that waits for a request, if there is one."""
+        """Return an idle connection, or None."""
         while self._idle:
             connection = self._idle.pop()
             if connection.context is context and connection.usable:
@@ -64,13 +64,13 @@ class Pool:
     async def connection(
         self, context: ssl.SSLContext | None, *, fresh: bool = False, stream: bool = False
     ) -> Connection:
-        """Return a connection, a newly made one if need be or if ``fresh``; wait for one if there are too many.
+        """Return an idle connection, or open one; wait if the limit is reached. If ``fresh``, always open one.
 
-        For a ``stream`` there are never too many.
+        The limit does not apply to a ``stream``.
 
         Raises:
-            Error: none can be made.
-            TimeoutError: making one took too long.
+            Error: no connection can be opened.
+            TimeoutError: opening a connection took too long.
         """
         waited = False
         while True:
@@ -84,7 +84,7 @@ class Pool:
             if self._has_room():
                 return await self._dial(context)
             if self._idle:
-                # Those that are not wanted make room for the one that is.
+                # Close an idle connection that cannot be used to make room.
                 self._idle.pop(0).abort()
                 continue
             found = await self._wait(first=waited)
@@ -95,7 +95,7 @@ class Pool:
                 found.abort()
 
     def free(self, connection: Connection) -> None:
-        """``connection`` may be used again: by who has waited longest, or later."""
+        """Give ``connection`` to the first waiting caller, or keep it idle."""
         self._streaming.discard(connection)
         if self._retired or self._closed or connection not in self._open or self._used() > self._limit:
             connection.abort()
@@ -108,7 +108,7 @@ class Pool:
             self._sweeper = self._loop.call_later(self._idle_time, self._sweep)
 
     def lost(self, connection: Connection) -> None:
-        """``connection`` ended: there is room for another."""
+        """Remove ``connection``, which was closed, and make its place available."""
         if connection not in self._open:
             return
         self._open.discard(connection)
@@ -118,12 +118,12 @@ class Pool:
         self._room()
 
     def retire(self) -> None:
-        """Use no connection again; those in use end when their answers do."""
+        """Reuse no connection; those in use are closed when their responses end."""
         self._retired = True
         self._drop_idle()
 
     async def close(self) -> None:
-        """End everything; whoever waits is told."""
+        """Close all connections; waiting callers get an Error."""
         self._closed = True
         ending = [connection.closed() for connection in self._open]
         self._drop_idle()
@@ -133,7 +133,7 @@ class Pool:
         for connection in tuple(self._open):
             connection.abort(Error("the transport was closed"))
         if ending:
-            # The loop closes sockets in a turn of its own; it may be ours to end it after this.
+            # The loop closes sockets in a later iteration, and the caller may stop the loop after this.
             await asyncio.wait(ending, timeout=_FAREWELL)
         await asyncio.sleep(0)
 
@@ -146,7 +146,7 @@ class Pool:
                 made.abort()
                 raise Error("the transport was closed")
             if made.usable:
-                # One that ended before it was ours reports that no more: it would take up room for good.
+                # A connection already closed does not report its loss again: it would count for ever.
                 self._open.add(made)
                 if stream:
                     self._streaming.add(made)
@@ -159,7 +159,7 @@ class Pool:
     async def _wait(self, *, first: bool) -> Connection | None:
         waiter: asyncio.Future[Connection | None] = self._loop.create_future()
         if first:
-            # Another was quicker to use the room we were told of.
+            # Another caller used the available place first.
             self._waiters.appendleft(waiter)
         else:
             self._waiters.append(waiter)
@@ -167,23 +167,23 @@ class Pool:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                # Given what we no longer want: it is the next one's.
+                # Pass on the connection or place that was assigned to this cancelled caller.
                 connection = waiter.result()
                 if connection is None:
                     self._room()
                 elif connection.usable:
                     self.free(connection)
             elif waiter in self._waiters:
-                # It is not where a connection came free in this same turn: that one passed us over.
+                # A connection freed in the same iteration of the loop has already removed this waiter.
                 self._waiters.remove(waiter)
             raise
 
-    def _hand(self, what: Connection | None) -> bool:
-        """Give a connection, or leave to make one, to the first who still waits."""
+    def _hand(self, connection: Connection | None) -> bool:
+        """Give a connection, or with None permission to open one, to the first waiting caller."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
-                waiter.set_result(what)
+                waiter.set_result(connection)
                 return True
         return False
 
@@ -198,7 +198,7 @@ class Pool:
             self._hand(None)
 
     def _sweep(self) -> None:
-        """End those that were idle for long."""
+        """Close connections that were idle for too long."""
         self._sweeper = None
         until = self._loop.time() - self._idle_time
         for connection in [each for each in self._idle if each.idle_since <= until]:

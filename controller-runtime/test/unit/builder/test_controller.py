@@ -198,7 +198,7 @@ Start = Callable[[builder.Builder], builder.Builder]
         pytest.param(lambda b: b, r"needs for_\(\) or named\(\)", id="nothing said"),
         pytest.param(lambda b: b.named("x"), "nothing would ever wake it", id="no source"),
         pytest.param(lambda b: b.for_(Pod).for_(Job), "twice", id="two kinds"),
-        pytest.param(lambda b: b.named("x").owns(Job), "whose owner", id="an owner of nothing"),
+        pytest.param(lambda b: b.named("x").owns(Job), "owner kind is unknown", id="an owner of nothing"),
         pytest.param(
             lambda b: b.for_(Pod).with_options(Options(max_concurrent_reconciles=0)),
             "needs a worker",

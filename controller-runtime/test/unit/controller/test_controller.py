@@ -414,7 +414,7 @@ async def test_log_lines_of_a_reconcile_say_what_is_reconciled(make: Make) -> No
     class Talker:
         async def reconcile(self, request: Request) -> Result:
             ids.append(reconcile_id())
-            ids.append(log.bound()["reconcileID"])
+            ids.append(str(log.bound()["reconcileID"]))
             raise ValueError("no")
 
     made = make(
@@ -621,6 +621,10 @@ def test_the_package_exports_what_it_says() -> None:
     assert {name for name in vars(controller) if name[0].isupper()} == {
         "Controller",
         "Defaults",
+        "FinalizeError",
+        "FinalizeResult",
+        "Finalizer",
+        "Finalizers",
         "LogConstructor",
         "Options",
         "Settings",

@@ -259,5 +259,5 @@ async def test_a_full_queue_loses_events_and_telling_never_waits() -> None:
 
 
 async def test_an_unknown_type_is_a_bug_of_the_caller() -> None:
-    with pytest.raises(ValueError, match="neither Normal nor Warning"):
+    with pytest.raises(ValueError, match="must be Normal or Warning"):
         recorder.Broadcaster(FakeClient()).recorder_for("me").event(POD, "Error", "A", "b")

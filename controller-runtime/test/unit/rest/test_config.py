@@ -84,7 +84,9 @@ async def test_the_home_directory_comes_last(write: Write, tmp_path: Path) -> No
 
 
 async def test_without_any_source_one_line_says_where_was_looked(tmp_path: Path) -> None:
-    with pytest.raises(rest.ConfigError, match=r"^no way to reach a cluster: .*KUBECONFIG.*\.kube/config"):
+    with pytest.raises(
+        rest.ConfigError, match=r"^no cluster configuration found: .*KUBECONFIG.*\.kube/config"
+    ):
         await rest.load_config(environ={"HOME": str(tmp_path)})
 
 
@@ -98,9 +100,9 @@ async def test_the_programs_environment_is_not_ours_to_forget(
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        pytest.param("", "is empty or no map", id="empty"),
+        pytest.param("", "is empty or not a map", id="empty"),
         pytest.param("a: [", "not YAML", id="not yaml"),
-        pytest.param("clusters: {}\ncontexts: 3", "contexts is no list of named entries", id="no list"),
+        pytest.param("clusters: {}\ncontexts: 3", "contexts must be a list of named entries", id="no list"),
         pytest.param("clusters: []", "current-context is not set", id="no context"),
         pytest.param("current-context: x", "context 'x' is not defined", id="undefined context"),
     ],
@@ -123,10 +125,10 @@ async def test_a_bad_file_is_named_on_one_line(tmp_path: Path, text: str, compla
         ),
         pytest.param({"client-key-data": "§"}, "client-key-data is not base64", id="data"),
         pytest.param({"tokenFile": "absent"}, "token file .*absent: No such file", id="token file"),
-        pytest.param({"as-groups": ["a"]}, "as is missing: whom do", id="groups of nobody"),
-        pytest.param({"as": "jane", "as-groups": "a"}, "as-groups is no list of texts", id="groups"),
-        pytest.param({"as": "jane", "as-user-extra": ["a"]}, "as-user-extra is no map", id="extra"),
-        pytest.param({"token": 3}, "token is no text", id="type"),
+        pytest.param({"as-groups": ["a"]}, "as is required with as-uid", id="groups of nobody"),
+        pytest.param({"as": "jane", "as-groups": "a"}, "as-groups must be a list of strings", id="groups"),
+        pytest.param({"as": "jane", "as-user-extra": ["a"]}, "as-user-extra must be a map", id="extra"),
+        pytest.param({"token": 3}, "token must be a string", id="type"),
     ],
 )
 async def test_a_bad_user_is_named(write: Write, user: dict[str, Any], complaint: str) -> None:
@@ -356,7 +358,7 @@ async def test_a_plugins_certificate_is_renewed_when_it_has_run_out(write: Write
     assert issued is not None
     await config.credentials.headers()
     assert issued.cert == pairs[0].certificate
-    config.credentials._runs_out = datetime.now(UTC)  # type: ignore[attr-defined] # a plugin's
+    config.credentials._expiry = datetime.now(UTC)  # type: ignore[attr-defined] # a plugin's
     await config.credentials.headers()
     assert issued.cert == pairs[1].certificate
 
@@ -380,18 +382,20 @@ async def test_a_plugin_that_is_not_there_is_named_and_told_once(
 
 @pytest.mark.real_time
 async def test_a_plugin_must_give_something(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(rest.ConfigError, match=r"it gave neither a token nor a certificate$"):
+    with pytest.raises(rest.ConfigError, match=r"it returned neither a token nor a certificate$"):
         await rest.load_config(str(write(exec=plugin(tmp_path, {}))))
 
 
 @pytest.mark.parametrize(
     ("server", "problem"),
     [
-        pytest.param("https://c.test:%s", "is no address: Port could not be cast", id="port is no number"),
-        pytest.param("https://c.test:70000", "is no address: Port out of range", id="port too high"),
-        pytest.param("ftp://c.test", "begins with neither https:// nor http://", id="scheme"),
-        pytest.param("https://:6443", "lacks a host", id="no host"),
-        pytest.param("https://[::1", "is no address", id="open bracket"),
+        pytest.param(
+            "https://c.test:%s", "is not a valid address: Port could not be cast", id="port is no number"
+        ),
+        pytest.param("https://c.test:70000", "is not a valid address: Port out of range", id="port too high"),
+        pytest.param("ftp://c.test", "must begin with https:// or http://", id="scheme"),
+        pytest.param("https://:6443", "has no host", id="no host"),
+        pytest.param("https://[::1", "is not a valid address", id="open bracket"),
     ],
 )
 async def test_a_server_that_is_no_address_is_refused_before_any_request(
@@ -472,7 +476,7 @@ async def test_whether_to_verify_is_true_or_false_and_no_text(write: Write, valu
 async def test_an_authority_that_would_not_be_used_is_refused(write: Write) -> None:
     ca = base64.b64encode(Authority.create("ca").certificate).decode()
     path = write(cluster={"server": "https://c.test", "insecure-skip-tls-verify": True, CA: ca})
-    with pytest.raises(rest.ConfigError, match="cannot be given where certificates are not verified"):
+    with pytest.raises(rest.ConfigError, match="not allowed when certificates are not verified"):
         await rest.load_config(str(path))
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m controller_runtime``: what the generators print, write, check and refuse."""
+"""``python -m controller_runtime``: the output, the files and the errors of the generators."""
 
 import subprocess
 import sys

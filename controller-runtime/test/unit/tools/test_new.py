@@ -100,7 +100,7 @@ def test_the_plural_is_derived_from_the_kind(kind: str, plural: str) -> None:
         pytest.param({"name": "class"}, "is a keyword of Python", id="keyword"),
         pytest.param({"name": "json"}, "standard library", id="standard library"),
         pytest.param({"name": "tests"}, "another folder of the project", id="own folder"),
-        pytest.param({"name": "controller-runtime"}, "what it imports", id="the library"),
+        pytest.param({"name": "controller-runtime"}, "a package that it imports", id="the library"),
         pytest.param({"name": "pydantic"}, "installed here, from pydantic", id="a dependency"),
         pytest.param({"kind": "website"}, '--kind "website" must be letters and digits', id="small kind"),
         pytest.param({"kind": "Web-site"}, "CamelCase", id="hyphen in the kind"),

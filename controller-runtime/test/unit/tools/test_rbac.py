@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Roles from markers: what is joined, what is not, and what is refused."""
+"""Roles from markers: rules that are joined, rules that are not, and markers that are refused."""
 
 from pathlib import Path
 

@@ -185,10 +185,10 @@ async def test_a_request_that_makes_no_sense_is_a_400_inside_a_review(
     ("body", "message"),
     [
         pytest.param(b"", "request body is empty", id="empty"),
-        pytest.param(b"{", "body is no AdmissionReview: ", id="no JSON"),
-        pytest.param(b"[]", "body is no AdmissionReview: ", id="no object"),
+        pytest.param(b"{", "body is not an AdmissionReview: ", id="no JSON"),
+        pytest.param(b"[]", "body is not an AdmissionReview: ", id="no object"),
         pytest.param(
-            {"apiVersion": "v1", "kind": "Pod"}, "body is no AdmissionReview: v1, Kind=Pod", id="kind"
+            {"apiVersion": "v1", "kind": "Pod"}, "body is not an AdmissionReview: v1, Kind=Pod", id="kind"
         ),
         pytest.param({**review(), "request": None}, "AdmissionReview has no request", id="no request"),
         pytest.param(review(uid=""), "AdmissionReview has no request, or a request without uid", id="no uid"),

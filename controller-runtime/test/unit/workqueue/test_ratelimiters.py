@@ -10,6 +10,7 @@ from controller_runtime.workqueue import (
     ItemExponentialFailureRateLimiter,
     ItemFastSlowRateLimiter,
     MaxOfRateLimiter,
+    RateLimiter,
     WithMaxWaitRateLimiter,
     default_controller_rate_limiter,
 )
@@ -68,7 +69,7 @@ def test_a_maximum_cuts_what_another_limiter_says() -> None:
 
 
 async def test_the_default_holds_back_a_crowd_of_first_failures_to_ten_a_second() -> None:
-    limiter = default_controller_rate_limiter()
+    limiter: RateLimiter[str] = default_controller_rate_limiter()
     delays = [limiter.when(f"item-{n}") for n in range(120)]
     assert delays[:100] == [0.005] * 100
     assert delays[119] == pytest.approx(2.0)

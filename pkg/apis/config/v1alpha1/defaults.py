@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.machinery.base import Struct
 
 from .configuration_types import Configuration
 
-_DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+_DEFAULTS: Final[dict[str, dict[str, str | int | float | bool]]] = {
     "webhook": {"port": 9443, "host": ""},
     "metrics": {"bind_address": ":8443", "secure_serving": True},
     "health": {

@@ -259,7 +259,7 @@ def test_a_proxy_that_refuses_or_is_not_there_is_named(run: Run, trust: Trust) -
         async with listening(refusing) as port:
             proxy = f"http://u:secret@127.0.0.1:{port}"
             said = await reason(rest.Config("https://server.test", tls=trust.client, proxy=proxy))
-            assert said == f"proxy http://127.0.0.1:{port}: it answered 407 when asked for server.test:443"
+            assert said == f"proxy http://127.0.0.1:{port}: CONNECT server.test:443 returned status 407"
         for host in ("https://server.test", "http://server.test"):
             config = rest.Config(host, proxy="http://u:secret@127.0.0.1:1")
             assert await reason(config) == "proxy http://127.0.0.1:1: connection refused"
