@@ -141,8 +141,10 @@ REFERENCE = AT_0 + r"failed to parse spec.podgroups\[0\].podreferences\[0\] from
         (
             [],
             PACK,
-            "failed to apply topology constraints from PodGang team-a/gang. Err: failed to parse topology "
-            "from PodGang, Err: topology name cannot be empty when",
+            (
+                "failed to apply topology constraints from PodGang team-a/gang. Err: failed to parse topology "
+                "from PodGang, Err: topology name cannot be empty when"
+            ),
         ),
         (
             [],
