@@ -44,8 +44,8 @@ def page() -> str:
     return (
         f"# API\n\n{NOTE}\n"
         f"The kinds of `{group}` are {named}.\n"
-        "Fields of Kubernetes' own types, such as `PodTemplateSpec`, are those of Kubernetes. `trainerctl crds` prints the CustomResourceDefinitions.\n"
-        + "".join(sections.values())
+        "Fields of Kubernetes' own types, such as `PodTemplateSpec`, are those of Kubernetes. "
+        "`trainerctl crds` prints the CustomResourceDefinitions.\n" + "".join(sections.values())
     )
 
 

@@ -48,7 +48,7 @@ class Screencast:
         self.lines.append((self._clock() - self._began, text))
 
     def times(self) -> list[float]:
-        """Return the time of each line; for a milestone of the TrainJob the time at which it was reached, not printed."""
+        """Return the time of each line; for a milestone of the TrainJob, the time at which it was reached."""
         title = next((at for at, text in self.lines if text.startswith("TrainJob ")), 0.0)
         found = [title + float(step[1]) if (step := _STEP.match(text)) else at for at, text in self.lines]
         # A heading stands there no later than what is below it.

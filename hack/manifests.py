@@ -33,7 +33,10 @@ _ROOTS: Final = (
     "core.v1.PodTemplateSpec",
     "meta.v1.Condition",
 )
-_LICENCE: Final = "# SPDX-FileCopyrightText: The trainer-controller-manager authors\n# SPDX-License-Identifier: Apache-2.0\n"
+_LICENCE: Final = (
+    "# SPDX-FileCopyrightText: The trainer-controller-manager authors\n"
+    "# SPDX-License-Identifier: Apache-2.0\n"
+)
 
 
 def render() -> dict[str, str]:

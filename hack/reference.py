@@ -52,8 +52,9 @@ def _configuration() -> str:
     rows = list(_keys(cfg, ""))
     return (
         f"# Configuration\n\n{NOTE}\n"
-        f"The file that `--config` names: `apiVersion: {Configuration.gvk.api_version}`, `kind: Configuration`. It is read strictly: a key that\n"
-        "is not below, or that stands twice, is an error. A key that is missing has its default, and so is the whole file.\n\n"
+        f"The file that `--config` names: `apiVersion: {Configuration.gvk.api_version}`, `kind: Configuration`. "
+        "It is read strictly: a key that\nis not below, or that stands twice, is an error. "
+        "A key that is missing has its default, and so is the whole file.\n\n"
         + table(("key", "type", "default", "meaning"), rows)
     )
 
@@ -98,9 +99,11 @@ def _default(value: object) -> str:
 def _flags() -> str:
     head = ("flag", "meaning")
     return (
-        f"# Flags of the manager\n\n{NOTE}\nThey are read as Go reads them: one dash or two, `--flag=value` or `--flag value`.\n\n"
+        f"# Flags of the manager\n\n{NOTE}\n"
+        "They are read as Go reads them: one dash or two, `--flag=value` or `--flag value`.\n\n"
         f"{table(head, _rows(FLAGS))}\n"
-        "## Those of the program podgrouper\n\nThey are those of KAI-Scheduler v0.13.0's pod grouper, with its defaults.\n\n"
+        "## Those of the program podgrouper\n\n"
+        "They are those of KAI-Scheduler v0.13.0's pod grouper, with its defaults.\n\n"
         f"{table(head, _rows(POD_GROUPER_FLAGS))}"
     )
 
@@ -124,9 +127,11 @@ def _metrics() -> str:
     own.append((f"`{degraded.name}`", "gauge", "group, version, kind", degraded.documentation))
     head = ("series", "type", "labels", "meaning")
     return (
-        f"# Metrics\n\n{NOTE}\nServed at `/metrics` of `metrics.bindAddress`. Beside these there are the process's own (`process_*`, `python_*`).\n\n"
+        f"# Metrics\n\n{NOTE}\nServed at `/metrics` of `metrics.bindAddress`. "
+        "Beside these there are the process's own (`process_*`, `python_*`).\n\n"
         f"## The manager's own\n\n{table(head, sorted(own))}\n"
-        "## Those of controller-runtime and client-go\n\nNames, labels and buckets are theirs; the two `controller_runtime_cache_*` series are new.\n\n"
+        "## Those of controller-runtime and client-go\n\n"
+        "Names, labels and buckets are theirs; the two `controller_runtime_cache_*` series are new.\n\n"
         f"{table(head, sorted(theirs))}"
     )
 

@@ -116,7 +116,7 @@ class EnqueueRequestForObject(EventHandler[Object]):
 
 
 class _EnqueueRequestForOwner(EventHandler[Object]):
-    """Immediate as soon as it knows whether owners have namespaces: their class says so, or discovery."""
+    """Immediate once it knows whether owners have namespaces, from their class or discovery."""
 
     def __init__(self, owner: type[Object], *, only_controller: bool) -> None:
         self._owner = owner
@@ -140,7 +140,7 @@ class _EnqueueRequestForOwner(EventHandler[Object]):
         await self._enqueue(queue, evt.key.namespace, evt.owner_references)
 
     async def update(self, evt: event.UpdateEvent[Object], queue: Queue) -> None:
-        # The old owner too: it wants to know that it no longer is one.
+        # The old owner too: it must be reconciled when it loses the object.
         await self._enqueue(queue, evt.key.namespace, evt.old_owner_references, evt.new_owner_references)
 
     async def delete(self, evt: event.DeleteEvent[Object], queue: Queue) -> None:
@@ -197,7 +197,7 @@ class _EnqueueRequestsFromMapFunc(EventHandler[T]):
 
 
 def enqueue_requests_from_map_func(fn: MapFunc[T]) -> EventHandler[T]:
-    """Return a handler that asks ``fn``; of a change, about the old object and the new one."""
+    """Return a handler that calls ``fn``; for an update, with the old object and the new one."""
     return _EnqueueRequestsFromMapFunc(fn)
 
 

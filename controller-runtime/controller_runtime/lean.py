@@ -60,7 +60,7 @@ class Collector:
         return False
 
     async def start(self) -> None:
-        """Wait, then let collections begin."""
+        """Wait, then enable collections."""
         with anyio.move_on_after(_AT_LAST):
             await self._ready()
             await anyio.sleep(_LOADED_AFTER)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which events are worth a request: filters between a source and its handler.
 
-Predicates answer at once and change nothing. An event passes when every predicate of its source says yes.
+Predicates return at once and change nothing. An event passes when every predicate of its source passes it.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ class Funcs(Predicate[T]):
         self._generic = generic
 
     def create(self, evt: event.CreateEvent[T]) -> bool:
-        """Ask the function for creations."""
+        """Call the function for creations."""
         return self._create is None or self._create(evt)
 
     def update(self, evt: event.UpdateEvent[T]) -> bool:
-        """Ask the function for changes."""
+        """Call the function for updates."""
         return self._update is None or self._update(evt)
 
     def delete(self, evt: event.DeleteEvent[T]) -> bool:
-        """Ask the function for deletions."""
+        """Call the function for deletions."""
         return self._delete is None or self._delete(evt)
 
     def generic(self, evt: event.GenericEvent[T]) -> bool:
@@ -77,7 +77,7 @@ class Funcs(Predicate[T]):
 
 
 def from_object(fn: Callable[[T], bool]) -> Predicate[T]:
-    """Return a predicate that asks ``fn`` about the object of any event; about the new one of a change."""
+    """Return a predicate that calls ``fn`` with the object of any event, the new one of an update."""
     return Funcs(
         create=lambda evt: fn(evt.object),
         update=lambda evt: fn(evt.new),

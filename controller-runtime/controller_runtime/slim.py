@@ -22,7 +22,7 @@ KEPT: Final = "config"
 
 
 class SlimError(Exception):
-    """There is nothing that could be removed; the message says where it was looked for."""
+    """Nothing to remove was found; the message names the folder."""
 
 
 def slim(folder: Path | None = None) -> int:

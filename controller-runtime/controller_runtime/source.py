@@ -64,7 +64,7 @@ class Source(ABC):
 
     @abstractmethod
     async def start(self, queue: Queue) -> None:
-        """Feed ``queue`` until cancelled, or until there is nothing more to give."""
+        """Feed ``queue`` until cancelled, or until the source is exhausted."""
 
 
 class SyncingSource(Source):
@@ -85,7 +85,7 @@ class SyncingSource(Source):
     @property
     @abstractmethod
     def problem(self) -> str | None:
-        """Why the source gives nothing, while it does."""
+        """Why the source delivers no events, while it does not."""
 
 
 class _Retries:
@@ -116,12 +116,12 @@ class _Retries:
         return step, failures
 
     def wait(self) -> float | None:
-        """Return the seconds until a step is due; None without one."""
+        """Return the seconds until the next step is due, or None without steps."""
         return max(0.0, self._heap[0][0] - anyio.current_time()) if self._heap else None
 
 
 class _Pipe(Generic[T]):
-    """Predicates, then the handler. Nothing that one of them raises reaches the giver of the event.
+    """Predicates, then the handler. Their errors do not reach the sender of the event.
 
     An event whose handler failed is retried later, after events that arrived meanwhile.
     """
@@ -182,7 +182,7 @@ class _Pipe(Generic[T]):
                 await self._more.wait()
 
     async def finish(self) -> None:
-        """Return when nothing is left to try again."""
+        """Return when no step is left to retry."""
         while len(self._retries) or self._busy:
             self._taken = anyio.Event()
             await self._taken.wait()

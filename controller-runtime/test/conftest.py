@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of every kind share: one real API server, and a namespace for each test."""
+"""Fixtures of all tests: one real API server, and a namespace for each test."""
 
 from controller_runtime.testing.pytest_envtest import control_plane as control_plane
 from controller_runtime.testing.pytest_envtest import live_client as live_client

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every kind this project has a model for, in one explicit list."""
+"""The list of all kinds that this project has a model for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controller_runtime.apis.machinery.scheme import Scheme
 
 
 def default_scheme() -> Scheme:
-    """Return a new scheme that knows Kubernetes' kinds and those of :mod:`pkg.apis`; they are imported when first needed."""
+    """Return a new scheme with Kubernetes' kinds and those of :mod:`pkg.apis`, which are imported at first use."""
     return Scheme(later=_kinds)
 
 

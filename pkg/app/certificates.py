@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Serving the webhooks with certificates that look after themselves."""
+"""Serves the webhooks with certificates that the manager generates and renews."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ WEBHOOK_CONFIGURATION: Final = "validator.trainer.kubeflow.org"
 
 
 class Owner(Protocol):
-    """Keeps certificates; :class:`pkg.util.cert.Certificates` does."""
+    """The owner of certificates, such as :class:`pkg.util.cert.Certificates`."""
 
     async def start(self) -> None:
-        """Keep them in order until cancelled."""
+        """Keep them valid until cancelled."""
         ...
 
     async def served(self) -> None:
-        """Return once there is one."""
+        """Return once there is a certificate."""
         ...
 
     def check(self) -> None:
-        """Fail while there is none of use."""
+        """Raise while there is no valid certificate."""
         ...
 
 
 class ManagedWebhooks:
     """A runnable that calls ``register`` once there is a certificate; until then it is not ready.
 
-    Controllers do not wait for it: only admission needs a certificate. ``started`` is the check that counts
-    from then on.
+    Controllers do not wait for it: only admission needs a certificate. ``started`` is the readiness
+    check from then on.
     """
 
     name = "webhook certificates"
@@ -54,11 +54,11 @@ class ManagedWebhooks:
         self._registered = False
 
     def need_leader_election(self) -> bool:
-        """No: every manager answers webhooks."""
+        """Return False: every manager answers webhooks."""
         return False
 
     async def start(self) -> None:
-        """Keep the certificates in order; once there is one, register."""
+        """Keep the certificates valid; once there is one, register."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._certificates.start)
             await self._certificates.served()
@@ -66,7 +66,7 @@ class ManagedWebhooks:
             self._registered = True
 
     def check(self) -> None:
-        """Fail until webhooks are answered, and when they cannot be any more."""
+        """Raise until webhooks are served, and when they can no longer be served."""
         self._certificates.check()
         if not self._registered:
             raise healthz.NotHealthyError("webhooks are not served yet")
@@ -74,8 +74,8 @@ class ManagedWebhooks:
 
 
 def certificates_for(mgr: ctrl.Manager, management: CertManagement) -> cert.Certificates:
-    """Return the owner of the certificates that the Configuration describes."""
-    from pkg.util import cert  # slow to load, and not needed where others make the certificates
+    """Return the owner of the certificates in the Configuration."""
+    from pkg.util import cert  # slow to load, and not needed with certificates from files
 
     options = cert.Options(
         namespace=cert.operator_namespace(),

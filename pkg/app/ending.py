@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The end of the process when code in a thread does not end: no event loop and no interpreter ends before it."""
+"""Ends the process if code in a thread does not end: the event loop and the interpreter would wait for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ LAST_MOMENTS: Final = 5.0
 class Bound:
     """Ends the process ``seconds`` after :meth:`within` is left, unless all threads end before.
 
-    :meth:`lift` reports that only threads are left. ``report`` logs the manager's error, if there is one, and returns the exit code.
+    :meth:`lift` reports that only threads are left. ``report`` logs the manager's error, if any, and returns the exit
+    code.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Bound:
 
     @contextmanager
     def within(self) -> Iterator[None]:
-        """Begin to count when the block is left."""
+        """Start the timer when the block is left."""
         try:
             yield
         except BaseException as error:
@@ -46,7 +47,7 @@ class Bound:
             self._timer.start()
 
     def lift(self) -> None:
-        """Count on for the threads that are left and that the interpreter would wait for; without any, no longer."""
+        """Keep the timer if threads are left for which the interpreter would wait, else stop it."""
         main = threading.main_thread()
         self._left = [each for each in threading.enumerate() if not each.daemon and each is not main]
         if not self._left:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The manager's flags: what each accepts, and the record they become."""
+"""The manager's flags: the values that each accepts, and the parsed record."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Flags:
 
 
 def parse(arguments: Sequence[str]) -> Flags:
-    """Return the record of a command line.
+    """Parse a command line.
 
     Raises:
         goflags.FlagError: with one line naming the flag.
@@ -97,7 +97,7 @@ def _feature_gates(text: str) -> dict[str, bool]:
 def zap_flags(
     *, development: bool = False, time_encoding: log_options.TimeEncoding = _TIME_ENCODING
 ) -> tuple[Flag, ...]:
-    """Return the flags that every program with a manager has for its log, with a program's own defaults."""
+    """Return the log flags of every program with a manager, with the program's defaults."""
     return (
         Flag(
             "zap-devel",
@@ -154,8 +154,8 @@ FLAGS: Final = (
     Flag(
         "webhooks",
         goflags.boolean,
-        "Serve the validating webhooks. With false, their port is not opened, and their Secret and webhook configuration are "
-        "neither read nor written: for a manager that the API server cannot reach.",
+        "Serve the validating webhooks. With false, their port is not opened, and their Secret and webhook "
+        "configuration are neither read nor written: for a manager that the API server cannot reach.",
         default=True,
         boolean=True,
     ),

@@ -17,7 +17,7 @@ _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 class FlagError(Exception):
-    """A command line that cannot be understood; ``str()`` names the flag."""
+    """An invalid command line; ``str()`` names the flag."""
 
 
 class HelpRequested(Exception):  # noqa: N818 - a request, not an error
@@ -28,8 +28,8 @@ class HelpRequested(Exception):  # noqa: N818 - a request, not an error
 class Flag:
     """One flag: the parser of its value, and its help.
 
-    ``parse`` raises ValueError with the reason. A repeated flag's last value counts, or with ``merge``
-    the two values become one.
+    ``parse`` raises ValueError with the reason. The last value of a repeated flag is used, unless
+    ``merge`` combines the values.
     """
 
     name: str
@@ -99,7 +99,7 @@ def _split(word: str) -> tuple[str, bool, str]:
 
 
 def usage(program: str, flags: Sequence[Flag]) -> str:
-    """Return the help text: one flag and what it means after another."""
+    """Return the help text with all flags."""
     lines = [f"Usage of {program}:"]
     for flag in sorted(flags, key=lambda flag: flag.name):
         placeholder = "" if flag.boolean else " value"

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A process that runs a manager: from its work to an exit code, however it ends. Programs differ in flags and setup.
+"""Runs a manager in a process, and determines the exit code. Programs differ in flags and setup.
 
-An operator's mistake is one line on stderr and no traceback: exit code 2 for the command line, 1 for everything else.
+An operator's error is one line on stderr without a traceback: exit code 2 for the command line, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _EXPECTED: Final = (
     ManagerError,
     OSError,
 )
-"""Errors of the outside world: one line, no traceback."""
+"""Errors of the environment: one line without a traceback."""
 
 Work = Callable[[], Awaitable[None]]
 
@@ -53,12 +53,12 @@ class ProgramFlags(Protocol):
 
     @property
     def version(self) -> bool:
-        """Whether to print the version and end."""
+        """True to print the version and exit."""
         ...
 
     @property
     def log(self) -> log_options.Options:
-        """How to log."""
+        """The log's options."""
         ...
 
 
@@ -107,11 +107,11 @@ def supervise(program: str, work: Work) -> int:
 
 
 def raise_file_limit() -> None:
-    """Let the process open as many files as it is allowed to, as Go programs do: servers take a part of them only."""
+    """Raise the limit of open files to the maximum, as Go programs do; servers use only a part of it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(hard, _FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):  # some systems allow less than they say
+        with contextlib.suppress(OSError, ValueError):  # some systems reject their own maximum
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
@@ -128,7 +128,7 @@ async def serve(
         RestError: the API server cannot be reached.
         ManagerError: a part of the manager failed, or leadership was lost.
     """
-    # Audit logs and managedFields know a program by one name, wherever it is started from.
+    # The same name in audit logs and managedFields, independent of the path of the program.
     connection.user_agent = rest.user_agent(program, version())
     await admitted(connection)
     log.logger_from("setup").info("Starting", program=program, version=version(), configFile=config_file)
@@ -145,11 +145,11 @@ async def serve(
 
 
 async def admitted(connection: rest.Config) -> None:
-    """Return once the API server accepts our credentials; before that, no log line is of use.
+    """Return once the API server accepts our credentials.
 
     Raises:
-        UnreachableError: no answer came in time.
-        UnauthorizedError: the server does not know the credentials.
+        UnreachableError: the server did not answer in time.
+        UnauthorizedError: the server rejects the credentials.
     """
     async with rest.Transport(connection) as transport:
         if await reach(transport, timeout=_REACH) == HTTPStatus.UNAUTHORIZED:
@@ -157,7 +157,7 @@ async def admitted(connection: rest.Config) -> None:
 
 
 def expected(error: BaseException) -> BaseException | None:
-    """Return the first error an operator can mend; None when something else went wrong as well."""
+    """Return the first error that an operator can fix; None if there is any other error."""
     if not isinstance(error, BaseExceptionGroup):
         return error if isinstance(error, _EXPECTED) else None
     found = [expected(each) for each in error.exceptions]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The manager's program: flags, Configuration, and what the manager runs."""
+"""The manager's program: flags, Configuration, and the manager's runnables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .certificates import ManagedWebhooks, certificates_for
 from .flags import Flags
 
 _REFERRED_TO: Final = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
-"""Kinds that people create together with what refers to them by name."""
+"""Kinds that users create together with the objects that refer to them by name."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,12 +60,12 @@ def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
 
 
 def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
-    """Return the manager's options, with what the cache holds for the pod grouper where that runs."""
+    """Return the manager's options, with the pod grouper's cache options if it runs."""
     made = config.manager_options(cfg)
     # A JobSet repeats parts of its TrainJob for each replicated job.
     held: dict[type[Object], cache.ByObject] = {JobSet: cache.ByObject(limits=shape.WIDE)}
     if groups_pods(parsed, cfg):
-        from pkg import podgrouper  # fifty modules, for those only who group pods
+        from pkg import podgrouper  # fifty modules that only the pod grouper needs
 
         held |= podgrouper.cache_options(podgrouper.settings(cfg))
     return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))
@@ -74,7 +74,7 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
 async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     """Register controllers, webhooks and checks with a manager that has not started.
 
-    Where only the pod grouper runs, no webhook is served and no kind of Trainer's is watched.
+    If only the pod grouper runs, no webhook is served and none of Trainer's kinds is watched.
     """
     mgr.add(metrics.DegradedKindsExporter(mgr.cache.degraded))
     mgr.add_healthz_check("healthz", healthz.ping)
@@ -103,7 +103,7 @@ def _serve_webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str
         mgr.webhook_server.use(certificates)
         webhooks.setup(mgr, runtimes)
 
-    def started() -> None:  # asking for the server any earlier would start it
+    def started() -> None:  # an earlier access to the server would start it
         mgr.webhook_server.started_checker()()
 
     managed = ManagedWebhooks(certificates, register, started)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that is free, returned to the kernel.
+"""Returns free memory to the kernel.
 
 The C library keeps freed memory for later: after large bodies and answers have come and gone, 20 MiB and more
 between what is in use. It is returned once there is much of it; what a process uses at other times does not change.
@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 _PERIOD: Final = 1.0
-"""Seconds between two looks at the memory in use."""
+"""Seconds between two checks of the memory in use."""
 _GROWTH: Final = 8 << 20
 _SHARE: Final = 8
 """Memory is looked through again when it has grown by that many bytes, and by this part of what is in use."""
@@ -54,7 +54,7 @@ class Trimmer:
         return False
 
     async def start(self) -> None:
-        """Look at the memory in use until cancelled."""
+        """Check the memory in use until cancelled."""
         used = 0
         while True:
             now = self._resident()

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Upserts: an item replaces, in its place, the first item of the list that has its key; else it goes last.
+"""Upserts: an item replaces, in place, the first item of the list with the same key, else it is appended.
 
-Each helper takes the list or ``None`` and returns the list to store: the same one, changed, or a new one
-when there was none and something came. Nothing to add leaves ``None`` as it is, off the wire. Items are
-shared with the caller and never changed, only replaced.
+Each helper takes the list or ``None`` and returns the list to store: the same list, changed, or a new list for
+``None`` and at least one item. Without items ``None`` stays ``None``. Items are shared with the caller, and are
+replaced, never changed.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def env_vars(env: Iterable[EnvVar] | None) -> list[EnvVar]:
 
 
 def env_var(env: EnvVar) -> EnvVar:
-    """Return a TrainJob's variable as it is applied: either a reference or a value, be it the empty one.
+    """Return a TrainJob's variable as it is applied: either a reference or a value, possibly empty.
 
     References to a field are stored without their ``apiVersion``, references to a resource with container and
-    divisor, as upstream applies them. Sources we do not know are kept (upstream drops them).
+    divisor, as upstream applies them. Unknown sources are kept (upstream drops them).
     """
     source = env.value_from
     if source is None:
@@ -79,7 +79,7 @@ def _env_var_source(source: EnvVarSource) -> EnvVarSource:
 
 def _upsert_by(items: list[T] | None, new: Iterable[T], key: Callable[[T], Hashable]) -> list[T] | None:
     """Upsert; two items are the same when they have the same key."""
-    if not items:  # so it is with most lists of a template
+    if not items:  # as most lists of a template
         made = list({key(item): item for item in new}.values())
         if items is None:
             return made or None
@@ -102,7 +102,7 @@ def _upsert_by(items: list[T] | None, new: Iterable[T], key: Callable[[T], Hasha
 def _upsert(
     items: list[T] | None, new: Iterable[T], keys: Callable[[T], tuple[Hashable, ...]]
 ) -> list[T] | None:
-    """Upsert; two items are the same when they share one of their keys. Thousands of items take no longer than they must."""
+    """Upsert without a scan for each item; two items are the same when they share one of their keys."""
     places: dict[Hashable, list[int]] | None = None
     for item in new:
         if items is None:
@@ -128,7 +128,7 @@ def _first(
     key: Hashable,
     keys: Callable[[T], tuple[Hashable, ...]],
 ) -> int:
-    """Return the first place where ``key`` is, or the end; places that lost it by a replacement are dropped."""
+    """Return the first index of ``key``, or the end. Indices whose item no longer has the key are dropped."""
     found = places.get(key, [])
     while found and key not in keys(items[found[0]]):
         heapq.heappop(found)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a typed Go client would put on the wire for a template of jobs and pods.
+"""The JSON that a typed Go client sends for a template of jobs and pods.
 
-Upstream reads templates into Go structs and writes them again. That drops what Go cannot tell from unset (zero
+Upstream reads templates into Go structs and writes them again. That drops values that equal unset in Go (zero
 values of plain fields marked ``omitempty``, empty lists and maps) and adds the structs it embeds by value. The same
 body keeps the same fields owned when a cluster changes over from the Go manager. Fields not named here pass
 unchanged.
@@ -34,7 +34,7 @@ _PLAIN_FIELDS: Final[dict[str, frozenset[str]]] = dict.fromkeys(
         *("role", "schedulerName", "scheme", "serviceAccount", "serviceAccountName", "stdin", "stdinOnce"),
         *("subPath", "subPathExpr", "subdomain", "successThreshold", "terminationMessagePath"),
         *("terminationMessagePolicy", "timeoutSeconds", "tty", "user", "workingDir"),
-        # Of volumes that are seldom seen.
+        # Rarely used volumes.
         *("chapAuthDiscovery", "chapAuthSession", "datasetName", "datasetUUID", "iscsiInterface", "keyring"),
         *("partition", "pool", "protectionDomain", "revision", "secretFile", "sslEnabled", "storageMode"),
         *("storagePolicyID", "storagePolicyName", "storagePool", "tenant", "volumeNamespace"),

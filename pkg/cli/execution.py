@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The execution of a parsed command line: the command's function is loaded and run, and expected errors become one line."""
+"""Executes a parsed command line: loads and runs the command's function, and prints expected errors in one line."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What ``render`` and ``explain`` read."""
+"""The input of ``render`` and ``explain``."""
 
 from __future__ import annotations
 

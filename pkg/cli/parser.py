@@ -3,7 +3,7 @@
 """The command line: the commands, their flags, and the function that runs each command.
 
 A function is given as ``module:name`` and loaded by :mod:`pkg.cli.execution`, so that help, ``--version`` and usage
-errors load nothing of what the commands run.
+errors do not load the commands.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DISTRIBUTION: Final = "trainer-controller-manager"
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser; what it quotes from the command line cannot control the terminal."""
+    """argparse's parser; text that it quotes from the command line cannot control the terminal."""
 
     def error(self, message: str) -> NoReturn:
         """Print usage and message, and exit with code 2."""
@@ -114,8 +114,9 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig", help="use the cluster of this kubeconfig, with its credentials, instead"
     )
     parser.epilog = (
-        "All other flags are passed to trainer-controller-manager. With --kubeconfig the manager runs with --webhooks=false, "
-        "because the cluster's API server cannot reach this machine; --webhooks serves the webhooks nevertheless."
+        "All other flags are passed to trainer-controller-manager. With --kubeconfig the manager runs with "
+        "--webhooks=false, because the cluster's API server cannot reach this machine; --webhooks "
+        "serves the webhooks nevertheless."
     )
     parser.set_defaults(function="pkg.cli.run:run_command", passes_flags=True)
 

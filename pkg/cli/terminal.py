@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a command prints, on a terminal and in a pipe.
+"""The output of a command, on a terminal and in a pipe.
 
 Text from files and servers is printed as it is: markup and emoji codes in it have no meaning, and control characters,
 among them escape sequences, are shown as escapes.
@@ -29,7 +29,7 @@ Part = str | tuple[str, str]
 
 
 class Console(rich.console.Console):
-    """A console for text that others wrote."""
+    """A console for text from files and servers."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)

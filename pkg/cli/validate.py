@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl validate``: the answers of an API server with Trainer's CRDs and webhooks to new objects, without a server.
+"""``trainerctl validate``: predicts the answers of an API server with Trainer's CRDs and webhooks to new objects.
 
-Schemas and rules are those of the shipped CRDs; the webhooks' answers come from the validators themselves. The runtime of
-a TrainJob is looked up in the files, then among the shipped runtimes.
+Schemas and rules are those of the shipped CRDs; the webhooks' answers come from their validators. The runtime of a
+TrainJob is read from the files, else from the shipped runtimes.
 """
 
 from __future__ import annotations

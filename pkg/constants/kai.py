@@ -13,7 +13,7 @@ QUEUE_LABEL_KEY: Final = "kai.scheduler/queue"
 NODE_POOL_LABEL_KEY: Final = "kai.scheduler/node-pool"
 MAX_CONCURRENT_RECONCILES: Final = 10
 
-# --- what is read from owners and pods, and written to pod groups ---
+# --- read from owners and pods, and written to pod groups ---
 
 PROJECT_LABEL_KEY: Final = "project"
 PRIORITY_LABEL_KEY: Final = "priorityClassName"
@@ -28,7 +28,7 @@ SEGMENT_SIZE_KEY: Final = "kai.scheduler/segment-size"
 SEGMENT_TOPOLOGY_REQUIRED_PLACEMENT_KEY: Final = "kai.scheduler/segment-topology-required-placement"
 SEGMENT_TOPOLOGY_PREFERRED_PLACEMENT_KEY: Final = "kai.scheduler/segment-topology-preferred-placement"
 
-# --- what is written ---
+# --- written ---
 
 POD_GROUP_ANNOTATION_FOR_POD: Final = "pod-group-name"
 SUB_GROUP_LABEL_KEY: Final = "kai.scheduler/subgroup-name"
@@ -47,5 +47,5 @@ DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY: Final = "types"
 
 POD_GROUPER_WARNING: Final = "PodGrouperWarning"
 OWNER_NOT_READABLE: Final = "OwnerNotReadable"
-"""Event on a pod that was grouped without an owner that may not be read."""
+"""Event on a pod that was grouped without an owner that the pod grouper may not read."""
 EVENT_SOURCE: Final = "pod-grouper"

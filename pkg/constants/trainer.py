@@ -22,12 +22,12 @@ FIELD_OWNER: Final = "trainer"
 RESOURCE_IN_USE_FINALIZER: Final = f"{GROUP}/resource-in-use"
 
 TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
-"""The value of a TrainJob's ``spec.managedBy`` that means this manager, as does none at all."""
+"""The value of a TrainJob's ``spec.managedBy`` for this manager, which is also the default."""
 
 # --- labels ---
 
 LABEL_TRAIN_JOB_ANCESTOR: Final = f"{GROUP}/trainjob-ancestor-step"
-"""Says which part of a TrainJob a template's job carries out: an initializer, or the trainer."""
+"""The part of a TrainJob that a template's job carries out: an initializer, or the trainer."""
 
 LABEL_SUPPORT: Final = f"{GROUP}/support"
 SUPPORT_DEPRECATED: Final = "deprecated"
@@ -70,4 +70,4 @@ TORCH_RUN_RESERVED_ENV_NAMES: Final = frozenset(
         TORCH_ENV_MASTER_PORT,
     }
 )
-"""What the Torch plugin sets itself; a TrainJob may not."""
+"""Environment variables that the Torch plugin sets, and a TrainJob must not."""

@@ -41,7 +41,7 @@ from pkg.localcluster.tools import ALL, COSCHEDULER, JOBSET, KUBE_SCHEDULER, KWO
 
 FIELD_OWNER: Final = "trainerctl"
 NEEDED_BYTES: Final = 256 << 20
-# Controllers go first, all at once; then the API server; then its store.
+# Controllers are stopped first, concurrently, then the API server, then its store.
 _LAST: Final = ("kube-apiserver", "etcd")
 
 
@@ -107,9 +107,9 @@ class Cluster:
         return self._supervisor
 
     async def up(self) -> None:
-        """Replace what is in the directory with a new cluster, and return when it can take TrainJobs.
+        """Replace the directory's content with a new cluster, and return when it accepts TrainJobs.
 
-        On an error nothing of it keeps running, and only the logs stay; on cancellation nothing stays.
+        On an error all processes are stopped and only the logs are kept; on cancellation nothing is kept.
 
         Raises:
             ToolError: a program is missing and cannot be built.
@@ -138,13 +138,13 @@ class Cluster:
             raise
 
     async def restart(self) -> list[str]:
-        """Start again what has ended of a cluster that was up; return the components' names. Its objects stay.
+        """Restart the components that have ended, and return their names. The objects are kept.
 
-        On any error, and on cancellation, what was started here ends again; nothing else changes.
+        On any error or cancellation, the components started by this call are stopped again.
 
         Raises:
             ComponentError: a component does not start; names its log.
-            EnvtestError: what the cluster keeps cannot be read, or it is not up in time.
+            EnvtestError: the cluster's state cannot be read, or it is not up in time.
         """
         kept = state.State.read(self.directory)
         if kept is None:
@@ -156,9 +156,9 @@ class Cluster:
             raise EnvtestError(f"the cluster is not ready after {self.options.timeout:g} s") from error
 
     async def down(self) -> list[str]:
-        """Stop the cluster in order and remove its files; return the names of what ran.
+        """Stop the cluster in order and remove its files; return the names of the components that ran.
 
-        Cancelled, it kills what is left.
+        On cancellation, the remaining components are killed.
         """
         if not self.directory.exists():
             return []
@@ -182,7 +182,7 @@ class Cluster:
         self._supervisor = None
 
     async def health(self) -> dict[str, str]:
-        """Return the answer of each component's health endpoint: ``200`` if healthy; ``ended`` if the process has ended."""
+        """Return the answer of each component's health endpoint: ``200`` if healthy, ``ended`` without a process."""
         kept = state.State.read(self.directory)
         probes = {each.name: each.ready for each in kept.components} if kept else {}
         answers: dict[str, str] = {}
@@ -225,7 +225,7 @@ class Cluster:
             await self._fill(client, parts)
 
     async def _fill(self, client: LiveClient, parts: Parts) -> None:
-        """Bring everything above the API server up."""
+        """Start all components above the API server."""
         jobset, kwok = parts.binaries[JOBSET.name], parts.binaries[KWOK.name]
         gangs = [parts.binaries[COSCHEDULER.name]] if self.options.coscheduling else []
         scheduler = parts.coscheduler() if gangs else parts.scheduler()
@@ -266,14 +266,14 @@ class Cluster:
     async def _controllers(self, parts: Parts) -> list[Component]:
         """Start the JobSet controller and the manager; the kinds that both watch must be served by now."""
         await write_tokens(self.directory, parts.plane.url, ACCOUNTS)
-        manager = parts.manager()  # its configuration is written even where it is not started
+        manager = parts.manager()  # its configuration is written even if it is not started
         components = [parts.jobset(), *([manager] if self.options.manager else [])]
         for each in components:
             self.supervisor.start(each)
         return components
 
     async def _wait_usable(self, client: LiveClient) -> None:
-        """Return when pods can be created and scheduled: no node has a taint, and the default service account exists."""
+        """Return when pods can be created and scheduled: nodes have no taint, the default service account exists."""
 
         async def usable() -> bool:
             nodes = await client.list(Node)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of what runs beside etcd and kube-apiserver."""
+"""The command lines of the components other than etcd and kube-apiserver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANAGER: Final = "trainer-controller-manager"
 JOBSET_CONTROLLER: Final = "jobset-controller"
 STAGES: Final = Path(__file__).parent / "stages.yaml"
 
-# The controllers that workloads, services, namespaces, claims and simulated nodes need; the rest would only take
+# The controllers that workloads, services, namespaces, claims and simulated nodes need; the others would only use
 # memory.
 _CONTROLLERS: Final = (
     "job-controller",
@@ -59,7 +59,7 @@ _GANGS: Final = {
 
 @dataclass(frozen=True)
 class Ports:
-    """Where each component listens on loopback."""
+    """The loopback port of each component."""
 
     controller_manager: int
     scheduler: int
@@ -91,11 +91,11 @@ class Parts:
         return self.directory / "webhook"
 
     def kubeconfig(self, component: str) -> Path:
-        """Return where a component's kubeconfig is."""
+        """Return the path of a component's kubeconfig."""
         return self.directory / f"{component}.kubeconfig"
 
     def write_certificates(self) -> None:
-        """Write what the control plane does not: client kubeconfigs and the webhooks' serving certificate."""
+        """Write the client kubeconfigs and the webhooks' serving certificate."""
         for component, user, groups in (
             ("admin", "admin", ["system:masters"]),
             ("kube-controller-manager", "system:kube-controller-manager", []),
@@ -142,7 +142,7 @@ class Parts:
         return self._go(name, flags, self._tls(self.ports.scheduler, "readyz"))
 
     def kwok(self) -> Component:
-        """Return kwok, which plays the nodes."""
+        """Return kwok, which simulates the nodes."""
         flags = {
             "kubeconfig": self.kubeconfig("kwok"),
             "config": STAGES,

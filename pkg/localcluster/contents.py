@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is put into the cluster: namespaces, rights, CRDs, webhooks, nodes, runtimes."""
+"""The initial objects of the cluster: namespaces, permissions, CRDs, webhooks, nodes, runtimes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def namespaces() -> list[Manifest]:
 
 
 def rights(jobset: Binary, kwok: Binary) -> list[Manifest]:
-    """Return each component's identity and the shipped ClusterRole it works under, and nothing above that."""
+    """Return each component's identity, its shipped roles and their bindings, and no further permission."""
     (jobset_role,) = _of_kind(jobset.manifests(), "ClusterRole")
     jobset_role["metadata"]["name"] = JOBSET_ACCOUNT
     (kwok_role,) = _of_kind(kwok.manifests(), "ClusterRole")
@@ -56,7 +56,7 @@ def rights(jobset: Binary, kwok: Binary) -> list[Manifest]:
 
 
 def gang_rights() -> list[Manifest]:
-    """Return what the scheduler may do with PodGroups beside what every scheduler may."""
+    """Return the scheduler's permissions for PodGroups."""
     name = "coscheduling-scheduler"
     rules = [
         {

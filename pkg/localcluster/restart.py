@@ -29,7 +29,7 @@ ACCOUNTS: Final[Mapping[str, tuple[str, str]]] = {
 async def restart(directory: Path, kept: State, supervisor: Supervisor, *, timeout: float) -> list[str]:
     """Start the components that have ended, and return their names once every component is ready.
 
-    On any error, and on cancellation, what was started here ends again; nothing else changes.
+    On any error or cancellation, the components started by this call are stopped again.
 
     Raises:
         ComponentError: a component ends again or does not become ready; names its log.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The file in which a cluster keeps what later commands need."""
+"""The file with a cluster's state for later commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FILE: Final = "cluster.json"
 
 @dataclass(frozen=True)
 class State:
-    """What a cluster that has come up keeps for later commands."""
+    """The state of a started cluster for later commands."""
 
     server: str
     metrics: str
@@ -34,16 +34,16 @@ class State:
 
     @staticmethod
     def exists(directory: Path) -> bool:
-        """Return True if a cluster has come up here, even if what it keeps cannot be read."""
+        """Return True if a cluster was started here, even if its state cannot be read."""
         return (directory / _FILE).exists()
 
     def write(self, directory: Path) -> None:
-        """Write the file without which a cluster has not come up."""
+        """Write the state; a cluster without it counts as not started."""
         write_private(directory / _FILE, json.dumps(asdict(self), indent=2, default=str) + "\n")
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Return what `write` kept; nothing where no cluster came up."""
+        """Return the written state, or None if it does not exist or is unreadable."""
         try:
             kept = json.loads((directory / _FILE).read_bytes())
             components = [_component(**component) for component in kept.pop("components")]

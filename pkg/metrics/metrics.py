@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the manager tells about TrainJobs, in the registry that controller-runtime's series are in.
+"""The manager's metrics of TrainJobs, in controller-runtime's registry.
 
 Names start with ``kubeflow_trainer_``. Only the leader counts TrainJobs: a standby's series stay at zero, so a sum
 over replicas is right.
@@ -26,7 +26,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 
 
 class Phase(StrEnum):
-    """What a TrainJob is in, by its conditions; exactly one at a time."""
+    """The phase of a TrainJob by its conditions; exactly one at a time."""
 
     RUNNING = "Running"  # no condition is true, which is how the SDK knows a running TrainJob
     SUSPENDED = trainer.TRAIN_JOB_SUSPENDED
@@ -45,7 +45,7 @@ TIME_TO_CHILDREN: Final = Histogram(
 )
 DRIFT_HEALED: Final = Counter(
     "kubeflow_trainer_drift_healed_total",
-    "Children that were applied again since somebody had changed or removed them",
+    "Children that were applied again because another writer had changed or deleted them",
     ["kind"],
     registry=REGISTRY,
 )
@@ -70,7 +70,7 @@ PODS_PUT_OFF: Final = Counter(
 
 
 class TrainJobPhases:
-    """Keeps :data:`TRAIN_JOBS` true: one call for each TrainJob that was looked at, one when it is gone."""
+    """Updates :data:`TRAIN_JOBS`: one call for each reconciled TrainJob, one when it is deleted."""
 
     def __init__(self) -> None:
         self._phases: dict[NamespacedName, Phase] = {}
@@ -78,7 +78,7 @@ class TrainJobPhases:
             TRAIN_JOBS.labels(phase)
 
     def observe(self, train_job: TrainJob) -> None:
-        """Count ``train_job`` where it is now, and no longer where it was."""
+        """Count ``train_job`` in its phase, and no longer in its former phase."""
         phase = phase_of(train_job)
         before = self._phases.get(train_job.key)
         if phase is before:
@@ -88,13 +88,13 @@ class TrainJobPhases:
         TRAIN_JOBS.labels(phase).inc()
 
     def forget(self, key: NamespacedName) -> None:
-        """Count the TrainJob of that name no longer; it need not have been counted."""
+        """Stop counting the TrainJob of that name, if it was counted."""
         if (before := self._phases.pop(key, None)) is not None:
             TRAIN_JOBS.labels(before).dec()
 
 
 def phase_of(train_job: TrainJob) -> Phase:
-    """Return the TrainJob's phase; a final verdict outweighs a suspension."""
+    """Return the TrainJob's phase; Complete and Failed take precedence over Suspended."""
     for phase in (Phase.COMPLETE, Phase.FAILED, Phase.SUSPENDED):
         if conditions.is_true(train_job.status.conditions, phase):
             return phase
@@ -102,14 +102,14 @@ def phase_of(train_job: TrainJob) -> Phase:
 
 
 class DegradedKinds(Collector):
-    """1 for each kind that is missing or denied now; nothing for the others."""
+    """1 for each kind that is missing or denied; no series for the others."""
 
     def __init__(self) -> None:
         self._caches: list[Callable[[], Mapping[GVK, str]]] = []
 
     @contextmanager
     def of(self, degraded: Callable[[], Mapping[GVK, str]]) -> Iterator[None]:
-        """Tell what ``degraded`` returns when asked, for as long as the body runs."""
+        """Export the result of ``degraded`` at each scrape while the body runs."""
         self._caches.append(degraded)
         try:
             yield
@@ -117,7 +117,7 @@ class DegradedKinds(Collector):
             self._caches.remove(degraded)
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Return the one family, empty."""
+        """Return the metric family without samples."""
         return [
             GaugeMetricFamily(
                 "kubeflow_trainer_kind_degraded",
@@ -127,7 +127,7 @@ class DegradedKinds(Collector):
         ]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the one family."""
+        """Yield the metric family."""
         (family,) = self.describe()
         for gvk in sorted({gvk for degraded in self._caches for gvk in degraded()}):
             family.add_metric([gvk.group, gvk.version, gvk.kind], 1)

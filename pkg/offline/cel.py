@@ -39,7 +39,7 @@ class Evaluator:
 
 
 def _library() -> ModuleType:
-    """Import the library without its command line, which takes twenty times as long to load as the rest."""
+    """Import the library without its command line, whose import takes twenty times as long."""
     command_line = "cel.cli"
     if "cel" not in sys.modules and command_line not in sys.modules:
         sys.modules[command_line] = ModuleType(command_line)

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The objects of ``-f FILE…`` with their positions, so that an error can name file, line, document and field.
 
-An argument is a file, a folder (its ``.yaml``, ``.yml`` and ``.json`` files) or ``-`` for standard input, as YAML with any
-number of documents, JSON with any number of values, or lists of any kind. YAML is read as kubectl reads it: times and
-``12:30`` stay strings, and a duplicate key is an error.
+An argument is a file, a folder (its ``.yaml``, ``.yml`` and ``.json`` files) or ``-`` for standard input, as YAML with
+any number of documents, JSON with any number of values, or lists of any kind. YAML is read as kubectl reads it: times
+and ``12:30`` stay strings, and a duplicate key is an error.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of an object by its CRD's schema, with the API server's messages and without a server.
 
-In the server's order: unknown fields (strict decoding), defaults, the metadata (:mod:`pkg.offline.objectmeta`), the schema
-itself, and the CEL rules unless a grave problem was found. Transition rules do not apply to a new object.
+In the server's order: unknown fields (strict decoding), defaults, the metadata (:mod:`pkg.offline.objectmeta`), the
+schema, and the CEL rules unless a grave problem was found. Transition rules do not apply to a new object.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _MODELS: Final[dict[GVK, type[Object]]] = {
 
 
 class Key(NamedTuple):
-    """Which object."""
+    """The identity of an object."""
 
     kind: GVK
     namespace: str
@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
 
 def key_of(data: Mapping[str, JSON], namespace: str = "") -> Key:
-    """Return which object ``data`` is; one without a namespace is in ``namespace``, unless its kind has none."""
+    """Return the key of ``data``; without a namespace it is in ``namespace``, unless its kind is cluster-scoped."""
     kind = GVK.parse(data["apiVersion"], data["kind"])
     metadata = data.get("metadata") or {}
     resource = _SCHEME.kind_for(kind).resource
@@ -71,19 +71,19 @@ def by_key(found: Iterable[InputObject], namespace: str) -> dict[Key, dict[str, 
 
 
 class Snapshot:
-    """Objects by key, as JSON. What it returns shares parts with them and may not be changed."""
+    """Objects by key, as JSON. Returned objects share data with them and must not be changed."""
 
     def __init__(self, objects: Mapping[Key, dict[str, JSON]]) -> None:
         self._objects = objects
         self.whole: set[Key] = set()
-        """What was read whole."""
+        """Objects that were read completely."""
         self.listed: set[Key] = set()
-        """What was returned in a list."""
+        """Objects that were returned in a list."""
         self.missing: dict[Key, None] = {}
-        """What was read and is not there."""
+        """Objects that were requested and do not exist."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return an object; NotFoundError when there is none."""
+        """Return an object; raise NotFoundError if it does not exist."""
         wanted = Key(kind.gvk, *key)
         data = self._objects.get(wanted)
         if data is None:

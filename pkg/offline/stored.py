@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Admission of a new object as an API server with Trainer's CRDs and webhooks does it: the problems, or the stored object.
+"""Admission of a new object by an API server with Trainer's CRDs and webhooks: the problems, or the stored object.
 
 All commands that read TrainJobs or runtimes use it, so that all of them agree about an object.
 """
@@ -40,7 +40,7 @@ class Checked:
     """An object after the server's schema; without ``undecodable`` and ``problems`` it is valid."""
 
     data: Data
-    """As the server stores it: without unknown fields and with defaults. The status, which the server drops, is kept."""
+    """The stored object, without unknown fields and with defaults. Unlike the server, keeps the status."""
     unknown: list[Path]
     """Unknown fields: an error with strict field validation, which kubectl uses, else dropped."""
     undecodable: str | None

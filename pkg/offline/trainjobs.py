@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TrainJobs of the input, and the manager's pipeline over files instead of a cluster.
 
-The runtime of a TrainJob is looked up in the files, then in the cluster if one is given, else among the shipped runtimes.
+The runtime of a TrainJob is read from the files, then from the cluster if one is given, else from the shipped
+runtimes.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Verdict:
     code: int = 0
     reason: str = ""
     message: str = ""
-    """As the API server's ``Status`` has it."""
+    """The ``message`` of the API server's ``Status``."""
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -73,7 +73,7 @@ class Validator:
         self._webhooks: Webhooks | None = None
 
     async def start(self, found: Iterable[InputObject]) -> None:
-        """Load the runtimes among ``found`` and the shipped ones, which TrainJobs may refer to, and the webhooks' validators."""
+        """Load the runtimes among ``found``, the shipped runtimes and the webhooks' validators."""
         manifests = [*shipped.manifests("runtimes"), *shipped.manifests("runtimes/data-cache")]
         taken = set()
         for data in [*(document.data for document in found), *manifests]:

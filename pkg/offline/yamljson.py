@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""YAML and JSON text as kubectl understands it: plain JSON values, whatever the notation.
+"""YAML and JSON text, decoded to JSON values as kubectl does.
 
-Times and ``12:30`` stay text, ``0o17`` and ``1e3`` are numbers, keys are strings, a key given twice is an error, and what
-has no place in JSON (NaN, binary) is one too.
+Times and ``12:30`` stay strings, ``0o17`` and ``1e3`` are numbers, and keys are strings. A duplicate key is an error,
+and so is a value that JSON cannot represent (NaN, binary).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = _TAG + "merge"
 _MAX_ALIASED: Final = 200_000
-"""Values that aliases and merges may add to a document; a few lines can stand for billions."""
+"""Maximum number of values that aliases and merges may add to a document: a few lines could add billions."""
 
 
 _MAX_DEPTH: Final = 200
-"""How deep values may be nested; the objects of Kubernetes are not a quarter as deep."""
+"""Maximum nesting depth; Kubernetes objects use less than a quarter of it."""
 _SAFE_DEPTH: Final = 1_000
 _MAX_DIGITS: Final = 1_000
 _TOO_DEEP: Final = f"nested more than {_MAX_DEPTH} levels deep"
@@ -43,7 +43,7 @@ _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 class SyntaxProblemError(ValueError):
-    """The text cannot be read; ``line`` is where, counted from one, if anybody knows."""
+    """The text cannot be read; ``line`` is counted from one, or None if unknown."""
 
     def __init__(self, problem: str, line: int | None = None) -> None:
         super().__init__(problem)
@@ -51,7 +51,7 @@ class SyntaxProblemError(ValueError):
 
 
 class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, is not typed
-    """YAML 1.1 as far as Kubernetes has it."""
+    """The part of YAML 1.1 that Kubernetes supports."""
 
     yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
         first: [
@@ -65,11 +65,11 @@ class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._flat: dict[int, bool] = {}
-        """Maps by identity: False while their merges are carried out, True afterwards."""
+        """Maps by identity: False while their merges are applied, True afterwards."""
         self._merged_left = len(stream) + _MAX_ALIASED
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Carry out ``<<``: a key of the map itself counts, then the first map merged that has it.
+        """Apply ``<<``: the map's own key takes precedence, then the first merged map that has the key.
 
         Each key is kept once, so that merges of merges cannot multiply, and the work of a document is bounded.
         """
@@ -100,7 +100,7 @@ class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, 
         node.value = merged + own
 
     def _sources(self, value: yaml.Node) -> list[yaml.MappingNode]:
-        """Return the maps that a ``<<`` names."""
+        """Return the maps that a ``<<`` refers to."""
         sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
         if not all(isinstance(source, yaml.MappingNode) for source in sources):
             raise SyntaxProblemError("<< needs a map, or a list of maps", value.start_mark.line + 1)
@@ -118,7 +118,7 @@ class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, 
                 key.tag = _TAG + "str"
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """Return the number; one of thousands of digits is an error."""
+        """Return the number; thousands of digits are an error."""
         if len(node.value) > _MAX_DIGITS:
             problem = f"a number has more than {_MAX_DIGITS} digits"
             raise SyntaxProblemError(problem, node.start_mark.line + 1)
@@ -126,27 +126,27 @@ class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, 
         return number
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float | int:
-        """Return the number; a whole one as such."""
+        """Return the number, as an int if it is integral."""
         number: float = super().construct_yaml_float(node)
         if not math.isfinite(number):
             raise SyntaxProblemError(f"{node.value} is not a number in JSON", node.start_mark.line + 1)
         return int(number) if number.is_integer() and abs(number) < 1e21 else number
 
     def construct_other(self, node: yaml.Node) -> NoReturn:
-        """Refuse what JSON has not."""
+        """Reject a value that JSON cannot represent."""
         kind = node.tag.removeprefix(_TAG)
         raise SyntaxProblemError(f"a value of type {kind} has no place in JSON", node.start_mark.line + 1)
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # see above
-    """Without aliases, and with blocks for text of many lines."""
+    """Writes no aliases, and multi-line strings as blocks."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Write everything out."""
+        """Write no aliases."""
         return True
 
     def text(self, data: str) -> yaml.ScalarNode:
-        """Return a string as a block if it has lines."""
+        """Return a string, as a block if it has several lines."""
         node: yaml.ScalarNode = self.represent_scalar(_TAG + "str", data, style="|" if "\n" in data else None)
         return node
 
@@ -171,9 +171,9 @@ for _name in ("binary", "timestamp", "omap", "pairs", "set"):
 
 
 def parse(text: str, *, is_json: bool = False) -> Iterator[tuple[int, JSON]]:
-    """Yield each document with its number, counted from one; empty ones count and are left out.
+    """Yield each document with its number, counted from one. Empty documents are counted and skipped.
 
-    Half of a surrogate pair, which only an escape can bring, becomes U+FFFD as in Go.
+    An unpaired surrogate, which only an escape can produce, becomes U+FFFD as in Go.
 
     Raises:
         SyntaxProblemError: the text is neither YAML nor JSON.
@@ -219,17 +219,17 @@ def dump_json(data: JSON, *, ascii_only: bool = False) -> str:
 
 
 def line_of(text: str, number: int, path: PathSteps) -> int | None:
-    """Return the line of ``path`` in a document, or of the nearest part above it that is written down."""
+    """Return the line of ``path`` in a document, or of its nearest ancestor in the text."""
     return _lines(text).line(number, path)
 
 
 class _Lines:
-    """The lines of a text's documents, found by path in time that does not grow with the text."""
+    """The lines of a text's documents by path. The time of a lookup does not grow with the text."""
 
     def __init__(self, text: str) -> None:
         self._documents: list[yaml.Node] = []
         self._below: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
-        with suppress(yaml.YAMLError):  # JSON that YAML cannot read
+        with suppress(yaml.YAMLError):  # JSON that is not valid YAML
             self._documents += yaml.compose_all(text, Loader=_Loader)
 
     def line(self, number: int, path: PathSteps) -> int | None:
@@ -260,7 +260,7 @@ def _lines(text: str) -> _Lines:
 
 
 def shown(value: object) -> str:
-    """Return a value as an error quotes it: short."""
+    """Return a short form of a value for an error."""
     if isinstance(value, dict):
         return "a map"
     if isinstance(value, list):
@@ -303,7 +303,7 @@ def _parse_yaml(text: str) -> Iterator[tuple[int, JSON]]:
 
 
 def _expanded(value: JSON, left: list[int], above: tuple[int, ...]) -> JSON:
-    """Return ``value`` with parts of its own wherever an alias had made two places share one."""
+    """Return ``value`` with copies of the parts that aliases share."""
     left[0] -= 1
     if left[0] < 0:
         raise SyntaxProblemError("aliases make it too large")
@@ -318,9 +318,9 @@ def _expanded(value: JSON, left: list[int], above: tuple[int, ...]) -> JSON:
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse YAML that is nested too deeply before it is composed, which libyaml does by recursion in C.
+    """Reject YAML that is nested too deeply before libyaml composes it by recursion in C.
 
-    Brackets and indentation bound the depth, quoted ones too; only where they are many is the text parsed for it.
+    Brackets and indentation, quoted ones included, bound the depth. The text is parsed only if they are many.
     """
     opened = deepest = 0
     for bracket in _BRACKET.finditer(text):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A budget of time for each namespace: what one namespace's pods cost may not delay the pods of another."""
+"""A time budget for each namespace, so that the pods of one namespace do not delay those of another."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import anyio
 from controller_runtime.tokenbucket import TokenBucket
 
 SHARE: Final = 0.1
-"""Seconds of a worker that a namespace may take in each second, when it has spent what it saved."""
+"""Worker seconds that a namespace may use per second once its savings are spent."""
 SAVED: Final = 1.0
-"""Seconds that it may save."""
+"""Most worker seconds that a namespace may save."""
 REQUEST: Final = 0.01
-"""Seconds that a request costs at least: ten of them a second, after the first hundred."""
+"""Minimum cost of a request in seconds: ten requests per second after the first hundred."""
 LONGEST: Final = 60.0
-"""Seconds for which a pod is put off at most."""
+"""Maximum delay of a pod, in seconds."""
 NAMESPACES: Final = 1024
-"""Accounts that are open at once; beyond, the half of them that owes least is closed."""
+"""Most accounts kept; above it, the half that owes least is closed."""
 
 
 class OverBudgetError(Exception):
-    """The namespace has used its share. The pod is well; it is looked at again after ``delay`` seconds."""
+    """The namespace has used its share. The pod is valid and is reconciled again after ``delay`` seconds."""
 
     def __init__(self, namespace: str, delay: float) -> None:
         super().__init__(f"namespace {namespace} has used its share; again in {delay:.1f} s")
@@ -34,13 +34,13 @@ class OverBudgetError(Exception):
 @dataclass(slots=True)
 class _Account:
     balance: TokenBucket
-    """Seconds; a negative balance is owed."""
+    """Seconds; a negative balance is a debt."""
     turn: float = 0.0
-    """When the last of those that wait may come again."""
+    """When the last delayed pod may be reconciled."""
 
 
 class Budget:
-    """Accounts by namespace. Only what may go wrong, or is large, is charged: well-behaved pods cost nothing."""
+    """Accounts by namespace. Only failing or large work is charged; ordinary pods cost nothing."""
 
     def __init__(self, clock: Callable[[], float] = anyio.current_time) -> None:
         self._clock = clock
@@ -54,14 +54,14 @@ class Budget:
         """Return while the namespace has time left.
 
         Raises:
-            OverBudgetError: it has none.
+            OverBudgetError: no time is left.
         """
         account = self._accounts.get(namespace)
         if account is not None and account.balance.tokens() <= 0:
             raise self.put_off(namespace)
 
     def put_off(self, namespace: str) -> OverBudgetError:
-        """Return the error that gives a pod its turn, after those that wait already."""
+        """Return the error with the pod's delay, after the pods that already wait."""
         account = self._account(namespace)
         now = self._clock()
         first = now + account.balance.take(0)
@@ -69,7 +69,7 @@ class Budget:
         return OverBudgetError(namespace, account.turn - now)
 
     def spend(self, namespace: str, seconds: float) -> None:
-        """Charge the namespace; it may end up owing."""
+        """Charge the namespace; its balance may become negative."""
         self._account(namespace).balance.take(seconds)
 
     def _account(self, namespace: str) -> _Account:
@@ -81,6 +81,6 @@ class Budget:
         return account
 
     def _close(self) -> None:
-        """Make room for many more at once: this looks at all of them."""
+        """Close half of the accounts at once, because this sorts all of them."""
         by_debt = sorted(self._accounts, key=lambda namespace: self._accounts[namespace].balance.tokens())
         self._accounts = {namespace: self._accounts[namespace] for namespace in by_debt[: NAMESPACES // 2]}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What reading an owner may cost: how long it lasts, how many at a time, and which namespace pays for it."""
+"""Limits on reads of owners: their duration, their number at a time, and the namespace that is charged."""
 
 from __future__ import annotations
 
@@ -19,21 +19,20 @@ from pkg import metrics
 from .budget import REQUEST, Budget
 
 READ_TIMEOUT: Final = 5.0
-"""Seconds for which a worker waits for an owner."""
+"""Longest wait of a worker for an owner, in seconds."""
 LARGE: Final = 64 * 2**10
-"""Bytes of an owner beyond which the time of decoding them is charged to its namespace."""
+"""Size in bytes above which decoding an owner is charged to its namespace."""
 REFUSALS: Final = 1024
-"""Refusals that are remembered."""
+"""Most refusals cached."""
 REFUSAL_TTL: Final = 10.0
-"""Seconds for which a refusal is believed."""
+"""Seconds for which a refusal is cached."""
 
 
 class Costs:
-    """Bounds reads of owners, and charges them to ``budget``.
+    """Limits reads of owners and charges them to ``budget``.
 
-    ``served`` fails for a kind that the server does not serve: nothing is made or kept for kinds that are made up.
-    Reads that are made ``alone`` are those of kinds without a grouper: one at a time in a namespace, and charged
-    whatever comes of them.
+    ``served`` fails for a kind that the server does not serve, so nothing is created or kept for invented kinds.
+    Reads of kinds without a grouper are ``alone``: one at a time in a namespace, and always charged.
     """
 
     def __init__(self, served: Callable[[GVK], Awaitable[object]] | None, clock: Callable[[], float]) -> None:
@@ -41,23 +40,23 @@ class Costs:
         self._clock = clock
         self.budget = Budget(clock)
         self._alone: set[str] = set()
-        """Namespaces with such a read under way."""
+        """Namespaces with such a read in progress."""
         self._refusals: dict[tuple[GVK, str], tuple[float, ForbiddenError]] = {}
 
     def check_turn(self, namespace: str, *, alone: bool) -> None:
         """Return if a read may begin.
 
         Raises:
-            OverBudgetError: another one has the namespace's turn.
+            OverBudgetError: another read of the namespace is in progress.
         """
         if alone and namespace in self._alone:
             raise self.budget.put_off(namespace)
 
     def check_refusal(self, kind: GVK, namespace: str) -> None:
-        """Return unless the server has refused to read ``kind`` in the namespace a short time ago.
+        """Return unless the server has recently refused to read ``kind`` in the namespace.
 
         Raises:
-            ForbiddenError: it has. That is one of rights, whatever the name.
+            ForbiddenError: the server refused. Permissions do not depend on the object's name.
         """
         refusal = self._refusals.get((kind, namespace))
         if refusal is not None and self._clock() < refusal[0]:
@@ -65,11 +64,11 @@ class Costs:
 
     @asynccontextmanager
     async def reading(self, kind: GVK, namespace: str, *, alone: bool) -> AsyncIterator[None]:
-        """Read an owner from the server in the body, within a time; it is charged where it fails, or is made alone.
+        """Read an owner from the server in the body, with a timeout. The read is charged if it fails or is alone.
 
         Raises:
-            OverBudgetError: the namespace has used its share, or another read has its turn.
-            TransportTimeoutError: the time is over.
+            OverBudgetError: the namespace has used its share, or another read is in progress.
+            TransportTimeoutError: the timeout expired.
         """
         self.budget.check(namespace)
         self.check_turn(namespace, alone=alone)
@@ -95,10 +94,10 @@ class Costs:
 
     @contextmanager
     def decoding(self, namespace: str, text: bytes) -> Iterator[None]:
-        """Decode an owner in the body; a large one is charged for the time that it takes of the event loop.
+        """Decode an owner in the body; the CPU time of a large one is charged.
 
         Raises:
-            OverBudgetError: it is large, and the namespace has used its share.
+            OverBudgetError: the owner is large and the namespace has used its share.
         """
         if len(text) <= LARGE:
             yield

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is remembered of owners, within a bound: owners are written by users, as many and as large as they please."""
+"""Storage of cached owners with a size limit: users create owners of any number and size."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import ObjectMeta, PartialObjectMetadata
 
 CAPACITY: Final = 64 * 2**20
-"""Bytes that are kept of all owners, about; beyond, the namespace that takes most loses what was used longest ago."""
+"""Approximate maximum bytes of all owners; above it, the largest namespace loses its least recently used owners."""
 _LEAST: Final = 4096
-"""Bytes of an owner without labels and annotations."""
+"""Estimated bytes of an owner without labels and annotations."""
 _ENTRY: Final = 160
-"""Bytes of a label, an annotation, a reference or a finalizer, beside its text."""
+"""Bytes of a label, an annotation, a reference or a finalizer, without its text."""
 
 Key = tuple[GVK, str, str]
 """Kind, namespace and name."""
 
 
 class Known:
-    """What is known of an owner."""
+    """Cached state of an owner."""
 
     __slots__ = ("expires", "generation", "metadata", "rest", "uid", "version", "weight")
 
     def __init__(self) -> None:
         self.metadata: PartialObjectMetadata | None = None
         self.expires: float | None = None
-        """Until when the metadata is believed; None is until the watch reports a change."""
+        """When the metadata expires; None: when the watch reports a change."""
         self.rest = b""
-        """Everything beside the metadata, as JSON; of the object with this UID, generation and version."""
+        """All other fields as JSON, of the object with this UID, generation and version."""
         self.uid: str | None = None
         self.generation: int | None = None
         self.version: str | None = None
@@ -39,7 +39,7 @@ class Known:
 
 
 class Memory:
-    """Owners by kind, namespace and name. However much one namespace fills it with, the others keep theirs."""
+    """Owners by kind, namespace and name. One namespace cannot evict the owners of others."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -52,7 +52,7 @@ class Memory:
         return sum(map(len, self._shelves.values()))
 
     def find(self, key: Key) -> Known | None:
-        """Return what is known, and keep it longest."""
+        """Return the state and mark it as most recently used."""
         shelf = self._shelves.get(key[1])
         known = shelf.get(key) if shelf is not None else None
         if shelf is not None and known is not None:
@@ -60,7 +60,7 @@ class Memory:
         return known
 
     def keep(self, key: Key, known: Known) -> None:
-        """Remember ``known``, which is new or has changed; what is too much is forgotten."""
+        """Store ``known``, which is new or has changed, and evict the excess."""
         self.drop(key)
         known.weight = _LEAST + len(known.rest)
         if known.metadata is not None:
@@ -73,7 +73,7 @@ class Memory:
             self.drop(next(iter(self._shelves[largest])))
 
     def drop(self, key: Key) -> None:
-        """Forget what is known."""
+        """Remove the state."""
         shelf = self._shelves.get(key[1])
         known = shelf.pop(key, None) if shelf is not None else None
         if known is not None:

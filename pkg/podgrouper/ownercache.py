@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Owners remembered: read once, then known until their watch reports a change.
+"""The cache of owners: each is read once and kept until its watch reports a change.
 
-Metadata of an owner whose kind has a grouper comes from a watch of that kind's metadata, which begins with the first
-owner of the kind that could be read. What a grouper needs beside it is read once per generation (or version, as the
-grouper ``reads``), and kept as text. Nothing is decoded for a pod whose owners have not changed since the pod before.
+Metadata of an owner whose kind has a grouper comes from a metadata watch of that kind, which starts when the first
+owner of the kind is read successfully. Other parts that a grouper needs are read once per generation (or version, as
+the grouper's ``reads`` declares) and kept as JSON text. A pod whose owners have not changed causes no decoding.
 
-An owner of any other kind is read by itself, one at a time in a namespace, and believed for a while. Reads that fail, and
-these, are charged to the namespace's budget.
+Owners of other kinds are read one at a time per namespace and cached for a short time. These reads, and reads that
+fail, are charged to the namespace's budget.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from .podgroup import KeyedLocks
 T = TypeVar("T", bound=Object)
 
 UNWATCHED_TTL: Final = 10.0
-"""Seconds for which an owner is believed whose kind is not watched."""
+"""Seconds for which an owner of an unwatched kind is cached."""
 
 
 class Watches(source.Informers, Protocol):
-    """The cache whose watches keep owners."""
+    """The cache whose watches hold owners."""
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object as last seen; NotFoundError when there is none."""
+        """Return the object as last observed. Raises NotFoundError if it does not exist."""
         ...
 
 
 class Kinds(Protocol):
-    """What is needed of the hub."""
+    """The part of the hub that the cache uses."""
 
     def reads(self, kind: GVK) -> Reads:
-        """Return how much of an owner of ``kind`` is looked at."""
+        """Return how much of an owner of ``kind`` is read."""
         ...
 
     def watches(self, kind: GVK) -> bool:
@@ -68,29 +68,29 @@ class Kinds(Protocol):
 
 
 class _State(NamedTuple):
-    """Which state of which object: all that is needed of an event."""
+    """Identifies the state of an object that an event reports."""
 
     uid: str
     version: str
 
 
 class _News:
-    """What a watch has reported of an owner while it was being read."""
+    """Events that a watch reported about an owner during a read of it."""
 
     def __init__(self) -> None:
         self.states: list[_State] = []
         self.deleted = False
 
     def overtakes(self, found: ObjectMeta) -> bool:
-        """Return True if ``found`` was read before something that the watch has reported."""
+        """Return True if ``found`` is older than a state that the watch has reported."""
         return self.deleted or any(_is_news(state, _state(found)) for state in self.states)
 
 
 class OwnerCache:
-    """Owners by a cache's watches, and by one read each of what those do not report; a Reader for groupers, too.
+    """Owners from a cache's watches, and from single reads for the rest; also a Reader for groupers.
 
-    What ``metadata`` and ``instance`` return is shared: it may not be changed. ``served`` fails for a kind that the
-    server does not serve: nothing is made or kept for kinds that are made up. ``kinds`` is set once there is a hub.
+    Results of ``metadata`` and ``instance`` are shared and must not be changed. ``served`` fails for a kind that the
+    server does not serve, so nothing is created or kept for invented kinds. ``kinds`` is set when the hub exists.
     """
 
     kinds: Kinds
@@ -120,14 +120,14 @@ class OwnerCache:
         """Return the metadata of the object that ``owner`` names, whatever its UID.
 
         Raises:
-            InvalidOwnerError: no object can meet the reference.
+            InvalidOwnerError: no object can match the reference.
             OverBudgetError: the namespace has used its share.
             StatusError, RestError: it cannot be read.
         """
         kind = kind_of(owner)
         found = await self._metadata(kind, namespace, owner.name)
         if (found.metadata.uid or "") != owner.uid and kind in self._watched:
-            # The watch may not have reported yet that the name was given to another object.
+            # The watch may not have reported yet that the name belongs to another object.
             key = (kind, namespace, owner.name)
             async with self._locks.holding(key):
                 found = await self._read_metadata(key)
@@ -160,9 +160,9 @@ class OwnerCache:
     # Reader.
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return an object by name: an unstructured one as an owner is read, any other from the cache.
+        """Return an object by name: an unstructured object is read as an owner, any other from the cache.
 
-        Of an unstructured one, what its own grouper does not look at may be old or missing.
+        Parts of an unstructured object that its own grouper does not read may be stale or missing.
         """
         if not issubclass(kind, Unstructured):
             return await self._cached.get(kind, key)
@@ -173,7 +173,7 @@ class OwnerCache:
         return found  # type: ignore[return-value]  # of that very kind
 
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
-        """Return what the cache, or for unstructured kinds the server, lists."""
+        """Return the list from the cache, or from the server for unstructured kinds."""
         return await self._cached.list(kind, **options)
 
     # Reading.
@@ -184,7 +184,7 @@ class OwnerCache:
             try:
                 return await self._pod_metadata(namespace, name)
             except NotFoundError:
-                pass  # another scheduler's, or one that has ended
+                pass  # of another scheduler, or ended
         if (known := self._believed(key)) is not None:
             return known
         self.costs.check_turn(namespace, alone=not self.kinds.watches(kind))
@@ -196,13 +196,13 @@ class OwnerCache:
                     try:
                         found = await self._informers.get(metadata_only(kind), (namespace, name))
                     except NotFoundError:
-                        pass  # the watch may be behind, or the kind belongs to no namespace
+                        pass  # the watch may lag, or the kind is cluster-scoped
                     else:
                         return self._learn(key, found, news)
             return await self._read_metadata(key)
 
     def _believed(self, key: Key) -> PartialObjectMetadata | None:
-        """Return what is remembered, as long as it counts. Raises the refusal that is remembered."""
+        """Return the cached metadata while it is valid. Raises the cached refusal."""
         self.costs.check_refusal(*key[:2])
         known = self._memory.find(key)
         if known is None or known.metadata is None:
@@ -212,7 +212,7 @@ class OwnerCache:
         return None
 
     async def _pod_metadata(self, namespace: str, name: str) -> PartialObjectMetadata:
-        """Return a pod's metadata out of the pods that are watched anyway."""
+        """Return a pod's metadata from the watch of pods."""
         return pod_as_owner(await self._informers.get(Pod, (namespace, name)))
 
     async def _pod(self, key: NamespacedName) -> Unstructured:
@@ -235,7 +235,7 @@ class OwnerCache:
             except NotFoundError:
                 return found
             if older(found.metadata.resource_version or "", seen.metadata.resource_version or ""):
-                # A server that is behind must not hide what the watch has reported.
+                # A lagging server must not hide what the watch has reported.
                 return self._learn(key, seen, _News())
         return found
 
@@ -247,7 +247,7 @@ class OwnerCache:
         known = self._memory.find(key) or Known()
         known.uid, known.generation, known.version = read.uid, read.generation, read.resource_version
         if reads is Reads.SPEC and read.generation:
-            # Not kept, and so of no version: a grouper that reads the status has it read.
+            # Kept without status and version: a grouper that needs the status reads the object again.
             rest, known.version = {key: value for key, value in rest.items() if key != "status"}, None
         known.rest = msgspec.json.encode(rest)
         self._memory.keep(key, known)
@@ -255,16 +255,16 @@ class OwnerCache:
             return _assembled(kind, meta, found.unknown_fields)
         return found
 
-    # Remembering.
+    # Caching.
 
     def _learn(self, key: Key, found: PartialObjectMetadata, news: _News) -> PartialObjectMetadata:
-        """Remember ``found``, unless the watch has reported something newer since it was asked for."""
+        """Cache ``found``, unless the watch reported something newer since the read started."""
         if news.overtakes(found.metadata):
             return found
-        found.metadata.managed_fields = None  # as large as the rest, and of no use here
+        found.metadata.managed_fields = None  # large and unused here
         known = self._memory.find(key) or Known()
         known.metadata = found
-        # A namespace the object does not have is one under which no watch reports it.
+        # If the object has another namespace than the key, no watch reports it under the key.
         reported = self._is_watched(key[0]) and found.namespace == key[1]
         known.expires = None if reported else self._clock() + UNWATCHED_TTL
         self._memory.keep(key, known)
@@ -272,7 +272,7 @@ class OwnerCache:
 
     @contextmanager
     def _watching(self, key: Key) -> Iterator[_News]:
-        """Note what the watch reports of an owner until it is remembered; the caller holds the owner's lock."""
+        """Record the watch's events about an owner during a read; the caller holds the owner's lock."""
         news = self._reading[key] = _News()
         try:
             yield news
@@ -284,7 +284,7 @@ class OwnerCache:
         return informer is not None and informer.has_synced and informer.problem is None
 
     async def _watch(self, kind: GVK) -> None:
-        """Have the kind watched. Only kinds of which an object could be read are: no reference makes one up."""
+        """Watch the kind. Called after a successful read, so a reference cannot start a watch of an invented kind."""
         if kind in self._watched or not self.kinds.watches(kind):
             return
         informer = self._watched[kind] = await self._informers.get_informer(metadata_only(kind))
@@ -301,7 +301,7 @@ class OwnerCache:
         )
 
     def _forget(self, key: Key, state: _State) -> None:
-        """Drop the remembered metadata, unless the watch reports just that state, as its first list mostly does."""
+        """Drop the cached metadata, unless the watch reports that same state, as its initial list usually does."""
         if (news := self._reading.get(key)) is not None:
             news.states.append(state)
         known = self._memory.find(key)

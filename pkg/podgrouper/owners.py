@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where the walk gets owners from: each time from the API server here; see ``ownercache`` for remembering."""
+"""Sources of owners for the walk. This one reads from the API server each time; ``ownercache`` caches."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _SHOWN: Final = names.DNS1123_SUBDOMAIN_MAX_LENGTH
 
 
 class Owners(Protocol):
-    """Reads owners. What it returns is shared and may not be changed."""
+    """Reads owners. Results are shared and must not be changed."""
 
     async def metadata(self, owner: OwnerReference, namespace: str) -> PartialObjectMetadata:
         """Return the metadata of the object that ``owner`` names, whatever its UID.
 
         Raises:
-            InvalidOwnerError: no object can meet the reference.
+            InvalidOwnerError: no object can match the reference.
             StatusError, RestError: it cannot be read.
         """
         ...
@@ -46,7 +46,7 @@ class Owners(Protocol):
 
 
 class DirectOwners:
-    """Asks each time: ``direct`` for metadata, ``reader`` for the top owner. No kind is watched for that."""
+    """Reads each time: metadata from ``direct``, the top owner from ``reader``. Starts no watch."""
 
     def __init__(self, direct: client.Reader, reader: client.Reader) -> None:
         self._direct = direct
@@ -65,10 +65,10 @@ class DirectOwners:
 def kind_of(owner: OwnerReference) -> GVK:
     """Return the kind that a reference names; parts of ``apiVersion`` after a second slash are ignored.
 
-    The API server takes any text for a reference. Here ends what cannot be a part of a URL.
+    The API server accepts any text in a reference. Text that cannot be part of a URL is rejected here.
 
     Raises:
-        InvalidOwnerError: no object can be called that.
+        InvalidOwnerError: the kind, version or name is invalid.
     """
     group, slash, version = owner.api_version.partition("/")
     if not slash:
@@ -84,7 +84,7 @@ def kind_of(owner: OwnerReference) -> GVK:
 
 
 def short(text: str, limit: int = _SHOWN) -> str:
-    """Return ``text``, cut where it is longer than a name can be: what users write goes into logs and events."""
+    """Return ``text``, truncated to the length of a name: logs and events contain users' text."""
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 

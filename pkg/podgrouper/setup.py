@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import controller_runtime as ctrl
 from controller_runtime import cache, controller, handler, predicate, workqueue
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.rest.request import field_selector_string
@@ -27,14 +28,14 @@ from .podgroup import Handler
 from .podgrouper import PodGrouper
 
 NAME: Final = "podgrouper"
-"""What ``--controllers`` calls it."""
+"""The name in ``--controllers``."""
 
 _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
 
 
-# What is needed beside the groupers' own rules, and the kinds without a module of their own. Owners are read and not
-# written; one of a kind that the role does not grant ends the walk below it.
+# Permissions beside the groupers' own, and kinds without their own module. Owners are read and never written; the walk
+# ends below an owner whose kind the role does not grant.
 # +kubebuilder:rbac:groups="",resources=configmaps;namespaces,verbs=list;watch
 # +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 # +kubebuilder:rbac:groups="",resources=pods,verbs=get;patch
@@ -54,7 +55,7 @@ _MAX_DELAY: Final = 60.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything an operator sets about the pod grouper."""
+    """Settings of the pod grouper."""
 
     controller: Options = dataclasses.field(default_factory=Options)
     hub: HubOptions = dataclasses.field(default_factory=HubOptions)
@@ -91,10 +92,10 @@ def settings(cfg: Configuration) -> Settings:
 
 
 def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
-    """Return what the cache shall hold of the kinds that the pod grouper reads.
+    """Return the cache options of the kinds that the pod grouper reads.
 
-    Pods are ours alone, and gone from the cache once they have ended. Of pod groups, the status is left out; of
-    ConfigMaps, all but the one of the default priorities.
+    The cache holds only our scheduler's pods that have not ended, pod groups without their status, and of ConfigMaps
+    only the one with the default priorities.
     """
     ours = {"spec.schedulerName": options.controller.scheduler_name}
     running = "status.phase!=Failed,status.phase!=Succeeded"
@@ -118,9 +119,9 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
 
     Raises:
         ControllerError: it cannot be registered.
-        GrouperLoadError: groupers of others cannot be had.
+        GrouperLoadError: a third-party grouper cannot be loaded.
     """
-    await mgr.cache.get_informer(PodGroup)  # else the first pods would wait for its list
+    await mgr.cache.get_informer(PodGroup)  # otherwise the first pods would wait for its list
     owners = OwnerCache(mgr.api_reader, mgr.client, mgr.cache, served=mgr.rest_mapper.resource_for)
     hub = new_plugins_hub(owners, options.hub)
     owners.kinds = hub
@@ -160,6 +161,6 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
     builder.complete(reconciler)
 
 
-def _without_status(obj: dict[str, Any]) -> dict[str, Any]:
+def _without_status(obj: dict[str, JSON]) -> dict[str, JSON]:
     obj.pop("status", None)
     return obj

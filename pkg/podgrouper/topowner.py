@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The note on a pod group that says whose it is: the annotation ``kai.scheduler/top-owner-metadata``.
+"""The annotation ``kai.scheduler/top-owner-metadata``, which names a pod group's top owner.
 
-Its text is YAML, to the byte as upstream's library writes it, because it is compared with what is stored.
+Its value is YAML, byte for byte as upstream's library writes it, because it is compared with the stored value.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _TIME: Final = re.compile(
 )
 
 _LONGEST: Final = 253
-"""Characters of a name whose note is remembered; only a few kinds may have longer ones."""
+"""Longest name whose value is cached; only a few kinds permit longer names."""
 
 
 def top_owner_metadata(owner: Object) -> str:
-    """Return the note about ``owner``."""
+    """Return the annotation's value for ``owner``."""
     gvk = type(owner).gvk
     render = _remembered if len(owner.name) <= _LONGEST else _render
     return render(owner.name, owner.metadata.uid or "", gvk.group, gvk.version, gvk.kind)
@@ -76,7 +76,7 @@ _remembered: Final = lru_cache(maxsize=4096)(_render)
 
 def _scalar(text: str) -> str:
     if _UUID.fullmatch(text) or (_PLAIN.fullmatch(text) and text not in _WORDS):
-        return text  # all that an API server gives out, but for names that begin with a digit
+        return text  # the usual case: all but names that begin with a digit
     if _UNPRINTABLE.search(text):
         return _double_quoted(text)
     if "\n" in text:
@@ -87,7 +87,7 @@ def _scalar(text: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return text of several lines; a break that it begins with is taken for the one that ends the header."""
+    """Return multi-line text as a block scalar; a leading line break is merged with the one that ends the header."""
     indent = "4" if text[0] in " \n" else ""
     keep = "+" if text == "\n" or text.endswith("\n\n") else ""
     chomp = keep if text[-1] == "\n" else "-"
@@ -97,7 +97,7 @@ def _literal(text: str) -> str:
 
 
 def _double_quoted(text: str) -> str:
-    """Return text with something in it that cannot be shown; once it begins with a byte order mark, nothing is."""
+    """Return text with unprintable characters escaped; after a leading byte order mark, every character is escaped."""
     if text[0] == "\ufeff":
         return f'"{"".join(map(_escaped, text))}"'
     return f'"{_TO_ESCAPE.sub(lambda found: _escaped(found[0]), text)}"'
@@ -113,7 +113,7 @@ def _escaped(character: str) -> str:
 
 
 def _reads_as_something_else(text: str) -> bool:
-    """Tell whether a YAML reader, of 1.1 or of 1.2, takes the plain text for something other than text."""
+    """Return True if a YAML 1.1 or 1.2 reader would parse the plain text as another type than a string."""
     if text in _NOT_STRINGS or _INFINITY.fullmatch(text) or _BASE_60.fullmatch(text):
         return True
     if text[0] not in "+-.0123456789":
@@ -140,7 +140,7 @@ def _is_timestamp(text: str) -> bool:
 
 
 class _Text(str):
-    """Text with the style that it is written in."""
+    """Text with its YAML style."""
 
     __slots__ = ("style",)
     style: str
@@ -152,7 +152,7 @@ class _Text(str):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Takes every plain text for text: what may stand plain was decided before."""
+    """Resolves every plain scalar as a string: the style was chosen before."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a training runtime makes of a TrainJob: the pipeline's data (Info) and its face (Runtime)."""
+"""The pipeline from a TrainJob and its runtime to objects: its data (Info) and its interface (Runtime)."""
 
 from .interface import ReconcilerBuilder as ReconcilerBuilder
 from .interface import Runtime as Runtime

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The cache indices that runtimes and their plugins look things up by."""
+"""The cache indices of runtimes and their plugins."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runtime: what a kind of training runtime does for the TrainJobs that refer to it."""
+"""Runtime: the interface of a kind of training runtime."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ else:
 
 
 class UnsupportedRuntimeError(Exception):
-    """A TrainJob refers to a kind of runtime that nobody registered."""
+    """A TrainJob refers to a kind of runtime that is not registered."""
 
 
 class Runtime(ABC):
-    """A kind of training runtime. Implementations keep nothing about single TrainJobs."""
+    """A kind of training runtime. Implementations keep no state about single TrainJobs."""
 
     @abstractmethod
     async def new_objects(self, train_job: TrainJob) -> list[Object]:
-        """Return the objects to apply for ``train_job``; none that must be left alone.
+        """Return the objects to apply for ``train_job``, without those that must not be changed.
 
         Raises:
-            RuntimeNotFoundError: the runtime it names could not be read.
+            RuntimeNotFoundError: the runtime it refers to could not be read.
             StatusError: another read failed.
         """
 
@@ -50,16 +50,16 @@ class Runtime(ABC):
         ml_policy: MLPolicy | None,
         pod_group_policy: PodGroupPolicy | None,
     ) -> Info:
-        """Return what the plugins make of a template, short of building the objects. Changes no argument.
+        """Return the Info after all stages before the objects are built. Changes no argument.
 
         Raises:
-            TypeError: the template is of a kind this runtime does not know.
+            TypeError: the runtime does not support this kind of template.
             StrategicMergeError: an override does not fit the template.
         """
 
     @abstractmethod
     async def train_job_status(self, train_job: TrainJob) -> TrainJobStatus | None:
-        """Return the status that the TrainJob's objects call for, or None when nobody knows.
+        """Return the status from the TrainJob's objects, or None if no plugin reports one.
 
         Raises:
             NotFoundError: its objects do not exist (yet).
@@ -67,7 +67,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def event_handler_registrars(self) -> list[ReconcilerBuilder]:
-        """Return what adds the plugins' watches to the controller."""
+        """Return the functions that add the plugins' watches to the controller."""
 
     @abstractmethod
     async def validate_objects(

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Info: one TrainJob's runtime on its way through the plugins, and the questions plugins ask of it.
+"""Info: the runtime of one TrainJob as it passes through the plugins, with lookups for plugins.
 
-An Info belongs to one pass. Plugins change it in place: counts, environment, volumes, labels. Lists in it are
-its own; the items in them (an EnvVar, a Volume) may be shared and are replaced, never changed.
+An Info belongs to one pass. Plugins change it in place: counts, environment, volumes, labels. Its lists are not
+shared. Their items (an EnvVar, a Volume) may be shared: they are replaced, never changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ A = TypeVar("A")
 
 @dataclass(slots=True)
 class Container:
-    """The part of a container that plugins work on."""
+    """The fields of a container that plugins read and change."""
 
     name: str
     env: list[EnvVar] | None = None
@@ -44,7 +44,7 @@ class Container:
 
 @dataclass(slots=True)
 class PodSet:
-    """Pods made from one PodSpec of the template: their number and what plugins change in them."""
+    """The pods of one PodSpec of the template: their number and the fields that plugins change."""
 
     name: str
     ancestor: str | None = None
@@ -54,14 +54,14 @@ class PodSet:
     containers: list[Container] = field(default_factory=list)
     volumes: list[Volume] | None = None
     endpoints: Iterable[str] = ()
-    """Host names of the pods; may be iterated again, and follows ``count``."""
+    """Host names of the pods. May be iterated repeatedly, and follows ``count``."""
     single_pod_requests: dict[str, str] = field(default_factory=dict)
-    """What one pod asks for; the set asks for ``count`` times as much."""
+    """Resource requests of one pod; those of the set are ``count`` times as large."""
 
 
 @dataclass(slots=True)
 class RuntimePolicy:
-    """The policies as the runtime states them; replace them to change them, the runtime owns them."""
+    """The runtime's policies. The runtime owns them: replace, do not change them."""
 
     ml_policy_source: MLPolicy | None = None
     pod_group_policy: PodGroupPolicy | None = None
@@ -69,7 +69,7 @@ class RuntimePolicy:
 
 @dataclass(slots=True)
 class Scheduler:
-    """What gang scheduling adds to every pod."""
+    """Annotations and labels that gang scheduling adds to every pod."""
 
     pod_labels: dict[str, str] = field(default_factory=dict)
     pod_annotations: dict[str, str] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Scheduler:
 
 @dataclass(slots=True)
 class TemplateSpec:
-    """The runtime's template as it will be applied, and the pod sets in it, in the same order."""
+    """The runtime's template as it will be applied, and its pod sets in the same order."""
 
     obj_apply: object = None
     pod_sets: list[PodSet] = field(default_factory=list)
@@ -85,7 +85,7 @@ class TemplateSpec:
 
 @dataclass(slots=True)
 class Info:
-    """What a runtime makes of a TrainJob, before the objects are built."""
+    """The runtime of a TrainJob before the objects are built."""
 
     labels: dict[str, str] = field(default_factory=dict)
     """Labels of the object built from the template."""
@@ -94,7 +94,7 @@ class Info:
     scheduler: Scheduler = field(default_factory=Scheduler)
     template_spec: TemplateSpec = field(default_factory=TemplateSpec)
     trainer_command: list[str] | None = None
-    """The command of the trainer's containers, where it is another than the TrainJob's own."""
+    """The command of the trainer's containers, if it differs from the TrainJob's."""
 
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
         """Return the first pod set with this ancestor-step label."""
@@ -121,7 +121,7 @@ def new_info(
     template_spec_obj_apply: object = None,
     pod_sets: Sequence[PodSet] = (),
 ) -> Info:
-    """Return an Info of its own maps and lists."""
+    """Return an Info with copies of the maps and lists."""
     return Info(
         labels=dict(labels or {}),
         annotations=dict(annotations or {}),
@@ -131,7 +131,7 @@ def new_info(
 
 
 def new_pod_set(name: str, ancestor: str | None, count: int, spec: PodSpec) -> PodSet:
-    """Return the pod set of a PodSpec of the template; at least one pod."""
+    """Return the pod set of a PodSpec of the template, with at least one pod."""
     return PodSet(
         name=name,
         ancestor=ancestor,
@@ -165,7 +165,7 @@ def runtime_ref_to_runtime_registry_key(ref: RuntimeRef) -> str:
 
 
 def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements | None:
-    """Return the resources of the container ``node`` in the trainer's job, or None when there is no such one."""
+    """Return the resources of the container ``node`` in the trainer's job, or None if it does not exist."""
     spec = template_spec_apply(info, JobSetSpec)
     for job in (spec.replicated_jobs if spec is not None else None) or ():
         metadata = job.template.metadata
@@ -182,7 +182,7 @@ def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements |
 
 
 def get_num_gpu_per_node(requirements: ResourceRequirements | None) -> int:
-    """Return the number of GPUs asked for, of whatever vendor: the requests, else the limits."""
+    """Return the number of GPUs of any vendor in the requests, else in the limits."""
     if requirements is None:
         return 0
     return _num_gpu(requirements.requests) or max(_num_gpu(requirements.limits), 0)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Work on a TrainJob that may take long, away from the event loop when the TrainJob, or its runtime, is large."""
+"""Runs work on a large TrainJob, or one with a large runtime, outside the event loop."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ R = TypeVar("R")
 
 
 async def run(train_job: TrainJob, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return what ``work`` returns; for a large TrainJob it runs in a thread, so that others are served meanwhile.
+    """Return the result of ``work``, which runs in a thread if the TrainJob is large.
 
-    ``work`` touches nothing that others change. When the caller is cancelled, it runs to its end first.
+    ``work`` must not use data that other tasks change. Cancellation of the caller takes effect when it has ended.
     """
     with offload.weighing(train_job.decoded_size):
         return await offload.run(work, *args, **kwargs)

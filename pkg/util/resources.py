@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""How much a pod asks for, as the scheduler counts it."""
+"""A pod's resource requests, as the scheduler computes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pod_requests(spec: PodSpec) -> Requests:
     """Return a pod's requests: its containers' sum, or an init container's if that is more, plus the overhead.
 
     Init containers that restart always count as containers and stay beside the later init containers.
-    Requests of the pod itself take the place of what its containers sum up to.
+    The pod-level requests replace the containers' sum.
     """
     total: Requests = {}
     for container in spec.containers or ():

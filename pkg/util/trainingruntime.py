@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the labels of a runtime say."""
+"""The meaning of a runtime's labels."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from pkg.constants import trainer as constants
 
 
 def is_support_deprecated(labels: Mapping[str, str] | None) -> bool:
-    """Say whether the labels mark a runtime as deprecated."""
+    """Return True if the labels mark a runtime as deprecated."""
     return labels is not None and labels.get(constants.LABEL_SUPPORT) == constants.SUPPORT_DEPRECATED

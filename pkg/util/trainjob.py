@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a TrainJob's reference to its runtime means, how its children refer to it, and whose a live object is."""
+"""The reference of a TrainJob to its runtime, and those of its children to it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RuntimeRef, Traini
 
 
 class ChildConflictError(Exception):
-    """The name of a TrainJob's child is taken by an object that the TrainJob does not control."""
+    """The name of a TrainJob's child is used by an object that the TrainJob does not control."""
 
 
 class PredecessorError(ChildConflictError):
-    """The name is taken by a child of an earlier TrainJob of the same name, which the garbage collector removes."""
+    """The name is used by a child of an earlier TrainJob of the same name, which the garbage collector deletes."""
 
 
 def runtime_ref_is_training_runtime(ref: RuntimeRef) -> bool:
-    """Say whether ``ref`` names a TrainingRuntime of the TrainJob's namespace."""
+    """Return True if ``ref`` names a TrainingRuntime of the TrainJob's namespace."""
     return (ref.api_group, ref.kind) == (TrainingRuntime.gvk.group, TrainingRuntime.gvk.kind)
 
 
 def runtime_ref_is_cluster_training_runtime(ref: RuntimeRef) -> bool:
-    """Say whether ``ref`` names a ClusterTrainingRuntime."""
+    """Return True if ``ref`` names a ClusterTrainingRuntime."""
     return (ref.api_group, ref.kind) == (ClusterTrainingRuntime.gvk.group, ClusterTrainingRuntime.gvk.kind)
 
 
 def controller_reference(train_job: TrainJob) -> OwnerReference:
-    """Return the reference by which ``train_job`` controls its children, and takes them with it when it goes."""
+    """Return the controller reference for children of ``train_job``, which are deleted with it."""
     return OwnerReference(
         api_version=TrainJob.gvk.api_version,
         kind=TrainJob.gvk.kind,
@@ -46,11 +46,11 @@ def controller_of(obj: Object) -> OwnerReference | None:
 
 
 def require_control(live: Object, controller: OwnerReference | None) -> None:
-    """Raise unless ``controller`` controls ``live``; without a controller, unless live has none either.
+    """Raise unless ``controller`` controls ``live``. None requires that ``live`` has no controller.
 
     Raises:
         PredecessorError: an earlier object of the controller's name controls it.
-        ChildConflictError: another object controls it, or none.
+        ChildConflictError: another object or no object controls it.
     """
     found = controller_of(live)
     if (found and found.uid) == (controller and controller.uid):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the project beside alternatives, in the same run: see ``suite/harness/command.py``, or ask for ``--help``."""
+"""Measures the project and alternatives in the same run: see ``suite/harness/command.py`` or ``--help``."""
 
 import sys
 from pathlib import Path

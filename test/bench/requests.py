@@ -81,7 +81,7 @@ WORKLOADS: Final = (
         "suspended",
         {"mlPolicy": {"torch": {}}},
         suspended=True,
-        allowed={"patch jobsets": 2, STATUS: 4},  # wanted suspended, wanted running; the same two told
+        allowed={"patch jobsets": 2, STATUS: 4},  # wanted suspended, wanted running; the same two reported
     ),
     Workload(
         "coscheduling",
@@ -216,8 +216,8 @@ def _jobset_status(jobs: Sequence[str], condition: str | None, counts: dict[str,
     none = {"ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}
     status: dict[str, Any] = {"replicatedJobsStatus": [{"name": name, **none, **counts} for name in jobs]}
     if condition is not None:
-        told = {"reason": "Bench", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-        status["conditions"] = [{"type": condition, "status": "True", **told}]
+        reported = {"reason": "Bench", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        status["conditions"] = [{"type": condition, "status": "True", **reported}]
     return json.dumps({"status": status}).encode()
 
 
@@ -282,8 +282,8 @@ def manager(command: str, environment: Environment, directory: Path) -> Iterator
 
     def check() -> None:
         if process.poll() is not None:
-            told = (directory / "manager.log").read_text(errors="replace")
-            raise SystemExit(f"the manager ended with code {process.returncode}:\n{told[-2000:]}")
+            reported = (directory / "manager.log").read_text(errors="replace")
+            raise SystemExit(f"the manager ended with code {process.returncode}:\n{reported[-2000:]}")
 
     try:
         yield check

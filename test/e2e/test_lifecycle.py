@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a TrainJob that is suspended, edited and resumed runs: on JobSet's own controller, with its webhooks and without."""
+"""The pods of a suspended, edited and resumed TrainJob, on JobSet's controller with and without its webhooks."""
 
 from __future__ import annotations
 

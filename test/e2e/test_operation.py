@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What operators do to a running manager: two replicas, an orderly end in the middle of work, credentials that change."""
+"""Operation of a running manager: two replicas, a graceful shutdown during work, rotated credentials."""
 
 import signal
 import subprocess
@@ -146,7 +146,7 @@ async def test_two_replicas_fail_over_on_the_local_cluster(
     code, took = first.end()
     assert code == 0
     figure("SIGTERM to the leader: ended after", took, at_most=30)
-    figure("leader told to go: next TrainJob's JobSet after", await trained("two"), at_most=3)
+    figure("leader ended: next TrainJob's JobSet after", await trained("two"), at_most=3)
     await leads(second)
     assert (await client.get(Lease, LEASE)).spec.lease_transitions
 
@@ -188,10 +188,10 @@ def test_the_log_tells_more_at_a_signal(start: Start, bare: Cluster) -> None:
     assert '"level":"debug"' not in manager.log.read_text()
     manager.process.send_signal(signal.SIGUSR1)
 
-    async def told() -> None:
-        await eventually(lambda: '"verbosity":1' in manager.log.read_text(), reason="the change is told")
+    async def reported() -> None:
+        await eventually(lambda: '"verbosity":1' in manager.log.read_text(), reason="the change is logged")
 
-    anyio.run(told)
+    anyio.run(reported)
     assert manager.end()[0] == 0
 
 

@@ -284,7 +284,7 @@ async def test_why_a_pod_has_no_group_is_told_on_it_and_hurts_no_other(
             await cluster_client.create(Pod.from_dict(pod))
         await grouped("lonely", 1)
 
-        async def told() -> dict[str | None, str | None]:
+        async def reported() -> dict[str | None, str | None]:
             events = await cluster_client.list(Event, namespace=space)
             return {
                 each.involved_object.name: each.message
@@ -292,6 +292,6 @@ async def test_why_a_pod_has_no_group_is_told_on_it_and_hurts_no_other(
                 if each.reason == "PodGrouperWarning" and each.involved_object is not None
             }
 
-        messages = await eventually(told, timeout=30, reason="a pod has an event")
+        messages = await eventually(reported, timeout=30, reason="a pod has an event")
     label = "jobset.sigs.k8s.io/replicatedjob-name"
     assert messages == {"odd": f'pod {space}/odd missing required label "{label}"'}

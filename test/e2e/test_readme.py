@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the first pages tell a new user to type, typed: in a copy of the checkout, with a home of its own for clusters."""
+"""The commands of the first pages, run in a copy of the checkout with its own home for clusters."""
 
 import json
 import os
@@ -144,7 +144,7 @@ def shell(kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
 
 def test_every_line_is_run_or_has_a_reason() -> None:
     every = {line for page in PAGES for block in blocks(page) for line in block}
-    assert every >= set(ELSEWHERE), "a reason for a line that nobody is told to type"
+    assert every >= set(ELSEWHERE), "a reason for a line that is not in the pages"
     assert {"make demo", "make install", "trainerctl cluster down"} <= every - set(ELSEWHERE)
 
 

@@ -105,11 +105,11 @@ async def test_every_sample_runs_to_complete(
         await resume(name)
 
     async def resume(name: str) -> None:
-        async def told() -> TrainJob | None:
+        async def reported() -> TrainJob | None:
             job = await cluster_client.get(TrainJob, (cluster_namespace, name))
             return job if is_true(job.status.conditions, "Suspended") else None
 
-        job = await eventually(told, reason=f"{name} is suspended")
+        job = await eventually(reported, reason=f"{name} is suspended")
         await cluster_client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
 
     async with anyio.create_task_group() as tasks:

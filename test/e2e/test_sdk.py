@@ -153,7 +153,7 @@ async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
     for job in said["jobs"].values():
         assert job["status"] == "Complete"
         assert set(job["seen"]) <= {"Created", "Running", "Complete"}
-        if sdk != "0.2.0":  # which cannot ask for events
+        if sdk != "0.2.0":  # which cannot read events
             assert ["JobSet", "AllJobsCompleted"] in job["events"]
     assert said["listed"]
     assert said["of_runtime"]

@@ -16,7 +16,7 @@ _real_time = time.time
 
 
 def shift(offset: Path) -> None:
-    """Put Python's wall clocks off, for whoever imports them from now on."""
+    """Shift Python's wall clocks for all later imports."""
 
     def shifted() -> float:
         return _real_time() + float(offset.read_text())

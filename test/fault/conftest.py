@@ -87,7 +87,7 @@ class Seen:
 
 
 class Proxy:
-    """Stands between a client and the API server, speaks plain HTTP to the client, and misbehaves when told.
+    """Stands between a client and the API server, speaks plain HTTP to the client, and misbehaves on request.
 
     Fault by fault: ``refuse`` answers in the server's place, ``freeze`` leaves connections open and dead,
     ``cut`` breaks them; ``hold`` says which requests never reach the server, ``answered`` hears of those that it
@@ -151,7 +151,7 @@ class Proxy:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         transport = request.transport
         if transport is None or transport.is_closing():
-            return web.Response(status=502)  # cut meanwhile: nobody will hear it
+            return web.Response(status=502)  # the connection was cut meanwhile
         agent = request.headers.get("User-Agent", "")
         seen = Seen(anyio.current_time(), request.method, request.path, frozenset(request.query), agent)
         self.seen.append(seen)
@@ -213,7 +213,7 @@ def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def plane(audit_log: Path) -> Iterator[Environment]:
-    """An API server of this folder's own: nobody else's tests should see it die."""
+    """A dedicated API server of this folder: its crashes must not affect other tests."""
     policy = audit_log.with_name("policy.json")
     policy.write_text(json.dumps(_AUDIT_POLICY))
     flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}", "--audit-log-mode=blocking"]

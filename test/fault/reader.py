@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A manager that reads objects of one kind, and tells on stdout how much memory that takes at most.
+"""A manager that reads objects of one kind and prints its peak memory on stdout.
 
 Arguments: the server's address and a namespace. A line of JSON for each reconcile: the object's name, its version, the
 length of what it holds, and by how many bytes the process was larger than before the first large object, at most.

@@ -128,7 +128,7 @@ class History:
 
 
 class Balanced:
-    """A manager of one namespace that is sent to either server by turns; from time to time it starts anew."""
+    """A manager of one namespace that alternates between two servers and restarts from time to time."""
 
     def __init__(self, proxy: Any, namespace: str, *, stream_lists: bool) -> None:
         self.namespace = namespace

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""etcd forgets the past while nobody watches, so that watches cannot go on where they stopped."""
+"""etcd compacts its history while no client watches, so that watches cannot resume."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ FLAGS = ("--watch-cache-sizes=configmaps#0,secrets#0",)
 
 
 class Notes:
-    """Knows which objects of a kind there are, as far as it was told, and how often it was called for each."""
+    """Records the objects of a kind that were reported to it, and the number of calls for each."""
 
     def __init__(self, client: Client, kind: type[Object]) -> None:
         self.versions: dict[str, str] = {}

@@ -222,7 +222,7 @@ def difference(got: State, want: State) -> str:
 
 @pytest.fixture
 async def reference(client: LiveClient, namespace: str, managers: Managers, proxy: Any) -> tuple[State, int]:
-    """What there is in the end when nobody interferes, and after how many writes."""
+    """The final objects without interference, and the number of writes."""
     place = f"{namespace}-0"
     undisturbed = Crash(proxy, place, managers.kill, None)
     await begin(client, place)
@@ -256,7 +256,7 @@ async def test_a_crash_after_any_write_leaves_the_same_end_state(
         await begin(client, place)
 
         async def over(place: str = place, crash: Crash = crash) -> bool:
-            # Perhaps there is no such write this time: two changes of a status may have become one.
+            # This write may be missing: two changes of a status may have been merged.
             near = len(crash.writes) > 0.9 * total
             return crash.happened or (near and (await look(client, place))[0] == want)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A kind that nobody serves, and one that is denied, come later and go again, beside one that works."""
+"""A kind that is not served, and one that is denied, appear and disappear beside one that works."""
 
 from typing import Any
 

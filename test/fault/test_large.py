@@ -18,7 +18,7 @@ from controller_runtime.envtest import Environment
 
 pytestmark = [
     pytest.mark.fault,
-    pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process how large it was at most"),
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports a process's peak memory"),
 ]
 READER = Path(__file__).with_name("reader.py")
 ROOT = Path(__file__).parents[2]

@@ -159,7 +159,7 @@ async def test_a_busy_server_is_asked_when_it_said_and_the_loop_stays_free(
         busy = anyio.current_time()
         for number in range(30):
             tasks.start_soon(make_source, client, namespace, number)
-        # The watches that are open still tell the worker what there is to do.
+        # Open watches still deliver work to the worker.
         await eventually(
             lambda: any(each.method == "POST" for each in proxy.seen), reason="the worker does not begin"
         )

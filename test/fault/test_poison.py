@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that nobody can read, and one that always fails, among others that are well."""
+"""Undecodable objects and one that always fails, among valid ones."""
 
 import asyncio
 import copy

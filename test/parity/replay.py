@@ -4,7 +4,7 @@
 
     replay.py FILE… [--emit FILE] [--family PREFIX …] [--no-wait]
 
-The last line is ``N passed, N failed``; the exit code is 1 when one failed, 2 when a file is no vector file.
+The last line is ``N passed, N failed``; the exit code is 1 when one failed, 2 when a file is not a vector file.
 """
 
 from __future__ import annotations

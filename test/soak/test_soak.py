@@ -163,7 +163,7 @@ def runtime() -> TrainingRuntime:
 
 
 def errors(log: Path) -> list[str]:
-    """Return the log's errors, and whatever in it is no line of the log."""
+    """Return the log's errors, and its text that is not a log line."""
     found = []
     for line in log.read_text().splitlines():
         try:

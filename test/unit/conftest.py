@@ -13,4 +13,4 @@ from controller_runtime.testing.pytest_virtual_time import virtual_loop as virtu
 hypothesis.settings.register_profile(
     "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("here")  # a busy machine is no failure
+hypothesis.settings.load_profile("here")  # a busy machine must not fail a test

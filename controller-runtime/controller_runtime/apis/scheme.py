@@ -9,7 +9,7 @@ from .machinery.scheme import Scheme
 
 
 def default_scheme() -> Scheme:
-    """Return a new scheme that knows all kinds of :mod:`controller_runtime.apis`; they are imported when first needed."""
+    """Return a new scheme with all kinds of :mod:`controller_runtime.apis`, which are imported on first use."""
     return Scheme(later=kinds)
 
 

@@ -4,7 +4,7 @@
 
     new_controller_managed_by(mgr).for_(TrainJob).owns(JobSet).complete(reconciler)
 
-Each word says which plainer call it is short for.
+Each method names the lower-level call that it is short for.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def new_controller_managed_by(mgr: ControllerManager) -> Builder:
 
 
 class Builder:
-    """The rest of the sentence. Nothing happens before :meth:`complete` or :meth:`build`."""
+    """The builder. Nothing happens before :meth:`complete` or :meth:`build`."""
 
     def __init__(self, mgr: ControllerManager) -> None:
         self._mgr = mgr
@@ -75,7 +75,7 @@ class Builder:
         return self
 
     def for_(self, kind: type[T], *, predicates: Predicates[T] = (), only_metadata: bool = False) -> Self:
-        """Reconcile objects of ``kind`` when they change; to be said once.
+        """Reconcile objects of ``kind`` when they change; call it once.
 
         Short for ``watches(kind, handler.EnqueueRequestForObject())``, and it names the controller.
         """
@@ -131,7 +131,7 @@ class Builder:
         return self
 
     def with_event_filter(self, *predicates: predicate.Predicate[Any]) -> Self:
-        """Let only those events pass, of every kind watched."""
+        """Drop the events that these predicates do not pass, for every kind watched."""
         self._filters.extend(predicates)
         return self
 
@@ -149,7 +149,7 @@ class Builder:
         """Make the controller and add it to the manager.
 
         Raises:
-            ControllerError: the sentence makes no sense, or the name is taken.
+            ControllerError: the declaration is not valid, or the name is taken.
         """
         self.build(reconciler)
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds in memory, kept by watches: read them, index them, hear of changes.
+"""Kinds in memory, kept current by watches: read them, index them, receive changes.
 
 Contains lists, watches and the stored objects; does not depend on queues and controllers.
 """

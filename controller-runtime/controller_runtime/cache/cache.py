@@ -62,7 +62,7 @@ class Cache:
         self._tasks: TaskGroup | None = None
         self._stopped = False
 
-    # Life.
+    # Lifecycle.
 
     async def start(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Keep the informers running until cancelled; reads work from ``started()`` on.
@@ -118,11 +118,11 @@ class Cache:
         return Informer(kind, self._engine(kind))
 
     async def resource_for(self, kind: type[Object]) -> Resource:
-        """Return where ``kind`` is served, as its class or else discovery says.
+        """Return where ``kind`` is served, from its class or discovery.
 
         Raises:
             NoKindMatchError: the server does not serve it.
-            StatusError, TransportError: the server could not be asked.
+            StatusError, TransportError: discovery failed.
         """
         return await self._mapper.resource_for(kind)
 
@@ -164,7 +164,7 @@ class Cache:
         return _decode(engine, kind, self._entry(engine, kind, key))
 
     async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
-        """Return the object as :meth:`get` does, undecoded, and shared with others: see ``client.get_lazily``.
+        """Return the object as :meth:`get` does, undecoded, and shared with other readers: see ``client.get_lazily``.
 
         Raises like :meth:`get`, save that an object of another shape raises when it is read.
         """
@@ -272,7 +272,7 @@ class Cache:
     def remember_delete(self, obj: Object, *, uid: str = "") -> None:
         """Hide ``obj``, which the server removed at once, from reads before the watch reports the deletion.
 
-        ``uid`` is its uid where ``obj`` has none. An object with another uid that has taken the name stays visible.
+        ``uid`` is its uid if ``obj`` has none. An object with another uid and the same name stays visible.
         """
         for metadata in (False, True):
             if (engine := self._engines.get((type(obj).gvk, metadata))) is not None:

@@ -45,7 +45,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """Something, a finalizer or a grace period, keeps it after it was marked."""
     data: bytes
     refused: str = ""
-    """Why nothing but metadata is kept: decoding the rest would hold up the process."""
+    """The reason why only metadata is kept: decoding the rest would block the process."""
 
     @property
     def key(self) -> NamespacedName:

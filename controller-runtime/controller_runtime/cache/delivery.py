@@ -23,7 +23,7 @@ K = TypeVar("K", bound=Object)
 
 @dataclasses.dataclass(frozen=True)
 class EventHandlerFuncs(Generic[T]):
-    """Functions that hear of changes. They return at once, and do not change the objects, which others see too."""
+    """Functions that receive changes. They return at once, and must not change the objects, which are shared."""
 
     on_add: Callable[[T, bool], None] | None = None
     """An object, and whether it is as it was when its handler began to listen."""

@@ -3,12 +3,12 @@
 """Why a cache cannot answer.
 
 CacheError
-├── CacheNotStartedError    asked before the cache runs
+├── CacheNotStartedError    read before the cache runs
 ├── CacheSyncTimeoutError   the first list did not arrive in time
 ├── CacheDegradedError      the kind is missing or denied; others are served
 ├── NamespaceNotCachedError a read names a namespace that is not cached
 ├── IndexMissingError       a list names a field that has no index
-├── UndecodableObjectError  a stored object does not fit the class it is asked as
+├── UndecodableObjectError  a stored object does not fit the class it is read as
 └── BadObjectError          the server sent something that is not an object
 
 An object that is not there is the API server's own ``NotFoundError``.
@@ -24,7 +24,7 @@ class CacheError(Exception):
 
 
 class CacheNotStartedError(CacheError):
-    """The cache does not run: it has nothing to read from yet, or no longer."""
+    """The cache is not running: it has nothing to read from yet, or has stopped."""
 
 
 class CacheSyncTimeoutError(CacheError):

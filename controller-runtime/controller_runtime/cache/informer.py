@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Informer: one kind's store, kept by reflectors, with handlers that hear of each change."""
+"""Informer: one kind's store, kept current by reflectors, with handlers that receive each change."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Engine:
         self._backlog = anyio.Event()
         self._echoes = Echoes()
 
-    # Life.
+    # Lifecycle.
 
     async def run(self, transport: rest.RoundTripper, resource: Callable[[], Awaitable[Resource]]) -> None:
         """List, watch and notify handlers until cancelled or :attr:`scope` is."""
@@ -86,7 +86,7 @@ class Engine:
                     tasks.start_soon(self._resync)
 
     def leave(self) -> None:
-        """Have no say any more on whether the server answers."""
+        """Stop reporting to the shared outage."""
         for feed in self._feeds.values():
             self.outage.leave(feed)
 
@@ -123,7 +123,7 @@ class Engine:
         """Return the feeds that know the objects of a namespace, or of all that are cached.
 
         Raises:
-            NamespaceNotCachedError: none does.
+            NamespaceNotCachedError: no feed covers the namespace.
         """
         if not namespace:
             return self._feeds.values()
@@ -377,7 +377,7 @@ class Informer(Generic[T]):
 
     @property
     def problem(self) -> str | None:
-        """Why the server refuses this kind, while it does; it is asked again meanwhile."""
+        """Why the server refuses this kind, while it does; the cache keeps retrying."""
         return self.engine.problem
 
     @property
@@ -394,7 +394,7 @@ class Informer(Generic[T]):
         return self.engine.register(self.kind, handler)
 
     async def wait_for_sync(self, timeout: float | None = None, *, or_problem: bool = False) -> None:
-        """Return when everything that exists has been listed; or, if asked, when the kind is refused.
+        """Return when every existing object has been listed, or with ``or_problem`` when the kind is refused.
 
         Raises:
             CacheSyncTimeoutError: that took too long; without ``or_problem`` a refused kind is waited for, too.

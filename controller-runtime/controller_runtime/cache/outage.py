@@ -18,7 +18,7 @@ _log = log.logger_from("cache")
 
 
 class Outage:
-    """Learns from every try to list or watch.
+    """Observes every attempt to list or watch.
 
     A server that cannot be reached at all is unavailable; one that answers with errors is so when no watch succeeds:
     else the errors are those of one kind.

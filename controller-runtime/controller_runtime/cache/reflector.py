@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reflector: a list followed by a watch, for ever, as an explicit state machine.
+"""Reflector: a list followed by a watch, repeated without end, as an explicit state machine.
 
 ```
           ┌──────── refused: server has no streaming lists ────────┐
@@ -181,7 +181,7 @@ class Reflector:
         return Waiting(delay, then)
 
     def _pause(self, error: Exception, *, denied: bool) -> float:
-        """How long to wait after ``error``: as long as the server says, where it does."""
+        """Return the delay after ``error``: the one that the server sent, or the back-off."""
         if isinstance(error, api.StatusError) and error.retry_after:
             return error.retry_after * (1 + _SPREAD * self._random())
         backoff = self._denied_backoff if denied else self._backoff
@@ -197,7 +197,7 @@ class Reflector:
         return Listing(wish.resource_version, paged=not wish.resource_version)
 
     async def _stream(self, state: Streaming) -> State:
-        """Take in everything there is as it streams; the same connection then goes on with changes."""
+        """Receive all existing objects as a stream; the same connection then delivers changes."""
         lines = await self._open(state.resource_version, initial=True)
         complete = False
         try:
@@ -302,7 +302,7 @@ class Reflector:
 
         Raises:
             Silence: no line came for too long.
-            StatusError: the server said so in a line.
+            StatusError: the server reported an error in a line.
         """
         limit = silence()
         with anyio.move_on_after(limit) as watchdog:

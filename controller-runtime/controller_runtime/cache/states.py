@@ -61,7 +61,7 @@ class Watching:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Waiting:
-    """Let time pass after a failure."""
+    """Wait after a failure."""
 
     seconds: float
     then: Streaming | Listing | Watching

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server refuses about a write, whatever the kind's schema: versions, uids, finalizers, field conflicts."""
+"""The checks of an API server on writes of any kind: versions, uids, finalizers, field conflicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMES: Final = {"Namespace": names.is_dns1123_label, "Service": names.is_dns103
 
 
 def check_name(table: Table, document: Document) -> None:
-    """Raise InvalidError if a new object's name is not one that the kind takes."""
+    """Raise InvalidError if a new object's name is not valid for the kind."""
     facts, name = table.facts, document["metadata"]["name"]
     if facts.gvk.group == "rbac.authorization.k8s.io":
         return
@@ -32,12 +32,12 @@ def check_name(table: Table, document: Document) -> None:
 
 
 def check_metadata(table: Table, document: Document) -> None:
-    """Raise InvalidError for the first label, annotation, finalizer or owner that no kind of object may have."""
+    """Raise InvalidError for the first invalid label, annotation, finalizer or owner reference."""
     metadata = document["metadata"]
     name = metadata.get("name", "")
     for field in ("labels", "annotations"):
         for key, value in (metadata.get(field) or {}).items():
-            # The case of an annotation's key does not matter.
+            # Annotation keys are validated in lower case.
             wrong = names.is_qualified_name(key.lower() if field == "annotations" else key)
             if wrong:
                 raise _invalid(table, name, f"metadata.{field}", key, wrong[0])
@@ -62,7 +62,7 @@ def _invalid(table: Table, name: str, path: str, value: str, text: str) -> error
 
 
 def check_version(table: Table, document: Document, live: Document) -> None:
-    """Raise ConflictError if a write carries a resourceVersion that is not the newest."""
+    """Raise ConflictError if a write has a resourceVersion that is not the newest."""
     given = document["metadata"].get("resourceVersion")
     if not given or given == live["metadata"].get("resourceVersion"):
         return
@@ -103,7 +103,7 @@ def check_finalizers(table: Table, old: Document, new: Document) -> None:
 
 
 def apply_conflict(disputed: Mapping[Manager, ownership.FieldSet], version: str) -> errors.ConflictError:
-    """Return the refusal of an apply that is not forced, naming each disputed field and its manager."""
+    """Return the error of an unforced apply, which names each conflicting field and its manager."""
     causes = [
         {
             "reason": "FieldManagerConflict",

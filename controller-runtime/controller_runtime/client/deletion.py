@@ -1,14 +1,15 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a DELETE does to one object, as an API server decides it: grace, finalizers, propagation, preconditions."""
+"""The effect of a DELETE on one object, as in an API server: grace period, finalizers, propagation, preconditions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.time import format_time
 
 from .options import CollectionDeleteOptions
@@ -41,7 +42,7 @@ class Options:
 
 
 def check_preconditions(table: Table, document: Document, preconditions: Mapping[str, str]) -> None:
-    """Raise ConflictError if the object is not the one that is meant."""
+    """Raise ConflictError if the object does not meet the preconditions."""
     metadata = document["metadata"]
     uid, version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
     if (wanted := preconditions.get("uid")) is not None and wanted != uid:
@@ -61,11 +62,11 @@ def check_preconditions(table: Table, document: Document, preconditions: Mapping
 
 
 def marked(table: Table, document: Document, options: Options, now: datetime) -> Document | None:
-    """Return the object as it remains while it waits for its deletion, or None if it is removed at once.
+    """Return the object marked for deletion, or None if it is removed at once.
 
-    An unchanged object is returned as it is.
+    An object that does not change is returned itself.
     """
-    metadata: dict[str, Any] = dict(document["metadata"])
+    metadata: dict[str, JSON] = dict(document["metadata"])
     finalizers = _finalizers(table, metadata, options.propagation)
     grace = _grace(table, document, options.grace_period_seconds)
     if not finalizers and not grace:
@@ -83,8 +84,8 @@ def marked(table: Table, document: Document, options: Options, now: datetime) ->
     return document if metadata == document["metadata"] else {**document, "metadata": metadata}
 
 
-def is_due(metadata: Mapping[str, Any]) -> bool:
-    """Return True if nothing keeps an object that is being deleted."""
+def is_due(metadata: Mapping[str, JSON]) -> bool:
+    """Return True if the object is marked for deletion and has no finalizers and no grace period."""
     return bool(
         metadata.get("deletionTimestamp")
         and not metadata.get("finalizers")
@@ -92,7 +93,7 @@ def is_due(metadata: Mapping[str, Any]) -> bool:
     )
 
 
-def _finalizers(table: Table, metadata: Mapping[str, Any], propagation: str | None) -> list[str]:
+def _finalizers(table: Table, metadata: Mapping[str, JSON], propagation: str | None) -> list[str]:
     present = list(metadata.get("finalizers") or ())
     if propagation is not None:
         wanted = _OF[propagation]
@@ -106,7 +107,7 @@ def _finalizers(table: Table, metadata: Mapping[str, Any], propagation: str | No
 
 
 def _grace(table: Table, document: Document, given: int | None) -> int:
-    """Only pods that a node has taken end in a grace period; the others end at once."""
+    """Return the grace period: zero except for pods that are bound to a node and have not ended."""
     if table.facts.gvk[::2] != ("", "Pod"):
         return 0
     metadata, spec = document["metadata"], document.get("spec") or {}

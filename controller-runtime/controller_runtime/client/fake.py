@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""FakeClient: a whole Client in memory, for unit tests and offline use.
+"""FakeClient: a complete Client in memory, for unit tests and offline use.
 
-Semantics are :mod:`controller_runtime.client.memory`'s. To make one call fail, wrap the client with
+:mod:`controller_runtime.client.memory` defines its semantics. To make one call fail, wrap the client with
 :mod:`controller_runtime.client.interceptor`.
 """
 
@@ -48,31 +48,31 @@ Indexes = Mapping[tuple[type[Object], str], Callable[[Any], Iterable[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call as it was made, also when it was refused."""
+    """A recorded call; rejected calls are recorded, too."""
 
     verb: str
     kind: GVK
     key: NamespacedName
     body: JSON = None
     subresource: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def is_write(self) -> bool:
-        """Whether the call can change anything."""
+        """True if the call can change objects."""
         return self.verb not in ("get", "list")
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A watch event with the object decoded."""
+    """A watch event with a decoded object."""
 
     type: str
     object: Object
 
 
 class _Write(TypedDict):
-    """Under which name something is written, and whether it is stored."""
+    """The field manager of a write, and True for a dry run."""
 
     manager: str
     dry_run: bool
@@ -81,10 +81,10 @@ class _Write(TypedDict):
 class FakeClient:
     """A Client over objects in memory; also a FieldIndexer.
 
-    ``objects`` are stored as they are, status included; what is created later gets what a server gives it.
-    ``indexes`` maps (kind, field) to the function that extracts the values, as a cache has them.
-    ``crds`` are CustomResourceDefinitions: they decide on a kind's scope, its status subresource and which of its lists
-    merge. ``with_status`` names the other custom kinds whose status is a subresource; None means those whose model
+    ``objects`` are stored unchanged, including their status; fields that a server sets are only set on objects created
+    later. ``indexes`` maps (kind, field) to the function that extracts the values, as in a cache.
+    ``crds`` are CustomResourceDefinitions, which define a kind's scope, its status subresource and which of its lists
+    merge. ``with_status`` lists the other custom kinds whose status is a subresource; None means those whose model
     has a status, and those without a model.
     """
 
@@ -113,7 +113,7 @@ class FakeClient:
 
     @property
     def writes(self) -> list[Call]:
-        """The calls that are no reads."""
+        """The recorded calls except reads."""
         return [call for call in self.calls if call.is_write]
 
     @property
@@ -122,37 +122,37 @@ class FakeClient:
         return FakeSubResource(self, "status")
 
     def subresource(self, name: str) -> FakeSubResource:
-        """Return one subresource: ``status``, or ``eviction`` of a Pod, which deletes it; intercept the others."""
+        """Return a subresource: ``status``, or ``eviction`` of a Pod, which deletes it; intercept any other."""
         return FakeSubResource(self, name)
 
     def add(self, obj: Object) -> None:
-        """Store an object as it is, past the rules for creating one; not logged as a call."""
+        """Store an object unchanged and unchecked, without recording a call."""
         self.memory.seed(self._table(type(obj)), _document(obj))
 
     def watch(self, kind: type[T], *, namespace: str = "") -> FakeWatch:
-        """Return the changes of ``kind`` from now on. Close it when done."""
+        """Return the changes of ``kind`` from now on. Close the watch after use."""
         table = self._table(kind)
         follower = Follower(table.followers.remove)
         table.followers.append(follower)
         return FakeWatch(kind, follower, namespace)
 
     async def index_field(self, kind: type[K], field: str, extract: interfaces.IndexerFunc[K]) -> None:
-        """Add an index; ValueError when the kind has one of that name."""
+        """Add an index; ValueError if the kind already has one of that name."""
         if (kind.gvk, field) in self._indexes:
             raise ValueError(f"{kind.gvk}: an index named {field} exists")
         self._indexes[kind.gvk, field] = (kind, extract)
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object at (namespace, name); NotFoundError when there is none."""
+        """Return the object at (namespace, name); NotFoundError if it does not exist."""
         key = NamespacedName(*key)
         self._log("get", kind, key)
         table = self._table(kind)
         return _object(kind, table.find(table.key(*key)).document)
 
     async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
-        """Return the objects that the selectors pick, by namespace and name.
+        """Return the objects that match the selectors, ordered by namespace and name.
 
-        A field is looked up in an index of that name first, then as servers select.
+        A field selector uses the index of that name if there is one, otherwise the rules of an API server.
         """
         check_options(ListOptions, options)
         namespace, limit = options.get("namespace", ""), options.get("limit")
@@ -169,7 +169,7 @@ class FakeClient:
         return page
 
     async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
-        """Create ``obj``; AlreadyExistsError when its name is taken."""
+        """Create ``obj``; AlreadyExistsError if an object of that name exists."""
         check_options(CreateOptions, options)
         document = _document(obj)
         self._log("create", type(obj), obj.key, document, options=_given(options))
@@ -179,7 +179,7 @@ class FakeClient:
         return _object(type(obj), stored)
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
-        """Replace the stored object; ConflictError when ``resourceVersion`` is not the newest."""
+        """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
         return self._update(obj, "", options)
 
     async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
@@ -192,7 +192,7 @@ class FakeClient:
         return self._apply(obj, _document(obj), "", options)
 
     async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
-        """Delete the object, or mark it while something keeps it; dependents stay until :meth:`collect_garbage`."""
+        """Delete the object, or mark it while finalizers keep it; dependents stay until :meth:`collect_garbage`."""
         await self.remove(obj, **options)
 
     async def remove(self, obj: T, **options: Unpack[DeleteOptions]) -> T | None:
@@ -200,12 +200,12 @@ class FakeClient:
         check_options(DeleteOptions, options)
         self._log("delete", type(obj), obj.key, options=_given(options))
         table = self._table(type(obj))
-        asked = deletion.Options.of(options, options.get("preconditions"))
-        left = self.memory.delete(table, table.key(*obj.key), asked)
+        wanted = deletion.Options.of(options, options.get("preconditions"))
+        left = self.memory.delete(table, table.key(*obj.key), wanted)
         return None if left is None else _object(type(obj), left)
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
-        """Delete what the selectors pick, each as :meth:`delete` does."""
+        """Delete each object that matches the selectors, as :meth:`delete` does."""
         check_options(DeleteAllOfOptions, options)
         namespace = options.get("namespace", "")
         logged = {"labels": None, "fields": None, "propagation": None, **options}
@@ -217,9 +217,9 @@ class FakeClient:
             self.memory.delete(table, key_of(document), deletion.Options.of(options))
 
     def collect_garbage(self) -> None:
-        """Do what the garbage collector of a cluster does, until nothing is left to do.
+        """Run the garbage collector of a cluster until it has no more work.
 
-        Dependents whose owners no longer exist are deleted; Foreground and Orphan deletions are completed.
+        It deletes dependents whose owners no longer exist, and completes Foreground and Orphan deletions.
         """
         garbage.collect(self.memory, self._tables.values())
 
@@ -295,7 +295,7 @@ class FakeClient:
         key: NamespacedName,
         body: JSON = None,
         subresource: str = "",
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         self.calls.append(Call(verb, kind.gvk, key, copy.deepcopy(body), subresource, options or {}))
 
@@ -308,7 +308,7 @@ class FakeSubResource:
         self._name = name
 
     async def get(self, obj: Object, into: type[T]) -> T:
-        """Return the subresource of ``obj``: of ``status``, the whole object."""
+        """Return the subresource of ``obj``; for ``status``, the whole object."""
         self._client._log("get", type(obj), obj.key, subresource=self._name)
         table = self._client._writable(obj, self._name)
         return _object(into, table.find(table.key(*obj.key)).document)
@@ -321,14 +321,14 @@ class FakeSubResource:
         table = self._client._table(type(obj))
         if (type(obj).gvk.kind, self._name) != ("Pod", "eviction"):
             raise table.no_subresource(obj.name)
-        asked: dict[str, Any] = document.get("deleteOptions") or {}
+        requested: dict[str, JSON] = document.get("deleteOptions") or {}
         self._client.memory.delete(
             table,
             obj.key,
             deletion.Options(
-                asked.get("propagationPolicy"),
-                asked.get("gracePeriodSeconds"),
-                asked.get("preconditions") or {},
+                requested.get("propagationPolicy"),
+                requested.get("gracePeriodSeconds"),
+                requested.get("preconditions") or {},
                 dry_run=options.get("dry_run", False),
             ),
         )
@@ -349,7 +349,7 @@ class FakeSubResource:
 
 
 class FakeWatch:
-    """The changes of a kind, decoded: ``async for event in watch``, until it is closed."""
+    """The decoded changes of a kind: ``async for event in watch``, until it is closed."""
 
     def __init__(self, kind: type[Object], follower: Follower, namespace: str) -> None:
         self._kind = kind
@@ -362,12 +362,12 @@ class FakeWatch:
                 yield Event(change.type, _object(self._kind, change.document))
 
     def close(self) -> None:
-        """Stop following."""
+        """End the watch."""
         self._follower.close()
 
 
 def _document(obj: Object) -> Document:
-    # Through JSON, so that nothing is shared with the caller's object.
+    # Through JSON, so that the document shares no value with the caller's object.
     document = cast("Document", msgspec.json.decode(obj.to_json()))
     document.setdefault("metadata", {}).pop("managedFields", None)
     return document
@@ -379,7 +379,7 @@ def _object(kind: type[T], document: Document) -> T:
     return decode(kind, msgspec.json.encode(document))
 
 
-def _decoded(body: bytes) -> Any:
+def _decoded(body: bytes) -> JSON:
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError as error:
@@ -397,8 +397,8 @@ def _no_field_owner() -> errors.InvalidError:
     )
 
 
-def _given(options: Mapping[str, object]) -> dict[str, Any]:
-    """Return the options that ask for something."""
+def _given(options: Mapping[str, object]) -> dict[str, object]:
+    """Return the options that are set to a true value."""
     return {name: value for name, value in options.items() if value}
 
 

@@ -1,11 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The garbage collector of a cluster, over objects in memory; it acts when it is called."""
+"""The garbage collector of a cluster for objects in memory; it runs only when called."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -19,7 +18,7 @@ Found = tuple[Table, NamespacedName, Document]
 
 
 def collect(memory: Memory, tables: Iterable[Table]) -> None:
-    """Delete what no owner keeps, and complete Foreground and Orphan deletions, until nothing changes."""
+    """Delete dependents without existing owners and complete Foreground and Orphan deletions, until nothing changes."""
     tables = list(tables)
     before = None
     while before != memory.version:
@@ -32,7 +31,7 @@ def collect(memory: Memory, tables: Iterable[Table]) -> None:
 
 def _attend(memory: Memory, tables: list[Table], found: Found, uids: set[JSON]) -> None:
     table, key, document = found
-    metadata: Any = document["metadata"]
+    metadata: dict[str, JSON] = document["metadata"]
     finalizers = metadata.get("finalizers") or []
     if metadata.get("deletionTimestamp") and deletion.ORPHAN in finalizers:
         for child in _dependents(tables, metadata.get("uid")):
@@ -70,12 +69,12 @@ def _dependents(tables: list[Table], uid: str | None) -> list[Found]:
     return [each for each in _objects(tables) if any(owner.get("uid") == uid for owner in _owners(each[2]))]
 
 
-def _owners(document: Document) -> list[dict[str, Any]]:
-    owners: list[dict[str, Any]] = document["metadata"].get("ownerReferences") or []
+def _owners(document: Document) -> list[dict[str, JSON]]:
+    owners: list[dict[str, JSON]] = document["metadata"].get("ownerReferences") or []
     return owners
 
 
-def _set_metadata(memory: Memory, found: Found, field: str, value: list[Any]) -> None:
+def _set_metadata(memory: Memory, found: Found, field: str, value: list[JSON]) -> None:
     table, key, _ = found
     row = table.rows[key]
     metadata = {name: held for name, held in row.document["metadata"].items() if name != field}

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server knows of a kind: where it is served, its status subresource, and how its objects are written.
+"""The properties of a kind in an API server: its resource, its status subresource and the rules of its writes.
 
-Kubernetes' own kinds behave as release 1.35 does. A custom resource is described by its CustomResourceDefinition,
-else by its model; a kind without either is taken to have a status subresource, and its lists are replaced as a whole.
+Kubernetes' own kinds behave as in release 1.35. A custom resource is described by its CustomResourceDefinition,
+otherwise by its model; a kind without either is assumed to have a status subresource and atomic lists.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK, Resource
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata, Unstructured
 
@@ -64,7 +65,7 @@ _CLUSTER_SCOPED: Final = frozenset(
         "VolumeAttachment",
     }
 )
-"""Kinds of Kubernetes without a model here."""
+"""Cluster-scoped kinds of Kubernetes without a model here."""
 
 _STATUS: Final = frozenset(
     {
@@ -135,7 +136,7 @@ _ORPHANING: Final = frozenset({"Job", "ReplicationController"})
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the server knows of one kind."""
+    """The properties of one kind."""
 
     gvk: GVK
     resource: Resource
@@ -144,11 +145,11 @@ class Facts:
     status: bool = True
     """The status is a subresource."""
     generation: bool = True
-    """Objects count their changes outside metadata and status."""
+    """Objects count changes outside metadata and status in ``metadata.generation``."""
     needs_version: bool = True
     """An update must carry a resourceVersion."""
     orphans: bool = False
-    """A delete that names no propagation leaves the dependents."""
+    """A delete without a propagation policy orphans the dependents."""
     custom: bool = True
 
 
@@ -158,9 +159,9 @@ def is_custom(gvk: GVK) -> bool:
 
 
 def facts_for(kind: type[Object], *, status: bool | None = None) -> Facts:
-    """Return what is known of ``kind`` without a CustomResourceDefinition.
+    """Return the properties of ``kind`` without a CustomResourceDefinition.
 
-    ``status`` decides on the status subresource of a custom resource; None leaves that to the model.
+    ``status`` sets whether a custom resource has a status subresource; None uses the model.
     """
     gvk = kind.gvk
     if not is_custom(gvk):
@@ -177,8 +178,8 @@ def facts_for(kind: type[Object], *, status: bool | None = None) -> Facts:
     return Facts(gvk, kind.resource or _guess(gvk), shape, known, status=status)
 
 
-def facts_of_crd(crd: Mapping[str, Any]) -> list[Facts]:
-    """Return what a CustomResourceDefinition says of its kind, for each version."""
+def facts_of_crd(crd: Mapping[str, JSON]) -> list[Facts]:
+    """Return the properties that a CustomResourceDefinition declares, for each version."""
     spec = crd["spec"]
     names = spec["names"]
     facts = []
@@ -192,7 +193,7 @@ def facts_of_crd(crd: Mapping[str, Any]) -> list[Facts]:
 
 
 def knows_more(kind: type[Object], facts: Facts) -> bool:
-    """Return True if ``kind`` is a model or has a plural name, and ``facts`` were made without."""
+    """Return True if ``kind`` declares its resource and ``facts`` were guessed without it."""
     return facts.custom and not facts.scope_is_known and kind.resource is not None
 
 

@@ -114,13 +114,13 @@ def _check(obj: Object, kind: str, name: str) -> None:
         if status.get("status") != "Success":
             raise errors.from_status(status, http_code=500)
     if kind and obj.kind != kind:
-        raise rest.AnswerError(f"the answer is a {obj.kind}, not a {kind}")
+        raise rest.AnswerError(f"the response is a {obj.kind}, not a {kind}")
     _check_name(obj.name, name)
 
 
 def _check_name(found: str | None, name: str) -> None:
     if name and found != name:
-        raise rest.AnswerError(f"the answer is the object {found!r}, not {name!r}")
+        raise rest.AnswerError(f"the response is the object {found!r}, not {name!r}")
 
 
 async def get_lazily(

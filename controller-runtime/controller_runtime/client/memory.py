@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An API server in memory, on plain JSON: the base of the in-memory client.
 
-Kept as a real server keeps it: resourceVersion, uid, generation, optimistic locking, generateName, finalizers, grace
-periods and propagation, the status subresource, field owners, watches. Not kept: schemas (defaults, validation,
-pruning), admission, garbage collection, permissions.
+It implements resourceVersion, uid, generation, optimistic locking, generateName, finalizers, grace periods,
+propagation, the status subresource, field owners and watches as a real server does. It does not implement schemas
+(defaults, validation, pruning), admission, garbage collection and permissions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -42,7 +42,7 @@ def _counting(pattern: str) -> Callable[[], str]:
 
 
 class Memory:
-    """The rules by which objects are written, and one resourceVersion counter."""
+    """The rules for writing objects, and the resourceVersion counter."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Memory:
         return str(self._version)
 
     def seed(self, table: Table, document: Document) -> None:
-        """Store an object as it is given; only a missing resourceVersion is filled in."""
+        """Store an object unchanged, except for a missing resourceVersion."""
         metadata = document.setdefault("metadata", {})
         metadata.setdefault("resourceVersion", self.version)
         key = key_of(document)
@@ -119,7 +119,7 @@ class Memory:
         subresource: str = "",
         dry_run: bool,
     ) -> Document:
-        """Store what a patch made of an object, and return it."""
+        """Store the result of a patch, and return it."""
         checks.check_version(table, document, row.document)
         checks.check_uid(table, document, row.document)
         return self.rewrite(table, row, document, manager, subresource=subresource, dry_run=dry_run)
@@ -127,7 +127,7 @@ class Memory:
     def rewrite(
         self, table: Table, row: Stored, document: Document, manager: str, *, subresource: str, dry_run: bool
     ) -> Document:
-        """Replace an object by a document that has been checked, and return it."""
+        """Replace an object with a checked document, and return it."""
         shape = table.facts.shape
         checks.check_deletion(table, document, row.document)
         after = _combined(table, row.document, document, subresource)
@@ -150,7 +150,7 @@ class Memory:
         force: bool,
         dry_run: bool,
     ) -> Document:
-        """Apply a configuration: set its fields, and remove those that this manager set before and no longer does."""
+        """Apply a configuration: set its fields, and remove those that this manager applied before and now omits."""
         key, shape = _placed(table, config), table.facts.shape
         who = Manager(manager, "Apply", subresource)
         if key not in table.rows and not subresource:
@@ -168,7 +168,7 @@ class Memory:
             raise checks.apply_conflict(disputed, str(row.document.get("apiVersion")))
         others = {other: fields - differing for other, fields in others.items()}
         kept = mine.union(*others.values())
-        after: Any = ownership.remove(row.document, row.owners.get(who, frozenset()) - kept, kept=kept)
+        after: Document = ownership.remove(row.document, row.owners.get(who, frozenset()) - kept, kept=kept)
         after = ownership.merge(
             after, {k: v for k, v in config.items() if k not in ("apiVersion", "kind")}, shape
         )
@@ -177,7 +177,7 @@ class Memory:
         return self._replace(table, key, row, Stored(after, others | {who: mine}), dry_run=dry_run)
 
     def delete(self, table: Table, key: NamespacedName, options: deletion.Options) -> Document | None:
-        """Delete an object, or mark it while something keeps it; return it while it exists."""
+        """Delete an object, or mark it while finalizers or a grace period keep it; return it while it exists."""
         row = table.find(key)
         deletion.check_preconditions(table, row.document, options.preconditions)
         left = deletion.marked(table, row.document, options, self._now())
@@ -220,7 +220,7 @@ class Memory:
     def _replace(
         self, table: Table, key: NamespacedName, row: Stored, after: Stored, *, dry_run: bool
     ) -> Document:
-        """Store ``after`` if it differs, and remove the object when nothing keeps it any longer."""
+        """Store ``after`` if it differs; remove the object if its deletion is due."""
         after.owners = _owning(after.owners)
         checks.check_metadata(table, after.document)
         metadata = after.document["metadata"]
@@ -252,7 +252,7 @@ class Memory:
 
 
 def _placed(table: Table, document: Document) -> NamespacedName:
-    """Return the key of a document; a namespace that the kind does not have is dropped."""
+    """Return the key of a document; drop the namespace of a cluster-scoped kind."""
     key = table.key(*key_of(document))
     if not key.namespace:
         document["metadata"].pop("namespace", None)
@@ -264,7 +264,7 @@ def _owning(owners: Mapping[Manager, ownership.FieldSet]) -> dict[Manager, owner
 
 
 def _content(table: Table, document: Document) -> Document:
-    """The part of an object whose changes its generation counts."""
+    """Return the part of an object whose changes increase its generation."""
     uncounted = ("metadata", "status") if table.facts.status else ("metadata",)
     return {k: v for k, v in document.items() if k not in uncounted}
 
@@ -274,7 +274,7 @@ def _main_part(table: Table, document: Document) -> Document:
 
 
 def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
-    """Return what a PUT of ``new`` leaves: the status alone, or all but the status and the server's own fields."""
+    """Return ``old`` after a PUT of ``new``, which sets either the status or all but the status and server fields."""
     if subresource:
         result = {k: v for k, v in old.items() if k != "status"}
         result["metadata"] = dict(old["metadata"])
@@ -290,7 +290,7 @@ def _combined(table: Table, old: Document, new: Document, subresource: str) -> D
 
 
 def _unowned(document: Document) -> Document:
-    """The metadata that only the server writes."""
+    """Return the metadata that only the server writes."""
     metadata = document["metadata"]
     return {name: metadata[name] for name in (*_SERVERS_OWN, "resourceVersion") if name in metadata}
 
@@ -298,7 +298,7 @@ def _unowned(document: Document) -> Document:
 def _differing(
     table: Table, live: Document, config: Document, fields: ownership.FieldSet
 ) -> ownership.FieldSet:
-    """Return which of ``fields`` applying ``config`` would change."""
+    """Return those of ``fields`` that applying ``config`` would change."""
     merged = ownership.merge(live, config, table.facts.shape)
     return frozenset(
         path for path in fields if not same(ownership.value_at(live, path), ownership.value_at(merged, path))

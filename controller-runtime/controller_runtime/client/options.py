@@ -87,7 +87,7 @@ class CollectionDeleteOptions(TypedDict, total=False):
     """How to delete, whether one object or many."""
 
     propagation: Propagation | None
-    """What happens to dependents; the server's default depends on the kind."""
+    """How dependents are treated; the server's default depends on the kind."""
     grace_period_seconds: int | None
     dry_run: bool
 

@@ -1,16 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Field ownership as server-side apply knows it, on plain JSON, for the in-memory API server.
+"""Field ownership of server-side apply, on plain JSON, for the in-memory API server.
 
 A field set is a set of paths. A step of a path is a map's key, an :class:`Item` of a list whose items are
-identified by key fields, or a :class:`Member` of a list that is a set. A kind's :class:`~.shapes.Shape` decides which
-lists and maps are which.
+identified by key fields, or a :class:`Member` of a list that is a set. A kind's :class:`~.shapes.Shape` determines
+the type of each list and map.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,17 +21,17 @@ from .shapes import Shape
 
 
 class Item(NamedTuple):
-    """The item of a list whose key fields hold these values."""
+    """The item of a list whose key fields have these values."""
 
-    keys: tuple[tuple[str, Any], ...]
-    defaults: tuple[tuple[str, Any], ...] = ()
-    """Of the key fields, for items that leave one out."""
+    keys: tuple[tuple[str, JSON], ...]
+    defaults: tuple[tuple[str, JSON], ...] = ()
+    """Defaults of the key fields, for items that omit one."""
 
 
 class Member(NamedTuple):
     """The member of a set with this value."""
 
-    value: Any
+    value: JSON
 
 
 Step = str | Item | Member
@@ -60,21 +60,21 @@ _MISSING: Final = object()
 
 
 def fields_of(obj: Mapping[str, JSON], shape: Shape) -> FieldSet:
-    """Return the paths of everything that ``obj`` sets and a manager can own."""
+    """Return the paths of all fields that ``obj`` sets and a manager can own."""
     return frozenset(
         path for path in _walk(obj, (), shape) if path and path not in _UNOWNED and path[:2] not in _UNOWNED
     )
 
 
 def changed(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -> FieldSet:
-    """Return the paths that ``new`` sets and ``old`` lacks, or holds with another value."""
+    """Return the paths that ``new`` sets and that are missing or different in ``old``."""
     return frozenset(
         path for path in fields_of(new, shape) if not same(value_at(old, path), value_at(new, path))
     )
 
 
 def value_at(obj: JSON, path: Path) -> JSON:
-    """Return the value at ``path``, or a marker that equals nothing else where there is none."""
+    """Return the value at ``path``, or a marker that equals no JSON value."""
     for step in path:
         if isinstance(step, str):
             if not isinstance(obj, dict) or step not in obj:
@@ -84,7 +84,7 @@ def value_at(obj: JSON, path: Path) -> JSON:
             obj = obj[index]
         else:
             return _MISSING
-    # The presence of an item is one thing; its content is owned by the paths below it.
+    # The path of an item stands for its presence; the paths below it own its content.
     return True if path and isinstance(path[-1], Item) else obj
 
 
@@ -117,9 +117,9 @@ def _merge_items(live: list[JSON], config: list[JSON], shape: Shape) -> list[JSO
 
 
 def remove(obj: JSON, paths: Iterable[Path], *, kept: FieldSet = frozenset()) -> JSON:
-    """Return ``obj`` without the values at ``paths``, and without the maps and lists that this empties.
+    """Return ``obj`` without the values at ``paths``, and without the maps and lists that become empty.
 
-    An item of a list is removed as a whole, with what the server filled in, unless a path in ``kept`` is below it.
+    A list item is removed as a whole, including defaulted fields, unless a path in ``kept`` is below it.
     """
     needed = {path[:length] for path in kept for length in range(1, len(path) + 1)}
     for path in sorted(paths, key=len):
@@ -129,7 +129,7 @@ def remove(obj: JSON, paths: Iterable[Path], *, kept: FieldSet = frozenset()) ->
 
 
 def text(path: Path) -> str:
-    """Return a path as the server's messages write it: ``.spec.containers[name="node"].image``."""
+    """Return a path as in the server's messages: ``.spec.containers[name="node"].image``."""
     parts: list[str] = []
     for step in path:
         if isinstance(step, str):
@@ -190,7 +190,7 @@ def _without(obj: JSON, path: Path) -> JSON:
             place = None
     if place is None:
         return obj
-    smaller: Any = obj.copy()
+    smaller: JSON = obj.copy()
     before = smaller[place]
     after = _without(before, tuple(rest)) if rest else None
     if after or (rest and not before):

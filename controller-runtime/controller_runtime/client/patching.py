@@ -1,32 +1,33 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a patch makes of an object in memory, as an API server computes it before any check of the result."""
+"""Applies patches to objects in memory as an API server does, before it validates the result."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any, cast
+from typing import cast
 
 from controller_runtime.apis.machinery import errors, strategicpatch
 from controller_runtime.apis.machinery import patch as patches
+from controller_runtime.apis.machinery.base import JSON
 
 from .patch import APPLY, MERGE, STRATEGIC
 from .patch import JSON as JSON_PATCH
 from .tables import Document, Table, key_of
 
 
-def patched(table: Table, document: Document, body: Any, content_type: str) -> Document:
+def patched(table: Table, document: Document, body: JSON, content_type: str) -> Document:
     """Return a copy of ``document`` with the patch ``body`` applied.
 
     Raises:
-        BadRequestError: the patch is not an object or a list of operations, or moves the object to another name.
-        InvalidError: the patch does not fit the object.
-        StatusError: the kind does not take patches of this type.
+        BadRequestError: the patch is not an object or a list of operations, or changes the name of the object.
+        InvalidError: the patch cannot be applied to the object.
+        StatusError: the kind does not support patches of this type.
     """
     _check_type(table, body, content_type)
     before, body = copy.deepcopy(document), copy.deepcopy(body)
     try:
-        result: Any
+        result: JSON
         if content_type == MERGE:
             result = patches.apply_merge_patch(before, body)
         elif content_type == JSON_PATCH:
@@ -40,7 +41,7 @@ def patched(table: Table, document: Document, body: Any, content_type: str) -> D
     return cast("Document", result)
 
 
-def _check_type(table: Table, body: Any, content_type: str) -> None:
+def _check_type(table: Table, body: JSON, content_type: str) -> None:
     custom = table.facts.custom
     if content_type == STRATEGIC and not custom and strategicpatch.schema_of(table.facts.gvk) is None:
         raise NotImplementedError(f"{table.facts.gvk}: no strategic merge patch of this kind in memory")
@@ -53,11 +54,11 @@ def _check_type(table: Table, body: Any, content_type: str) -> None:
             )
         raise errors.StatusError(message, code=415, reason="UnsupportedMediaType")
     if not isinstance(body, list if content_type == JSON_PATCH else dict):
-        what = "a list of operations" if content_type == JSON_PATCH else "an object"
-        raise errors.BadRequestError(f"the patch must be {what}", code=400, reason="BadRequest")
+        expected = "a list of operations" if content_type == JSON_PATCH else "an object"
+        raise errors.BadRequestError(f"the patch must be {expected}", code=400, reason="BadRequest")
 
 
-def _check_identity(before: Document, after: Any) -> None:
+def _check_identity(before: Document, after: JSON) -> None:
     if not isinstance(after, dict) or any(
         after.get(each) != before.get(each) for each in ("apiVersion", "kind")
     ):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which objects in memory a list returns: label and field selectors as servers evaluate them, and pages."""
+"""Label selectors, field selectors and pages of lists in memory, with the rules of an API server."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _SELECTABLE: Final[Mapping[str, frozenset[str]]] = {
     "Job": frozenset({"status.successful"}),
     "Node": frozenset({"spec.unschedulable"}),
 }
-"""Fields of Kubernetes' kinds that servers can select by, beside name and namespace."""
+"""Fields of Kubernetes' kinds that servers support in selectors, besides name and namespace."""
 
 _FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
 
 def by_labels(table: Table, namespace: str, selector: labels.LabelSelectorLike | None) -> Sequence[Document]:
-    """Return the objects that the label selector picks, by namespace and name.
+    """Return the objects that match the label selector, ordered by namespace and name.
 
     Raises:
         BadRequestError: the selector cannot be parsed.
@@ -58,10 +58,10 @@ def by_labels(table: Table, namespace: str, selector: labels.LabelSelectorLike |
 
 
 def has_field(table: Table, document: Document, path: str, value: str) -> bool:
-    """Return True if the field selector ``path=value`` picks the object.
+    """Return True if the object matches the field selector ``path=value``.
 
     Raises:
-        BadRequestError: servers do not select the kind by that field.
+        BadRequestError: servers do not support the field for this kind.
     """
     known = _SELECTABLE.get(table.facts.gvk.kind) if not table.facts.custom else None
     if path not in _EVERYWHERE and path not in (known or ()):
@@ -79,10 +79,10 @@ def has_field(table: Table, document: Document, path: str, value: str) -> bool:
 
 
 def start_of(continue_token: str) -> int:
-    """Return the place in the list at which a page starts.
+    """Return the index in the list at which a page starts.
 
     Raises:
-        BadRequestError: no list returned the token.
+        BadRequestError: the token is not valid.
     """
     if continue_token and not continue_token.isdigit():
         raise errors.BadRequestError(

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a kind's lists and maps merge under server-side apply: by key, as a set, or as a whole.
 
-A :class:`Shape` walks a schema next to an object. The schema is a CustomResourceDefinition's, or is made from a model
-and its markers. Where a schema says nothing, a list is replaced as a whole and a map merges field by field; only the
-kinds of Kubernetes itself also know lists by the names that their types use.
+A :class:`Shape` is the schema at one place of an object. The schema comes from a CustomResourceDefinition, or from a
+model and its markers. Without markers, a list is replaced as a whole and a map merges field by field; only for
+Kubernetes' own kinds, well-known field names also determine how a list merges.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from controller_runtime.apis.machinery import kubernetes_schema as recorded
 from controller_runtime.apis.machinery.base import JSON, Struct
 from controller_runtime.apis.machinery.crd import CRD
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, JSON]
 
 _LIST_TYPE: Final = "x-kubernetes-list-type"
 _MAP_TYPE: Final = "x-kubernetes-map-type"
@@ -52,7 +52,7 @@ _KEYS: Final[Mapping[str, tuple[tuple[str, ...], ...]]] = {
     "ports": (("containerPort", "protocol"), ("port", "protocol")),
     "webhooks": (("name",),),
 }
-"""Lists of Kubernetes' own kinds for which no schema is recorded."""
+"""Key fields of lists of Kubernetes' own kinds without a recorded schema."""
 
 _ATOMIC: Final = frozenset(
     {"selector", "labelSelector", "nodeSelector", "secretKeyRef", "configMapKeyRef", "fieldRef"}
@@ -62,30 +62,30 @@ _DEFAULTS: Final[Mapping[str, str]] = {"protocol": "TCP"}
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What is known of the value at one place of an object."""
+    """The schema of the value at one place of an object."""
 
     schema: Schema
     name: str = ""
     by_name: bool = False
-    """Fall back on the names that Kubernetes' own types use."""
+    """Fall back on the field names of Kubernetes' own types."""
 
     @property
     def atomic(self) -> bool:
-        """Whether a map is replaced as a whole."""
+        """True if a map is replaced as a whole."""
         if (kind := self.schema.get(_MAP_TYPE)) is not None:
             return bool(kind == "atomic")
         return self.by_name and self.name in _ATOMIC
 
     @property
     def is_set(self) -> bool:
-        """Whether a list is a set of values."""
+        """True if a list is a set of values."""
         return bool(self.schema.get(_LIST_TYPE) == "set")
 
     def keys(self, items: list[JSON]) -> tuple[str, ...]:
-        """Return the key fields of a list that merges item by item, or nothing for one that is replaced."""
+        """Return the key fields of a list that merges item by item; empty if the list is replaced as a whole."""
         for keys in self._alternatives():
             if items and all(isinstance(item, dict) and keys[0] in item for item in items):
-                # Only a plain value identifies an item; without validation a key may hold anything.
+                # Only a scalar identifies an item; without validation a key may have any type.
                 plain = all(not isinstance(item.get(key), dict | list) for item in items for key in keys)
                 return keys if plain else ()
         return ()
@@ -115,7 +115,7 @@ class Shape:
 
 
 def of_schema(schema: Schema, *, by_name: bool = False) -> Shape:
-    """Return the shape of a kind with this schema; its metadata is Kubernetes' own."""
+    """Return the shape of a kind with this schema and the standard schema of metadata."""
     return Shape(
         {**schema, "properties": {**(schema.get("properties") or {}), "metadata": _METADATA}}, "", by_name
     )
@@ -143,7 +143,7 @@ def _struct(model: type[Struct]) -> Schema:
     return {"properties": properties}
 
 
-def _type(annotation: Any) -> Schema:
+def _type(annotation: object) -> Schema:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         return _marked(_type(arguments[0]), arguments[1:])
@@ -159,7 +159,7 @@ def _type(annotation: Any) -> Schema:
     return {}
 
 
-def _marked(schema: Schema, metadata: typing.Iterable[Any]) -> Schema:
+def _marked(schema: Schema, metadata: typing.Iterable[object]) -> Schema:
     for marker in metadata:
         if isinstance(marker, CRD):
             given = {

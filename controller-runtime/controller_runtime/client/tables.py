@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The objects of one kind in memory, the watches on them, and the server's refusals that name them."""
+"""The objects of one kind in memory, their watches, and the server's errors about them."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import anyio
 
@@ -45,7 +45,7 @@ class Stored:
 
 
 class Follower:
-    """The changes of one kind since it was made: an asynchronous iterator that ends when closed."""
+    """The changes of one kind since the follower was created: an async iterator until it is closed."""
 
     def __init__(self, forget: Callable[[Follower], None]) -> None:
         self._pending: deque[Change] = deque()
@@ -59,7 +59,7 @@ class Follower:
         self._changed.set()
 
     def close(self) -> None:
-        """End the iteration once what is pending has been read."""
+        """End the iteration after the pending changes."""
         self._closed = True
         self._forget(self)
         self._changed.set()
@@ -86,21 +86,21 @@ class Table:
 
     @property
     def resource(self) -> Resource:
-        """Where the kind is served."""
+        """The resource of the kind."""
         return self.facts.resource
 
     def learn(self, facts: Facts) -> None:
-        """Replace what is known of the kind; owners that hold whole objects get its field sets."""
+        """Replace the properties of the kind; a sole owner of an object gets the fields by the new schema."""
         self.facts = facts
         for row in self.rows.values():
             if len(row.owners) == 1:
                 row.owners = {who: ownership.fields_of(row.document, facts.shape) for who in row.owners}
 
     def key(self, namespace: str, name: str) -> NamespacedName:
-        """Return the key of an object as the URL of a request names it.
+        """Return the key of an object as in the URL of a request.
 
         Raises:
-            ValueError: the name is empty, or the namespace of a namespaced kind.
+            ValueError: the name, or the namespace of a namespaced kind, is empty.
         """
         if not name:
             raise ValueError(f"{self.resource.group_resource}: an object's name may not be empty")
@@ -113,12 +113,12 @@ class Table:
         return NamespacedName(namespace, name)
 
     def check_namespace(self, namespace: str) -> None:
-        """Raise ValueError if a collection of a namespaced kind is named without its namespace."""
+        """Raise ValueError if the namespace of a collection of a namespaced kind is empty."""
         if self.facts.scope_is_known and self.resource.namespaced and not namespace:
             raise ValueError(f"{self.resource.group_resource}: the namespace may not be empty")
 
     def find(self, key: NamespacedName) -> Stored:
-        """Return the row, or raise NotFoundError as a server words it."""
+        """Return the row, or raise NotFoundError with the message of a server."""
         row = self.rows.get(key)
         if row is None:
             raise self.error(errors.NotFoundError, key.name, 404, "NotFound", "not found")
@@ -132,7 +132,7 @@ class Table:
     def error(
         self, cls: type[errors.StatusError], name: str, code: int, reason: str, text: str
     ) -> errors.StatusError:
-        """Return a refusal that names the object."""
+        """Return an error that names the object."""
         message = f'{self.resource.group_resource} "{name}" {text}'
         return cls(message, code=code, reason=reason, details=self._details(name, self.resource.plural))
 
@@ -145,9 +145,9 @@ class Table:
         return errors.AlreadyExistsError(message, code=409, reason="AlreadyExists", details=error.details)
 
     def conflict(self, name: str, text: str, *, by_kind: bool = False) -> errors.StatusError:
-        """Return a ConflictError as a server words it."""
-        what = str(self.facts.gvk.group_kind) if by_kind else self.resource.group_resource
-        message = f'Operation cannot be fulfilled on {what} "{name}": {text}'
+        """Return a ConflictError with the message of a server."""
+        subject = str(self.facts.gvk.group_kind) if by_kind else self.resource.group_resource
+        message = f'Operation cannot be fulfilled on {subject} "{name}": {text}'
         details = self._details(name, self.facts.gvk.kind if by_kind else self.resource.plural)
         return errors.ConflictError(message, code=409, reason="Conflict", details=details)
 
@@ -162,11 +162,11 @@ class Table:
         self, name: str, path: str, text: str, *, reason: str = "FieldValueInvalid", by_kind: bool = True
     ) -> errors.StatusError:
         """Return an InvalidError about one field."""
-        what = str(self.facts.gvk.group_kind) if by_kind else self.resource.group_resource
+        subject = str(self.facts.gvk.group_kind) if by_kind else self.resource.group_resource
         details = self._details(name, self.facts.gvk.kind)
         details["causes"] = [{"reason": reason, "message": text, "field": path}]
         return errors.InvalidError(
-            f'{what} "{name}" is invalid: {path}: {text}', code=422, reason="Invalid", details=details
+            f'{subject} "{name}" is invalid: {path}: {text}', code=422, reason="Invalid", details=details
         )
 
     def no_subresource(self, name: str) -> errors.StatusError:
@@ -177,11 +177,11 @@ class Table:
             "the server could not find the requested resource", code=404, reason="NotFound"
         )
 
-    def _details(self, name: str, kind: str) -> dict[str, Any]:
+    def _details(self, name: str, kind: str) -> dict[str, JSON]:
         return {"name": name, "group": self.resource.group, "kind": kind}
 
 
 def key_of(document: Mapping[str, JSON]) -> NamespacedName:
-    """Return the key that a document names itself."""
+    """Return the key in a document's metadata."""
     metadata: dict[str, str] = document.get("metadata") or {}
     return NamespacedName(metadata.get("namespace") or "", metadata.get("name") or "")

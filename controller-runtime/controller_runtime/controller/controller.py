@@ -151,7 +151,7 @@ class Controller:
         await self._ready.wait()
 
     def stop(self) -> None:
-        """Let :meth:`start` return when the reconciles in hand are done; cancel it to end those too."""
+        """Let :meth:`start` return when running reconciles are done; cancel it to end those, too."""
         self._stopping.set()
         self.queue.shut_down()
 
@@ -167,7 +167,7 @@ class Controller:
             raise ControllerError(f"controller {self.name} was started before: was it added twice?")
         self._started = True
         self._changed.set()
-        # Asked once: a line that is not written costs several microseconds, and here are two a reconcile.
+        # Checked once: a line that is not written costs several microseconds, and a reconcile has two.
         self._traces = _log.enabled(log.TRACE)
         self._show_metrics()
         with log.into_context(**self._fields(None)):
@@ -243,7 +243,7 @@ class Controller:
             await anyio.lowlevel.checkpoint()
 
     async def _handle(self, request: Request, priority: int) -> None:
-        """Reconcile one request, time it, and draw the consequences."""
+        """Reconcile one request, measure the time, and handle the outcome."""
         ident = self._new_id()
         token = _current.set(ident)
         began = time.perf_counter()
@@ -338,7 +338,7 @@ class Controller:
         metrics.RECONCILE_TOTAL.labels(self.name, result).inc()
 
     def _show_metrics(self) -> None:
-        """Let every series of this controller exist, at zero, before its first reconcile."""
+        """Create every series of this controller, at zero, before its first reconcile."""
         for result in _RESULTS:
             metrics.RECONCILE_TOTAL.labels(self.name, result)
         for counter in (
@@ -352,7 +352,7 @@ class Controller:
         metrics.ACTIVE_WORKERS.labels(self.name).set(0)
 
     def _fields(self, request: Request | None) -> dict[str, object]:
-        """The keys of every line of this controller or, beside those, of every line about one request."""
+        """Return the fields of every line of this controller or, with ``request``, the further fields about it."""
         fields: dict[str, object] = {}
         gvk = self.settings.kind
         if request is None:
@@ -375,7 +375,7 @@ def _checked(result: object) -> Result:
 
 
 def _is_terminal(error: BaseException) -> bool:
-    """Whether a retry is pointless: it says so, its cause does, or every one of several does."""
+    """Return True if a retry is pointless: for ``error``, its cause, or every member of a group."""
     if isinstance(error, TerminalError):
         return True
     if isinstance(error, BaseExceptionGroup):
@@ -384,12 +384,12 @@ def _is_terminal(error: BaseException) -> bool:
 
 
 def _is_degraded(error: BaseException) -> bool:
-    """Whether it, its cause or one of several says that a kind is not served."""
+    """Return True if ``error``, its cause or a member reports that a kind is not served."""
     return any(isinstance(each, CacheDegradedError) for each in _all_of(error))
 
 
 def _asked_wait(error: BaseException) -> float | None:
-    """Return how long the server asks to wait, by ``error``, its causes or its members."""
+    """Return the delay that the server requested in ``error``, its causes or its members."""
     waits = [each.retry_after for each in _all_of(error) if isinstance(each, StatusError)]
     return max(filter(None, waits), default=None)
 

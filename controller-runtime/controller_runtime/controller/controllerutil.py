@@ -67,7 +67,7 @@ async def create_or_patch(client_: client.Client, obj: T, mutate: Mutate[T]) -> 
 
     Raises:
         ControllerError: ``mutate`` changed the name or the namespace.
-        AlreadyExistsError: the object was created since it was looked for.
+        AlreadyExistsError: the object was created after it was read.
     """
     before = await _stored(client_, obj)
     desired = _mutated(obj if before is None else before, mutate)

@@ -63,7 +63,7 @@ class Finalizer(ABC, Generic[T]):
 class Finalizers(Generic[T]):
     """Adds the registered finalizers to objects, and runs those of an object that is being deleted.
 
-    A reconciler calls :meth:`finalize` first, and writes the object where the result says so::
+    A reconciler calls :meth:`finalize` first, and writes the object if the result requires it::
 
         result = await finalizers.finalize(website)
         if result.updated:
@@ -96,7 +96,7 @@ class Finalizers(Generic[T]):
         Only ``obj`` is changed; the caller writes it.
 
         Raises:
-            FinalizeError: finalizers failed and stay; the others have run.
+            FinalizeError: finalizers failed and stay; the others succeeded.
         """
         result = FinalizeResult()
         errors: list[Exception] = []

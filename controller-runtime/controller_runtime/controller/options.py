@@ -37,7 +37,7 @@ class Defaults(Protocol):
 
     @property
     def recover_panic(self) -> bool:
-        """Whether a programming error in a reconciler is an error like others."""
+        """Whether a programming error in a reconciler is handled like other errors."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class Defaults(Protocol):
 
     @property
     def reconciliation_timeout(self) -> float | None:
-        """Seconds; None is without end."""
+        """Seconds; None is without limit."""
         ...
 
     @property
@@ -71,7 +71,7 @@ class Options:
     rate_limiter: workqueue.RateLimiter[Request] | None = None
     """How long failed requests wait: 5 ms to 1000 s each, 10 a second beyond a burst of 100 overall."""
     recover_panic: bool | None = None
-    """Whether a programming error in the reconciler (a TypeError, say) is an error like others: true.
+    """Whether a programming error in the reconciler (a TypeError, say) is handled like other errors: true.
     If not, it ends the controller, and with it the manager."""
     need_leader_election: bool | None = None
     """Whether only a leader reconciles: true."""
@@ -130,7 +130,7 @@ class Options:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-    """:class:`Options` with nothing left open; durations are seconds."""
+    """:class:`Options` with all defaults filled in; durations are seconds."""
 
     max_concurrent_reconciles: int
     rate_limiter: workqueue.RateLimiter[Request]

@@ -285,5 +285,5 @@ def _note_go(directory: Path, tool: Tool, go: Go) -> None:
 
 def _reason(lines: Sequence[str]) -> str:
     """Return the last line of a failed ``go`` run that is not a progress message."""
-    told = [line.strip() for line in lines if line.strip() and not line.startswith("go: downloading ")]
-    return told[-1] if told else ""
+    messages = [line.strip() for line in lines if line.strip() and not line.startswith("go: downloading ")]
+    return messages[-1] if messages else ""

@@ -22,10 +22,10 @@ async def file_lock(path: Path, *, waiting: Callable[[], None] | None = None) ->
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        told = False
+        notified = False
         while not _try_lock(descriptor):
-            if waiting is not None and not told:
-                told = True
+            if waiting is not None and not notified:
+                notified = True
                 waiting()
             await anyio.sleep(0.2)
         yield

@@ -33,7 +33,7 @@ HEAD_TIMEOUT: Final = 30.0
 _LINGER: Final = 10.0
 """Seconds for which further input of a rejected client is discarded, so that the client reads the reason."""
 _SLICE: Final = 16 * 1024
-"""Bytes that are parsed before looking whether a request is in work: so much can be asked ahead."""
+"""Bytes that are parsed before checking for a request in progress: the limit of pipelined requests."""
 
 _NOT_FOUND: Final = HTTPResponse.text("404 page not found\n", status=404)
 _BROKEN: Final = HTTPResponse.text("500 internal server error\n", status=500)
@@ -52,7 +52,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = 0.0
         self._reader = Reader(self._enqueue, hall.max_body, hall.hold, hall.inspection)
         self.active = self._loop.time()
-        """When something last came from the client."""
+        """When the client last sent something."""
         self.since = self.active
         """When it began to send the body."""
         # Queues: requests and ready responses, bytes not parsed, room to write.
@@ -68,14 +68,14 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request is in work or on its way."""
+        """Whether a request is in progress or arriving."""
         if self._task is not None:
             return True
         return not self._ended and self._reader.state in {State.HEAD, State.BODY}
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for its client: to ask, to send the rest, or to read."""
+        """Whether it waits for its client: for a request, the rest of one, or the reading of a response."""
         return self._task is None or self._room is not None
 
     @property
@@ -134,12 +134,12 @@ class Connection(asyncio.BufferedProtocol):
             self._hall.leave(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Say where to read to."""
+        """Return the buffer to read into."""
         del sizehint
         return self._hall.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Parse, or keep for when the request in work is answered."""
+        """Parse, or keep until the request in progress is answered."""
         data = self._hall.buffer[:nbytes]
         self.active = self._loop.time()
         if self._task is not None and not self._reader.discarding:
@@ -164,7 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         self._deadline = self._loop.time() + KEEP_ALIVE
 
     def resume_writing(self) -> None:
-        """Go on."""
+        """Continue writing."""
         if self._room is not None:
             self._room.set()
             self._room = None
@@ -174,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._task is not None and self._room is None:
             until = now + HEAD_TIMEOUT  # ours is the turn
         elif now < self._deadline:
-            # Looked after this often, a deadline that comes closer is still met.
+            # The timer runs at least this often, so that a deadline that is moved forward is still met.
             until = min(self._deadline, now + HEAD_TIMEOUT)
         else:
             # Closing would wait for unsent data, and the client does not read.

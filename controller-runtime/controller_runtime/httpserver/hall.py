@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 MAX_HELD: Final = 24 * 1024 * 1024
-"""Bytes of bodies that one server keeps at a time, read or in work."""
+"""Bytes of bodies that one server keeps at a time, unread or in progress."""
 _CONNECTIONS: Final = (16, 1024)
 _SHARE: Final = 8
 """A server takes this part of the process's file descriptors: three servers leave most to the clients."""
 _PATIENCE: Final = 1.0
-"""Seconds that a client has to send a body, a request or a handshake, once others wait for the place."""
+"""Seconds that a client has to send a body, a request or a handshake while others wait for its place."""
 _GOODBYE: Final = 1.0
 """Seconds that closing a connection may take once the server stops."""
 _BUFFER: Final = 64 * 1024
@@ -76,7 +76,7 @@ class Hall:
         self._connections.add(connection)
 
     def leave(self, connection: Connection) -> None:
-        """Forget a connection that is closed and has no request in work."""
+        """Remove a connection that is closed and has no request in progress."""
         self._connections.discard(connection)
         self._held_up.discard(connection)
         self.changed()
@@ -119,14 +119,14 @@ class Hall:
     # How many bytes.
 
     def hold(self, count: int) -> None:
-        """Count bytes of bodies that are kept, or with less than zero are not any more."""
+        """Add bytes of kept bodies; a number below zero releases them."""
         self._held += count
         if count < 0 and self._held_up and not self.crowded:
             self._relieve()
 
     @property
     def held(self) -> int:
-        """Bytes of bodies that are kept, read or in work."""
+        """Bytes of kept bodies, arriving or in progress."""
         return self._held
 
     @property
@@ -135,14 +135,14 @@ class Hall:
         return self._held > self._max_held
 
     def hold_up(self, connection: Connection) -> None:
-        """Read no more of a body until others are done with, or have given way."""
+        """Read no more of a body until others are done, or dropped."""
         connection.hold_up()
         self._held_up.add(connection)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_PATIENCE, self._make_way)
 
     def _make_way(self) -> None:
-        """Drop bodies that do not come, the oldest first, until the others may go on."""
+        """Drop stalled bodies, the oldest first, until the others may continue."""
         self._timer = None
         for connection in self._stragglers():
             if not self.crowded:

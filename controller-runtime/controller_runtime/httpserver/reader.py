@@ -57,7 +57,7 @@ class Reader:
         hold: Callable[[int], None],
         inspection: Inspection | None = None,
     ) -> None:
-        """``hold`` is called with the bytes of bodies that are kept, and with less than zero for those let go.
+        """``hold`` is called with the bytes of bodies that are kept, and with less than zero for released ones.
 
         The receiver of a request owns its body, and must release the bytes.
         """
@@ -115,7 +115,7 @@ class Reader:
                 self._refuse(431, "431 request header fields too large\n")
         elif self.state is State.BODY:
             self._wire += len(piece)
-            if self._wire > _OVERHEAD * self._size + MAX_HEAD:  # chunks of nothing, trailers without end
+            if self._wire > _OVERHEAD * self._size + MAX_HEAD:  # empty chunks, endless trailers
                 self._refuse(400, "400 bad request\n")
 
     def _refuse(self, status: int, text: str) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Listening: an address, the routes behind it, and how a server that is stopped says goodbye."""
+"""Listening: an address, the routes behind it, and the end of connections when a server is stopped."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .message import Handler, Inspection, ServerError
 from .tls import TLSOptions, TLSProvider
 
 _DRAIN: Final = 10.0
-"""Seconds that requests in work may take once the server is stopped."""
+"""Seconds that requests in progress may take once the server is stopped."""
 _HANDSHAKE: Final = 10.0
 """Seconds that a client may take to agree on TLS."""
 _GOODBYE: Final = 1.0
@@ -87,7 +87,7 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port that is listened on; the asked one before :meth:`listen`."""
+        """The port that the server listens on; the requested one before :meth:`listen`."""
         return int(self._socket.getsockname()[1]) if self._socket is not None else self._address.port
 
     def listen(self) -> socket.socket:
@@ -130,7 +130,7 @@ class Server:
         await self._serving.wait()
 
     async def start(self) -> None:
-        """Serve until cancelled; requests in work are then finished, new connections refused.
+        """Serve until cancelled; requests in progress are then finished, new connections refused.
 
         Raises:
             ServerError: the address cannot be bound, or the TLS options cannot be used.

@@ -32,7 +32,7 @@ class TLSOptions:
     ciphers: str = ""
     """Ciphers up to TLS 1.2, in OpenSSL's notation; those of TLS 1.3 cannot be chosen."""
     next_protocols: tuple[str, ...] = (HTTP_1_1,)
-    """Protocols offered by ALPN; the server speaks HTTP/1.1 alone. Empty does not offer any."""
+    """Protocols offered by ALPN; the server implements HTTP/1.1 alone. Empty offers none."""
     client_ca: bytes | Path | None = None
     """Certificate authorities, in PEM, for client certificates; None does not request certificates."""
     client_certificate_required: bool = True
@@ -44,7 +44,7 @@ class TLSOptions:
         """Set the options on a server's ``context``.
 
         Raises:
-            ServerError: an option makes no sense, or ``client_ca`` cannot be read.
+            ServerError: an option is not valid, or ``client_ca`` cannot be read.
         """
         try:
             context.minimum_version = self.minimum_version

@@ -30,7 +30,7 @@ def _split(raw: bytes) -> tuple[str, dict[str, list[str]]]:
     text = raw.decode("ascii", "replace")
     if text.startswith("/"):
         path, _, query = text.partition("#")[0].partition("?")
-    else:  # as a proxy is asked
+    else:  # the form of requests to a proxy
         try:
             parts = urlsplit(text)
         except ValueError:  # an invalid host

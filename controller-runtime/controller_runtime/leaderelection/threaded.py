@@ -36,7 +36,7 @@ from .leaderelection import LeaderElectionLostError, LeaderElector, Timing
 T = TypeVar("T")
 Connect = Callable[[], AbstractAsyncContextManager[client.Client]]
 _FAREWELL: Final = 5.0
-"""Seconds that the thread has to end; it holds nothing up beyond."""
+"""Seconds that the thread has to end; then it is abandoned."""
 
 
 def connection(config: rest.Config, observe: Callable[[str, str, str], None]) -> Connect | None:

@@ -50,7 +50,7 @@ class Logger(structlog.BoundLoggerBase):
             self._proxy_to_logger(method, message, **fields)
 
     def enabled(self, verbosity: int) -> bool:
-        """Whether a message of that verbosity is written; ask before costly values."""
+        """Whether a message of that verbosity is written; check before computing costly values."""
         allowed: int = getattr(self._logger, "verbosity", INFO)
         return verbosity <= allowed
 
@@ -84,7 +84,7 @@ def logger_from(name: str = "") -> Logger:
 
 
 class _Unbound:
-    """A logger that becomes a :class:`Logger` for each line that is written; one that is not costs next to nothing."""
+    """A logger that becomes a :class:`Logger` for each line that is written; others cost almost nothing."""
 
     __slots__ = ("_name",)
 

@@ -60,10 +60,10 @@ class Options:
         stacktrace_level: str | None = None,
         time_encoding: str | None = None,
     ) -> Self:
-        """Return the options that the flags' texts name; None is a flag not given.
+        """Return the options for the texts of the flags; None is an unset flag.
 
         Raises:
-            ValueError: a text names nothing; the message is zap's.
+            ValueError: a text is not valid; the message is zap's.
         """
         return cls(
             development=development,

@@ -21,7 +21,7 @@ class UnreachableError(ManagerError):
 
 
 class LostLeadershipError(ManagerError):
-    """The lease could not be kept. Everything was cancelled at once, nothing was given time."""
+    """The lease could not be renewed. Everything was cancelled at once, without the grace period."""
 
 
 class GroupStoppedError(ManagerError):
@@ -29,4 +29,4 @@ class GroupStoppedError(ManagerError):
 
 
 class GracePeriodExceededError(ManagerError):
-    """Something went on running; it was cancelled."""
+    """A runnable did not end in time; it was cancelled."""

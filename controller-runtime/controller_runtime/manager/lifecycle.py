@@ -26,7 +26,7 @@ class Lifecycle:
     """Groups in order. Each starts when the one before is ready; all stop in reverse within ``grace`` seconds.
 
     Before the webhooks, ``connect`` is awaited. With an ``elector``, the last group starts once elected, and
-    the lease is kept until nothing acts on it any more, and then, if ``release`` says so, given back.
+    the lease is kept until nothing acts on it any more; with ``release`` it is then released.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Lifecycle:
     def _won(self, elector: leaderelection.Elector) -> None:
         self._on_elected(elector)
         if self._tasks is not None:
-            # Beside the renewals, which must not wait until everything is ready.
+            # Concurrent with the renewals, which must not wait until everything is ready.
             self._tasks.start_soon(self._lead, self._tasks)
 
     async def _stop_in_order(self) -> None:
@@ -173,7 +173,7 @@ class Lifecycle:
 
 
 class _Candidate:
-    """The runnable that wins the lease, says so, and keeps it."""
+    """The runnable that acquires the lease, reports it, and renews it."""
 
     name = "leader election"
 

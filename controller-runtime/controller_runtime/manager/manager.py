@@ -56,7 +56,7 @@ class Manager:
         """Build everything that needs no network.
 
         Raises:
-            ManagerError: the options contradict each other, or an address makes no sense.
+            ManagerError: the options contradict each other, or an address is not valid.
         """
         self.options = options or Options()
         if self.options.user_agent:
@@ -123,7 +123,7 @@ class Manager:
     def add(self, runnable: Runnable) -> None:
         """Run ``runnable`` with the manager, or from now on if that has started already.
 
-        Without a ``need_leader_election`` that says no, it runs on the leader only.
+        Unless its ``need_leader_election`` returns False, it runs on the leader only.
 
         Raises:
             GroupStoppedError: the manager is stopping.
@@ -178,7 +178,7 @@ class Manager:
             self.add(self._webhook_server)
         return self._webhook_server
 
-    # Life.
+    # Lifecycle.
 
     async def __aenter__(self) -> Self:
         self._stack = AsyncExitStack()

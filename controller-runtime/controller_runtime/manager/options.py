@@ -57,7 +57,7 @@ class Options:
     leader_election_namespace: str = ""
     """Where the lease is; empty means the namespace of the connection, i.e. the pod's own."""
     leader_election_release_on_cancel: bool = True
-    """Whether the lease is given back at the end, so that another need not wait until it expires."""
+    """Whether the lease is released at the end, so that another replica need not wait until it expires."""
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0

@@ -40,7 +40,7 @@ class Runnable(Protocol):
 
 @runtime_checkable
 class HasReady(Protocol):
-    """Others wait for it."""
+    """A runnable that reports when it is ready."""
 
     async def ready(self) -> None:
         """Return once others may rely on it."""
@@ -49,10 +49,10 @@ class HasReady(Protocol):
 
 @runtime_checkable
 class StopsGracefully(Protocol):
-    """It ends in its own order when asked."""
+    """A runnable that ends in its own order on request."""
 
     def stop(self) -> None:
-        """Ask it to end; :meth:`Runnable.start` returns soon after."""
+        """Request the end; :meth:`Runnable.start` returns soon after."""
         ...
 
 
@@ -75,7 +75,7 @@ class WarmsUp(Protocol):
 
 
 class WarmUp:
-    """A runnable that is another one's preparation."""
+    """A runnable that prepares another one."""
 
     def __init__(self, runnable: WarmsUp) -> None:
         self.name = f"warm-up of {describe(runnable)}"
@@ -223,7 +223,7 @@ class RunnableGroup:
             self._failed(member.runnable, error)
 
     async def _until_ready(self, member: _Member, ready: Callable[[], Awaitable[None]]) -> None:
-        """Return when ``member`` is ready, or will not be any more."""
+        """Return when ``member`` is ready, or has ended."""
 
         async def ended(scope: anyio.CancelScope) -> None:
             while member in self._running and not self._stopping:

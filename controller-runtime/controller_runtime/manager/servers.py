@@ -40,7 +40,7 @@ def build(
     """Return the servers that ``options`` turn on; the metrics filter asks ``reviews``.
 
     Raises:
-        ServerError: an address makes no sense.
+        ServerError: an address is not valid.
         ValueError: an extra handler's path is taken or is not absolute.
     """
     made = Servers()

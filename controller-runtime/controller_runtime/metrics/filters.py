@@ -53,11 +53,11 @@ _log = log.logger_from("controller-runtime.metrics")
 
 
 class ReviewError(Exception):
-    """The API server could not be asked, or refused to answer."""
+    """The API server could not be reached, or refused the review."""
 
 
 class Reviewer(Protocol):
-    """Asks the API server."""
+    """Creates reviews on the API server."""
 
     async def create(self, review: T, /) -> T:
         """Post ``review`` and return it with its status.
@@ -69,11 +69,11 @@ class Reviewer(Protocol):
 
 
 FilterProvider = Callable[[Reviewer], Filter]
-"""Makes a filter that may ask in the manager's name."""
+"""Makes a filter that creates reviews in the manager's name."""
 
 
 def with_authentication_and_authorization(reviewer: Reviewer) -> Filter:
-    """Return the filter that lets those read whom the API server knows and permits; see the module."""
+    """Return the filter that admits clients whom the API server authenticates and authorizes; see the module."""
     return _Guard(reviewer)
 
 

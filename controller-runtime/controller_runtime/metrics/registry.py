@@ -33,7 +33,7 @@ CONTENT_TYPE: Final = exposition.CONTENT_TYPE_PLAIN_0_0_4
 
 
 class Registry(CollectorRegistry):
-    """A registry whose samples read as a Go client's."""
+    """A registry whose text form is that of a Go client."""
 
     def collect(self) -> Iterator[Metric]:
         """Yield every family, without ``_created`` and with Go's spelling of bucket bounds."""
@@ -143,12 +143,12 @@ WORKQUEUE_WORK_DURATION: Final = _histogram(
 )
 WORKQUEUE_UNFINISHED_WORK: Final = _gauge(
     "workqueue_unfinished_work_seconds",
-    "Seconds that the items now in work have been so, added up",
+    "Total seconds that the items in progress have been processed",
     ["name", "controller"],
 )
 WORKQUEUE_LONGEST_RUNNING: Final = _gauge(
     "workqueue_longest_running_processor_seconds",
-    "Seconds that the oldest item in work has been so",
+    "Seconds that the longest running item has been processed",
     ["name", "controller"],
 )
 WORKQUEUE_RETRIES: Final = _counter(
@@ -211,7 +211,7 @@ class TaskCollector(Collector):
         return [GaugeMetricFamily("python_asyncio_tasks", "Tasks of the event loop")]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the one family; outside of a loop there is nothing to count."""
+        """Yield the one family; without a running loop it has no sample."""
         (family,) = self.describe()
         with contextlib.suppress(RuntimeError):
             family.add_metric([], len(asyncio.all_tasks()))

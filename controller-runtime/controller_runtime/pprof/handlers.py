@@ -30,7 +30,7 @@ _INDEX: Final = f"""\
 
 
 class BadQueryError(ValueError):
-    """A parameter makes no sense; answered with 400."""
+    """A parameter is not valid; answered with 400."""
 
 
 def routes() -> dict[str, Handler]:

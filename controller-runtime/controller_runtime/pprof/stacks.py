@@ -21,7 +21,7 @@ _AWAITED: Final = ("cr_await", "gi_yieldfrom", "ag_await")
 def describe() -> str:
     """Return the stacks of threads, then of tasks; tasks with one stack are counted together, the most frequent first.
 
-    The innermost call stands last. To be called in the event loop's thread.
+    The innermost call is last. Call it in the event loop's thread.
     """
     return "\n".join([*_threads(), *_tasks()])
 

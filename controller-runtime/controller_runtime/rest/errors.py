@@ -92,7 +92,7 @@ def decoded(decode: Callable[[bytes], T], body: bytes) -> T:
         reason = _reason(error)[:_REASON]
         # The error does not quote an object, which may be a Secret.
         shown = "" if body[:1] == b"{" else f"; its {len(body)} bytes begin with {body[:_EXCERPT]!r}"
-        raise AnswerError(f"the answer cannot be decoded: {reason}{shown}") from error
+        raise AnswerError(f"the response cannot be decoded: {reason}{shown}") from error
 
 
 def _reason(error: Exception) -> str:

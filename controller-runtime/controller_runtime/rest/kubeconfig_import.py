@@ -22,7 +22,7 @@ import threading
 import types
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from controller_runtime.apis.machinery.base import JSON
 
@@ -34,9 +34,9 @@ _lock: Final = threading.Lock()
 class Modules(NamedTuple):
     """The modules of the distribution that this project uses."""
 
-    kube_config: Any
-    incluster_config: Any
-    config_exception: Any
+    kube_config: types.ModuleType
+    incluster_config: types.ModuleType
+    config_exception: types.ModuleType
 
 
 class Node(Protocol):

@@ -62,12 +62,12 @@ def _problem(status: int, headers: Mapping[str, str]) -> str:
     """Return why a response below 400 is not one of an API server, or an empty string."""
     if not 200 <= status < 300:
         location = headers.get("Location", "")[:_LONGEST_SHOWN]
-        return f"the answer is {status}, not the Kubernetes API's" + (
+        return f"the response is {status}, not the Kubernetes API's" + (
             f"; it points to {location!r}" if location else ""
         )
     media_type = headers.get("Content-Type", "")
     if media_type and "json" not in media_type.lower():
-        return f"the answer is of type {media_type[:_LONGEST_SHOWN]!r}, not JSON"
+        return f"the response is of type {media_type[:_LONGEST_SHOWN]!r}, not JSON"
     return ""
 
 
@@ -75,9 +75,9 @@ class RoundTripper(Protocol):
     """Sends requests to one server."""
 
     async def send(self, request: Request) -> Response:
-        """Return the server's answer, whatever its status.
+        """Return the server's response, regardless of its status.
 
         Raises:
-            TransportError: there was none.
+            TransportError: no complete response was received.
         """
         ...

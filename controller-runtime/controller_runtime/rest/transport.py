@@ -53,10 +53,10 @@ class Transport:
         self._outermost: RoundTripper = layers.Authorize(inner, config.credentials, config.address)
 
     async def send(self, request: Request) -> Response:
-        """Return the server's answer, whatever its status.
+        """Return the server's response, regardless of its status.
 
         Raises:
-            TransportError: there was none.
+            TransportError: no complete response was received.
         """
         return await self._outermost.send(request)
 
@@ -120,7 +120,7 @@ class _Wire:
             # A request without a timeout still has one for connecting.
             patience = http1.CONNECT_TIMEOUT if request.timeout is None else request.timeout
             raise errors.TransportTimeoutError(
-                f"no answer to {request.method} {request.path} within {patience} s", host=self._base
+                f"no response to {request.method} {request.path} within {patience} s", host=self._base
             ) from error
         except http1.Error as error:
             raise errors.TransportError(str(error), host=self._base) from error

@@ -38,7 +38,7 @@ VERDICTS: Final = (StatusError, field.AggregateError, field.FieldError, rest.Tra
 
 
 class BadRequestError(Exception):
-    """A request makes no sense; it is answered with 400."""
+    """A request is invalid; it is answered with 400."""
 
 
 class Handler(ABC):
@@ -49,7 +49,7 @@ class Handler(ABC):
         """Return the answer; its ``uid`` is filled in by the caller.
 
         Raises:
-            BadRequestError: the request makes no sense.
+            BadRequestError: the request is invalid.
         """
 
     async def handle_json(
@@ -73,7 +73,7 @@ class CustomValidator(ABC, Generic[T]):
 
     @abstractmethod
     async def validate_delete(self, obj: T) -> list[str]:
-        """Judge a deletion; the API server asks only if the webhook's rules say so."""
+        """Validate a deletion; called only if the webhook's rules include deletions."""
 
 
 class CustomDefaulter(ABC, Generic[T]):

@@ -45,7 +45,7 @@ async def refuse(review: envelope.Review) -> AdmissionResponse | None:
 
     Objects lose their managedFields where only these are too much. Objects that were stored before there were bounds
     can be made smaller, change their metadata and be deleted: the former object of an update is left out when it alone
-    is too large, so that the new one is judged as if it were created.
+    is too large, so that the new one is validated as if it were created.
     """
     review.object, new = await offload.run(_bounded, review.object)
     review.old_object, old = await offload.run(_bounded, review.old_object)
@@ -62,7 +62,7 @@ async def refuse(review: envelope.Review) -> AdmissionResponse | None:
 
 
 def _bounded(obj: bytes | None) -> tuple[bytes | None, str | None]:
-    """Return the object as it may be decoded, or why it may not."""
+    """Return the object without managedFields if necessary, and the reason why it must not be decoded, if any."""
     if obj is None or shape.check(obj) is None:
         return obj, None
     slim = envelope.without_managed_fields(obj)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ConversionReviews over HTTP: every object of a review in one other version, or why not.
 
-An answer holds all of the objects or none of them: where some cannot be converted, its message names each of these.
+A response contains all of the objects or none: if some cannot be converted, its message names each of them.
 """
 
 from __future__ import annotations

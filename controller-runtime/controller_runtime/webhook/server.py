@@ -22,7 +22,7 @@ _log = log.logger_from("controller-runtime.webhook")
 
 
 def default_cert_dir() -> Path:
-    """Return where certificates are looked for when no directory is named."""
+    """Return the default directory of certificates."""
     # As Go's os.TempDir: nothing is written there, so it need not be writable.
     return Path(os.environ.get("TMPDIR") or "/tmp") / "k8s-webhook-server" / "serving-certs"  # noqa: S108
 

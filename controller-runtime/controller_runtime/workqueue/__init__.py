@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Work that waits: deduplicated, delayed, limited and ordered by priority. Knows nothing of Kubernetes."""
+"""Work queues: deduplicated, delayed, rate limited and ordered by priority. Independent of Kubernetes."""
 
 from .metrics import MetricsProvider as MetricsProvider
 from .metrics import PrometheusProvider as PrometheusProvider

@@ -40,11 +40,11 @@ class QueueSeries(Protocol):
         ...
 
     def worked(self, seconds: float) -> None:
-        """Observe the time an item was in work."""
+        """Observe the time an item was in progress."""
         ...
 
     def watch(self, ages: Callable[[], Iterable[float]]) -> None:
-        """Ask ``ages`` at each scrape how long the items in work have been so."""
+        """Call ``ages`` at each scrape for the ages of the items in progress."""
         ...
 
 
@@ -157,7 +157,7 @@ class Stopwatch(Generic[T]):
             self._series.deepened(priority, -1)
 
     def _ages(self) -> Iterable[float]:
-        if not self._taken:  # also when the loop has ended: then nothing is in work
+        if not self._taken:  # also when the loop has ended: then nothing is in progress
             return ()
         now = self._clock()
         return tuple(now - since for since in self._taken.values())

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A work queue: it contains each item once, hands it to one worker at a time, and delays it until its time.
 
-An item is waiting (for its time), ready, or in work; and while it is in work it may be waiting or ready
+An item is waiting (for its time), ready, or in progress; and while it is in progress it may be waiting or ready
 again, but is not handed out before the work is done. Adding an item that is in the queue already keeps
 the higher of the priorities and the earlier of the times. Ready items leave by priority, and first come
 first served within one; an item raised to a higher priority goes to the end of that priority.
@@ -73,7 +73,7 @@ class PriorityQueue(Generic[T]):
         self._idle = anyio.Event()
 
     def __len__(self) -> int:
-        """Return the number of ready items, those included that are also in work."""
+        """Return the number of ready items, including those that are also in progress."""
         return self._ready_count
 
     @property
@@ -108,7 +108,7 @@ class PriorityQueue(Generic[T]):
             self._merge(entry, priority or 0, ready_at)
 
     def _merge(self, entry: _Entry[T], priority: int, ready_at: float | None) -> None:
-        """Let an item that is here already gain by being added again."""
+        """Merge a repeated addition into the item: the higher priority, the earlier time."""
         raised = priority > entry.priority
         if raised:
             if entry.ready_at is None:
@@ -204,7 +204,7 @@ class PriorityQueue(Generic[T]):
         self._line_up(entry)
 
     def _line_up(self, entry: _Entry[T]) -> None:
-        """Queue a ready item up, unless it is in work: then :meth:`done` will."""
+        """Append a ready item, unless it is in progress: then :meth:`done` will."""
         if entry.key in self._working:
             return
         if len(self._ready) > 2 * self._ready_count + _SLACK:

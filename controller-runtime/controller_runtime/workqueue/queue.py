@@ -28,7 +28,7 @@ class Adder(Protocol[T_contra]):
 
 
 class DefaultPriority(Adder[T_contra]):
-    """Passes work on, with a priority where its producer names none."""
+    """Passes work on, with a default priority."""
 
     def __init__(self, queue: Adder[T_contra], priority: int) -> None:
         self._queue = queue

@@ -26,7 +26,7 @@ class LoopClock:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def __call__(self) -> float:
-        """Return the loop's time; RuntimeError when asked first outside of one."""
+        """Return the loop's time; RuntimeError on a first call outside a loop."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop.time()
@@ -102,12 +102,12 @@ class BucketRateLimiter(RateLimiter[T]):
         self._bucket = TokenBucket(qps, burst, clock if clock is not None else LoopClock())
 
     def when(self, item: T) -> float:
-        """Take a token, one of the future if none is left, and return the time until it is there."""
+        """Take a token, a future one if none is left, and return the time until it is available."""
         del item
         return self._bucket.take()
 
     def forget(self, item: T) -> None:
-        """Do nothing: a token that was taken stays taken."""
+        """Do nothing: a token is not returned."""
 
     def num_requeues(self, item: T) -> int:
         """Return 0."""
@@ -116,7 +116,7 @@ class BucketRateLimiter(RateLimiter[T]):
 
 
 class MaxOfRateLimiter(RateLimiter[T]):
-    """Asks every limiter and takes the longest delay."""
+    """Uses the longest delay of several limiters."""
 
     def __init__(self, *limiters: RateLimiter[T]) -> None:
         self._limiters = limiters
@@ -143,15 +143,15 @@ class WithMaxWaitRateLimiter(RateLimiter[T]):
         self._maximum = maximum
 
     def when(self, item: T) -> float:
-        """Return the other's delay, cut."""
+        """Return the delay of the wrapped limiter, at most the maximum."""
         return min(self._limiter.when(item), self._maximum)
 
     def forget(self, item: T) -> None:
-        """Make the other forget."""
+        """Forget the item in the wrapped limiter."""
         self._limiter.forget(item)
 
     def num_requeues(self, item: T) -> int:
-        """Return the other's count."""
+        """Return the count of the wrapped limiter."""
         return self._limiter.num_requeues(item)
 
 

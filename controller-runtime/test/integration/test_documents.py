@@ -25,7 +25,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def programs(marker: str) -> Iterator[Any]:
-    """The Python blocks of the documents that hold ``marker``."""
+    """The Python blocks of the documents that contain ``marker``."""
     for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]):
         for number, block in enumerate(BLOCK.findall(path.read_text())):
             if marker in block:
@@ -100,7 +100,7 @@ async def change_much(client: LiveClient, namespace: str) -> None:
     async with anyio.create_task_group() as tasks:
         for number in range(40):
             tasks.start_soon(one, number)
-    # Retries of a failed reconcile would come within this time.
+    # A failed reconcile would be retried within this time.
     await anyio.sleep(1)
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The tutorial, followed: its files are written, its commands run, and its operator works with the rights it grants itself."""
+"""The tutorial works: its files are written, its commands run, and its operator needs no undeclared permissions."""
 
 import os
 import re
@@ -30,7 +30,7 @@ ELSEWHERE = {
     "docker push registry.example.com/website-operator:1": "needs a registry",
     "kubectl apply --server-side -f config/crd.yaml -f config/operator.yaml": "the test applies the objects itself",
 }
-"""Commands that are not run here, and why."""
+"""Commands that are not run here, with the reason."""
 WEBSITE = unstructured(GVK("example.com", "v1", "Website"))
 DEPLOYMENT = unstructured(GVK("apps", "v1", "Deployment"))
 
@@ -104,7 +104,7 @@ def start_operator(project: Path, control_plane: Environment) -> Iterator[Callab
     account = control_plane.kubeconfig_for("system:serviceaccount:default:website-operator")
     account["contexts"][0]["context"]["namespace"] = "default"
     (project / "kubeconfig").write_text(yaml.safe_dump(account))
-    # A pod has ports of its own, this machine may not.
+    # A pod has its own ports; on this machine they may be in use.
     program = (project / "main.py").read_text().replace('":8081"', '"127.0.0.1:0", metrics_bind_address="0"')
     (project / "main.py").write_text(program)
     started: list[subprocess.Popen[bytes]] = []

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A kind as an operator's author writes one: nested templates, lists by name, conditions."""
+"""A kind as written by an operator's author: nested templates, lists by name, conditions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from controller_runtime.apis.meta.v1 import Condition
 
 
 class Crew(Struct):
-    """A job template and how many jobs are made from it."""
+    """A job template and the number of jobs that are created from it."""
 
     name: str = ""
     group_name: Annotated[str | None, CRD(default="default")] = None
@@ -29,7 +29,7 @@ class Crew(Struct):
 
 
 class FleetSpec(Struct):
-    """What a Fleet is to be."""
+    """The desired state of a Fleet."""
 
     crews: Annotated[list[Crew] | None, MAP_BY_NAME] = None
     suspend: bool | None = None
@@ -38,7 +38,7 @@ class FleetSpec(Struct):
 
 
 class FleetStatus(Struct):
-    """How a Fleet is doing."""
+    """The observed state of a Fleet."""
 
     conditions: list[Condition] | None = None
     restarts: int | None = None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods as an API server tells of them: some 6 KB of JSON, a third of it managedFields."""
+"""Pods as sent by an API server: about 6 KB of JSON, a third of it managedFields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def pod(number: int, *, version: int = 1) -> dict[str, Any]:
-    """Return the pod of a training job, number ``number``, at a resourceVersion of its own."""
+    """Return pod number ``number`` of a training job, with its own resourceVersion."""
     job, index = divmod(number, 20)
     name = f"llama-{job}-node-0-{index}"
     return {
@@ -22,7 +22,7 @@ def pod(number: int, *, version: int = 1) -> dict[str, Any]:
 
 
 def line(number: int, *, version: int = 1, event: str = "ADDED") -> bytes:
-    """Return the watch line, without its end, that tells of that pod."""
+    """Return the watch line of that pod, without its line end."""
     told = {"type": event, "object": pod(number, version=version)}
     return json.dumps(told, separators=(",", ":")).encode()
 

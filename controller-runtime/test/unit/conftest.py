@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A world in memory: objects of any kind that a real cache watches, and kinds that are refused."""
+"""An in-memory API server: objects of any kind for a real cache to watch, and kinds that are rejected."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from controller_runtime.testing.pytest_virtual_time import virtual_loop as virtu
 hypothesis.settings.register_profile(
     "here", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("here")  # a busy machine is no failure
+hypothesis.settings.load_profile("here")  # a busy machine is not a failure
 END = {"k8s.io/initial-events-end": "true"}
 
 
 class World:
-    """Answers streaming lists. A kind is refused, held (its list never ends) or served."""
+    """Serves streaming lists. A kind is rejected, held (its list never ends) or served."""
 
     def __init__(self) -> None:
         self.objects: dict[tuple[type[Object], str, str], Object] = {}
@@ -44,7 +44,7 @@ class World:
 
     @asynccontextmanager
     async def cache(self, options: cache.Options | None = None) -> AsyncIterator[cache.Cache]:
-        """A running cache of this world, without jitter."""
+        """A running cache of this server, without jitter."""
         made = cache.Cache(self.transport, options=options or cache.Options(random=lambda: 0.0))
         async with anyio.create_task_group() as tasks:
             await tasks.start(made.start)
@@ -101,7 +101,7 @@ class World:
             return FakeResponse(200, {})
         query = dict(request.query)
         if "watch" not in query:
-            await anyio.sleep_forever()  # who lists after a stream that did not end is held up as well
+            await anyio.sleep_forever()  # lists after a stream that did not end are held as well
         return FakeResponse(lines=self._stream(request.path, initial="sendInitialEvents" in query))
 
     async def _stream(self, path: str, *, initial: bool) -> AsyncIterator[bytes]:
@@ -150,7 +150,7 @@ def make_pod() -> Callable[..., Pod]:
 
 @pytest.fixture
 def settle() -> Callable[[], Awaitable[None]]:
-    """Let everything that is ready happen; no time worth mentioning passes."""
+    """Run everything that is ready; almost no time passes."""
 
     async def settled() -> None:
         await anyio.sleep(1e-6)

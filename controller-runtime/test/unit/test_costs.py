@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What watching costs, in counts that are the same on every machine: whoever raises one says why."""
+"""The cost of watches, in counts that are equal on every machine; raising one requires a reason."""
 
 import asyncio
 import gc
@@ -40,7 +40,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.fixture
 def changes() -> anyio.Event:
-    """Set it, and every pod is told of once more."""
+    """Set it, and every pod is delivered again."""
     return anyio.Event()
 
 

@@ -14,7 +14,7 @@ from controller_runtime.workqueue import PriorityQueue
 
 
 class OnePod:
-    """A cache that is asked for informers, and remembers which."""
+    """A cache that records the requested informers."""
 
     def __init__(self) -> None:
         self.asked: list[type[Any]] = []

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events of objects at hand; what a cache tells is tested with its sources."""
+"""Events of given objects; a cache's events are tested with its sources."""
 
 from collections.abc import Callable
 
@@ -40,4 +40,4 @@ def test_an_event_may_name_its_kind_and_cannot_be_changed() -> None:
         GenericEvent[Pod](pod),
     ):
         with pytest.raises(AttributeError):
-            made.object = pod  # type: ignore[misc,union-attr]  # what is asserted to fail
+            made.object = pod  # type: ignore[misc,union-attr]  # asserted to fail

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""How long the server keeps an idle connection: an API server gives its own up after 90 s, and must be the first."""
+"""The server's idle timeout: an API server closes its idle connections after 90 s, and must be the first to close."""
 
 import http.client
 

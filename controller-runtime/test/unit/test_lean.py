@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Garbage is looked for once the start is over, whatever became of it."""
+"""Garbage collection resumes after the start, whether it succeeded or failed."""
 
 import contextlib
 import gc

@@ -11,7 +11,7 @@ from controller_runtime.event import CreateEvent, DeleteEvent, GenericEvent, Upd
 
 
 def pod(**metadata: object) -> Pod:
-    return Pod(metadata=ObjectMeta(name="a", **metadata))  # type: ignore[arg-type]  # whatever the case names
+    return Pod(metadata=ObjectMeta(name="a", **metadata))  # type: ignore[arg-type]  # any argument of the case
 
 
 def answers(judge: predicate.Predicate[Pod], *, old: Pod, new: Pod) -> list[bool]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Token buckets, by a clock of the test."""
+"""Token buckets, on the test's own clock."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The loop that unit tests run on keeps its promises."""
+"""The guarantees of the unit tests' event loop."""
 
 import asyncio
 import threading

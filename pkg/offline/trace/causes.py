@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fields of TrainJob and runtime that cause a change.
 
-They are found by trial: the pipeline runs again without one field, and that field causes the differences. No plugin is known
-here.
+They are found by trial: the pipeline runs again without one field, and that field causes the differences. This holds
+for every plugin.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Causes:
         """Try every field of the TrainJob's spec and of the runtime's policies."""
         whole = await run(spec, train_job)
         for name, changed_spec, changed_job in _variants(spec, train_job):
-            with suppress(Exception):  # a plugin may require the field: then there is nothing to compare
+            with suppress(Exception):  # a plugin may require the field: there is no result to compare
                 other = await run(changed_spec, changed_job)
                 if paths := [change.path for change in difference(other, whole)]:
                     self._found.append((name, paths))
@@ -59,7 +59,7 @@ def _variants(
 
 
 def _fields(data: Data, left_out: set[str], depth: int) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of the fields of a map, those of maps in it too."""
+    """Yield the paths of the fields of a map and of its nested maps."""
     for name, held in data.items():
         if name in left_out:
             continue

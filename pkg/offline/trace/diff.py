@@ -42,22 +42,22 @@ Path = tuple[Step, ...]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One path whose value came, went or became another."""
+    """One path whose value was added, removed or replaced."""
 
     path: Path
     before: JSON = ABSENT
     after: JSON = ABSENT
     index: int | None = None
-    """Where a list item was put in."""
+    """The index at which a list item was inserted."""
 
     @property
     def where(self) -> str:
-        """The path as people write it: ``spec.replicatedJobs[node].replicas``."""
+        """The path for people: ``spec.replicatedJobs[node].replicas``."""
         return render(self.path)
 
 
 def render(path: Path) -> str:
-    """Return a path as people write it."""
+    """Return a path for people."""
     text = ""
     for step in path:
         if isinstance(step, Item):
@@ -74,7 +74,7 @@ def touches(one: Path, other: Path) -> bool:
 
 
 def difference(before: JSON, after: JSON, path: Path = ()) -> Iterator[Change]:
-    """Yield what turns ``before`` into ``after``."""
+    """Yield the changes from ``before`` to ``after``."""
     if before is not ABSENT and after is not ABSENT and type(before) is type(after) and before == after:
         return
     if _both(dict, before, after):
@@ -88,7 +88,7 @@ def difference(before: JSON, after: JSON, path: Path = ()) -> Iterator[Change]:
 
 
 def replay(value: JSON, changes: Iterable[Change]) -> JSON:
-    """Return what the changes make of ``value``, which stays as it is."""
+    """Return a copy of ``value`` with the changes applied."""
     root = {"": copy.deepcopy(value)} if value is not ABSENT else {}
     for change in changes:
         _apply(root, ("", *change.path), change)
@@ -96,7 +96,7 @@ def replay(value: JSON, changes: Iterable[Change]) -> JSON:
 
 
 def _both(kind: type, before: object, after: object) -> bool:
-    """Return True if both are of the type; an absent one counts as empty if the other is not empty."""
+    """Return True if both have the type. An absent value counts as empty if the other is not empty."""
     if before is ABSENT:
         return isinstance(after, kind) and bool(after)
     return isinstance(before, kind) and isinstance(after, kind)

@@ -33,7 +33,7 @@ Path = tuple[str | int, ...]
 
 REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
-"""Maximum number of changes that are tried for one pod; causes beyond it are not found."""
+"""Maximum number of changes tried for one pod. Further causes are not found."""
 
 _JUNK: Final = "x"
 """Replaces a map or a list."""
@@ -105,7 +105,7 @@ def _installed() -> tuple[EntryPoint, ...]:
 
 
 class _Search:
-    """Tries changes of everything that was read, and records which values differ."""
+    """Tries changes of all objects that were read, and records the values that differ."""
 
     def __init__(self, trace: GroupTrace, first: _Try, settings: Settings) -> None:
         self._trace = trace
@@ -139,7 +139,7 @@ class _Search:
         """Try other values at ``path`` and below it; below only if the result depends on the presence of the value."""
         value = _at(self._first.objects[key], path)
         if isinstance(value, dict | list):
-            in_metadata = path[0] == "metadata"  # whose types the API server sees to
+            in_metadata = path[0] == "metadata"  # the API server validates its types
             if value and (in_metadata or await self._try(self._changed(key, path, _JUNK))):
                 for step in value if isinstance(value, dict) else range(len(value)):
                     await self._look_into(key, (*path, step))
@@ -170,7 +170,7 @@ class _Search:
 
 
 def _renamed(objects: Objects, key: Key) -> Objects | None:
-    """Return the objects with another uid of one of them, in references to it, too; None where it has none."""
+    """Return the objects with another uid for one of them and in references to it; None if it has no uid."""
     uid = (objects[key].get("metadata") or {}).get("uid")
     if not uid:
         return None
@@ -209,7 +209,7 @@ def _at(data: JSON, path: Path) -> JSON:
 
 
 def _with(data: Data, path: Path, value: JSON) -> Data:
-    """Return ``data`` with another value at ``path``, or with nothing there for None; only the way is copied."""
+    """Return ``data`` with ``value`` at ``path``, or without ``path`` for None. Copies only what it changes."""
     changed: JSON = copy.copy(data)
     holder = changed
     for step in path[:-1]:
@@ -227,7 +227,7 @@ def _key(obj: Object) -> Key:
 
 
 def _values(metadata: Metadata, pod: Pod) -> Values:
-    """Return what the group has, by name, as it is written in a PodGroup."""
+    """Return the group's values by the names of the PodGroup's fields."""
     own = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
     values = {
         "name": metadata.name,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The result of tracing one pod's group, for programs and for people."""
+"""The trace of one pod's group, as JSON and as text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GroupTrace:
     sources: dict[str, list[str]] = field(default_factory=dict)
     """The causes of each value; a value without causes is the grouper's own."""
     missing: list[Key] = field(default_factory=list)
-    """Read by the grouper, and not among the objects."""
+    """Objects that the grouper requested and that do not exist."""
     refusal: str = ""
     """Why the pod has no group; empty if it has one."""
 

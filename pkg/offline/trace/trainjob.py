@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the manager's pipeline does with one TrainJob: the steps, and the fields that each change is due to."""
+"""The trace of one TrainJob through the manager's pipeline: the steps, and the fields that cause each change."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Changes and values as ``trainerctl explain`` words them, each in one line."""
+"""Changes and values as one-line texts for ``trainerctl explain``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _POD: Final = ("template", "spec", "template")
 _IDENTITY: Final = (("apiVersion",), ("kind",))
 _OF_METADATA: Final = (("name",), ("namespace",), ("ownerReferences",))
 LINE_WIDTH: Final = 70
-"""Characters of a value, or of a value before and after together, that are shown in one line."""
+"""Maximum number of characters of a value, or of old and new value together, in one line."""
 
 
 def is_obvious(change: Change) -> bool:
@@ -48,7 +48,7 @@ def place(path: Path) -> tuple[str, str]:
 
 
 def short(value: JSON, path: Path) -> str:
-    """Return a value in one line; a list item without the key that its path shows already."""
+    """Return a value in one line; a list item without the key that is in its path."""
     if isinstance(value, dict):
         if "kind" in value and "metadata" in value:
             return f"{value['metadata'].get('name')}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Groupers: one for each kind of workload that is not grouped as every other."""
+"""Groupers: one for each kind of workload that the default grouper does not serve."""
 
 from .errors import AccessorError as AccessorError
 from .errors import GroupingError as GroupingError

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""AmlJobs: all nodes at once, as many as the job's environment says."""
+"""AmlJobs: all nodes at once; the job's environment has their number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AmlGrouper(DelegatingGrouper):
         """Require the job's node count.
 
         Raises:
-            GroupingError: the job says no such number.
+            GroupingError: the job has no valid node count.
         """
         metadata.min_available = fields.int32(_node_count(owner))
 

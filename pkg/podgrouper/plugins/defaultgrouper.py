@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The default grouper: one group for all pods of a top owner; other groupers start from what it says."""
+"""The default grouper: one group for all pods of a top owner; other groupers start from its result."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _log: Final = log.logger_from("podgrouper")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrouperOptions:
-    """What an operator sets about all groupers; ``default_priorities`` names a ConfigMap, or None."""
+    """Settings of all groupers; ``default_priorities`` names a ConfigMap or is None."""
 
     queue_label_key: str = kai.QUEUE_LABEL_KEY
     node_pool_label_key: str = kai.NODE_POOL_LABEL_KEY
@@ -36,7 +36,7 @@ class GrouperOptions:
 
 
 class DefaultGrouper(Grouper):
-    """Groups by the top owner; min available is 1. Without a reader, no priority class is known to exist."""
+    """Groups by the top owner; min available is 1. Without a reader, no priority class exists."""
 
     name: ClassVar[str] = "Default Grouper"
     reads: ClassVar[Reads] = Reads.METADATA
@@ -78,7 +78,7 @@ class DefaultGrouper(Grouper):
         return f"{kai.POD_GROUP_NAME_PREFIX}-{top_owner.name}-{top_owner.metadata.uid or ''}"
 
     def calc_pod_group_annotations(self, top_owner: Object, pod: Pod) -> dict[str, str]:
-        """Return the owner's annotations, who the user is, and the note about the owner."""
+        """Return the owner's annotations, the user, and the top-owner annotation."""
         annotations = {}
         if (user := pod.annotations.get(kai.USER_LABEL_KEY)) is not None:
             annotations[kai.USER_LABEL_KEY] = user
@@ -87,14 +87,14 @@ class DefaultGrouper(Grouper):
         return annotations
 
     def calc_pod_group_labels(self, top_owner: Object, pod: Pod) -> dict[str, str]:
-        """Return the owner's labels; the user is the pod's where the owner has none."""
+        """Return the owner's labels; the pod's user label is used if the owner has none."""
         labels = dict(top_owner.labels)
         if kai.USER_LABEL_KEY not in labels and (user := pod.labels.get(kai.USER_LABEL_KEY)) is not None:
             labels[kai.USER_LABEL_KEY] = user
         return labels
 
     def calc_pod_group_queue(self, top_owner: Object, pod: Pod) -> str:
-        """Return the queue: by the queue label, else by the project, else the default queue."""
+        """Return the queue: from the queue label, else the project, else the default queue."""
         for labels in (top_owner.labels, pod.labels):
             if (queue := labels.get(self._options.queue_label_key)) is not None:
                 return queue
@@ -107,14 +107,14 @@ class DefaultGrouper(Grouper):
         return project if pool is None else f"{project}-{pool}"
 
     async def calc_pod_group_priority_class(self, top_owner: Object, pod: Pod, default: str) -> str:
-        """Return the priority class by the labels of ``top_owner`` and ``pod``, the ConfigMap, or ``default``."""
+        """Return the priority class from the labels of ``top_owner`` and ``pod``, the ConfigMap, or ``default``."""
         priority_class, _ = await self._priority_class((top_owner,), pod, default)
         return priority_class
 
     async def _priority_class(
         self, owners: Sequence[Object], pod: Pod, default: str
     ) -> tuple[str, Defaults | None]:
-        """Return the priority class, and the defaults if they had to be looked at."""
+        """Return the priority class, and the defaults if they were read."""
         for owner in owners:
             named = _named_priority_class(owner, pod)
             if await self._exists(named):

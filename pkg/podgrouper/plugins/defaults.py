@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ConfigMap of defaults: which priority class and preemptibility a kind of workload has."""
+"""The ConfigMap of defaults: priority class and preemptibility by kind of workload."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from controller_runtime.apis.machinery.gvk import GroupKind
 
 
 class DefaultsError(Exception):
-    """The ConfigMap does not hold what it is to hold."""
+    """The ConfigMap's content is invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadDefaults:
-    """What a kind of workload has where nothing else says."""
+    """Defaults of a kind of workload."""
 
     priority_name: str = ""
     preemptibility: str = ""
@@ -32,7 +32,7 @@ class Defaults:
     by_kind: Mapping[str, WorkloadDefaults] = field(default_factory=dict)
 
     def get(self, kind: GroupKind) -> WorkloadDefaults | None:
-        """Return those of ``kind``: under its full name, else under its kind alone."""
+        """Return the defaults of ``kind``: by its full name, else by its kind alone."""
         found = self.by_kind.get(str(kind))
         return found if found is not None else self.by_kind.get(kind.kind)
 
@@ -45,13 +45,13 @@ _FIELDS: Final = {name.lower(): name for name in ("typeName", "group", "priority
 
 @lru_cache(maxsize=8)
 def parse_defaults(text: str | None) -> Defaults:
-    """Return the defaults that a ConfigMap's text says: a JSON list of objects, read as Go reads them.
+    """Return the defaults from a ConfigMap's text: a JSON list of objects, decoded as Go decodes it.
 
-    Names of fields are compared without case, unknown fields and nulls are passed over, a later entry for
-    a kind replaces an earlier one.
+    Field names are case-insensitive, unknown fields and nulls are ignored, and a later entry for a kind replaces an
+    earlier one.
 
     Raises:
-        DefaultsError: there is no text, or it is something else.
+        DefaultsError: the text is missing or malformed.
     """
     if text is None:
         raise DefaultsError("default priorities configmap Data does not contain <types> key")
@@ -72,27 +72,31 @@ def parse_defaults(text: str | None) -> Defaults:
 
 
 class _Pairs:
-    """A JSON object's fields in the order written, repeated ones too."""
+    """A JSON object's fields in their order, including repeated ones."""
 
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
         self.pairs = pairs
 
 
-def _entry(entry: Any) -> dict[str, str]:
+def _entry(entry: object) -> dict[str, str]:
     if entry is None:
         return {}
     if not isinstance(entry, _Pairs):
-        raise DefaultsError("failed to unmarshal default priorities configmap data: an entry is no object")
+        raise DefaultsError(
+            "failed to unmarshal default priorities configmap data: an entry must be an object"
+        )
     said = {}
     for key, value in entry.pairs:
         name = _FIELDS.get(key.lower())
         if name is None or value is None:
             continue
         if not isinstance(value, str):
-            raise DefaultsError(f"failed to unmarshal default priorities configmap data: {key} is no string")
+            raise DefaultsError(
+                f"failed to unmarshal default priorities configmap data: {key} must be a string"
+            )
         said[name] = value
     return said
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Deployments: every pod is a group of its own, with the class of inference."""
+"""Deployments: one group for each pod, with the priority class of inference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .grouper import Reads
 
 # +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch
 class DeploymentGrouper(DelegatingGrouper):
-    """Groups each pod of a Deployment alone: replicas serve without each other."""
+    """Groups each pod of a Deployment alone: replicas are independent."""
 
     name = "Deployment Grouper"
     reads = Reads.METADATA

@@ -2,20 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Why a pod has no group.
 
-GroupingError           the pod cannot be grouped as its owner stands; the text goes into an event on the pod
-├── AccessorError       a field of the owner has another JSON type than its kind says
-└── InvalidOwnerError   an owner reference that no object can meet; a retry is pointless until the pod changes
+GroupingError           the pod cannot be grouped by its owner's present state; the text becomes an event on the pod
+├── AccessorError       a field of the owner has an unexpected JSON type
+└── InvalidOwnerError   an owner reference that no object can match; a retry is useless until the pod changes
 """
 
 from __future__ import annotations
 
 
 class GroupingError(Exception):
-    """The pod cannot be grouped as its owner stands. Chain the cause with ``from``: its reason is looked for."""
+    """The pod cannot be grouped by its owner's present state. Chain the cause with ``from``: callers read it."""
 
 
 class AccessorError(GroupingError):
-    """A field of the owner has another JSON type than its kind says; ``path`` begins with a dot."""
+    """A field of the owner has an unexpected JSON type; ``path`` begins with a dot."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path} accessor error: {message}")
@@ -40,4 +40,4 @@ class failing:  # noqa: N801 # used as a statement, like contextlib.suppress
 
 
 class InvalidOwnerError(GroupingError):
-    """An owner reference that no object can meet, whatever is created later."""
+    """An owner reference that no object can match."""

@@ -1,9 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whole numbers as Go has them: of 64 bits, divided towards zero, read by ``strconv.Atoi``.
+"""Go's integers: 64 bits, division towards zero, parsing as in ``strconv.Atoi``.
 
-Owners are not validated before they get here, so sums may run over; the groups that upstream makes of such owners
-are the groups they have.
+Owners are not validated, so sums may overflow; the results then equal upstream's.
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ def divide(dividend: int, divisor: int) -> tuple[int, int]:
 
 
 def atoi(text: str) -> int:
-    """Return the number ``text`` says: a sign or none, and decimal digits; no blanks, no underscores.
+    """Return the number in ``text``: an optional sign and decimal digits, without blanks or underscores.
 
     Raises:
-        ValueError: it says none, or one of more than 64 bits; the message is Go's.
+        ValueError: ``text`` is not a number or exceeds 64 bits; the message is Go's.
     """
     if _DECIMAL.fullmatch(text) is None:
         raise ValueError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
     digits = text.lstrip("+-").lstrip("0") or "0"
-    if len(digits) < 20:  # more of them have more than 64 bits
+    if len(digits) < 20:  # more digits exceed 64 bits
         number = -int(digits) if text[0] == "-" else int(digits)
         if number == int64(number):
             return number

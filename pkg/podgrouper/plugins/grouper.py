@@ -15,23 +15,23 @@ from pkg.podgrouper.podgroup import Metadata
 
 
 class Reads(Enum):
-    """How much of its top owner a grouper looks at. What it does not look at need not be fetched, nor be fresh."""
+    """How much of its top owner a grouper reads. Other parts may be missing or stale."""
 
     METADATA = "metadata"
-    """Nothing else; the rest of the object may be missing."""
+    """Only the metadata; the rest of the object may be missing."""
     SPEC = "spec"
-    """All but ``status``, which may be old: what changes with ``metadata.generation``."""
+    """All but ``status``, which may be stale: the parts that change with ``metadata.generation``."""
     OBJECT = "object"
     """Everything."""
 
 
 class Grouper(ABC):
-    """Says which group the pods of a kind of workload make. One instance serves all reconciles at once."""
+    """Determines the group of a pod by its kind of workload. One instance serves concurrent reconciles."""
 
     name: ClassVar[str]
-    """How logs and ``trainerctl group`` call it."""
+    """The name in logs and in ``trainerctl group``."""
     reads: ClassVar[Reads] = Reads.OBJECT
-    """How much of the top owner it looks at; the less, the fewer requests."""
+    """How much of the top owner it reads; less means fewer requests."""
 
     @abstractmethod
     async def get_pod_group_metadata(
@@ -39,10 +39,10 @@ class Grouper(ABC):
     ) -> Metadata:
         """Return the group of ``pod``.
 
-        ``other_owners`` are the metadata of the pod's owners, nearest first, the top owner among them; none for
-        a pod without owners, which is its own top owner. None of the arguments may be changed.
+        ``other_owners`` are the metadata of the pod's owners, nearest first, including the top owner; empty for
+        a pod without owners, which is its own top owner. The arguments must not be changed.
 
         Raises:
-            GroupingError: the owner is not as its kind says.
-            StatusError: something that is needed beside the owner could not be read.
+            GroupingError: the owner is malformed.
+            StatusError: another object that the grouper needs could not be read.
         """

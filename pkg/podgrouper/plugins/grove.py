@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Grove's sets (PodCliqueSet, formerly PodGangSet): one group for each PodGang, one subgroup for each group of the gang.
+"""Grove's sets (PodCliqueSet, formerly PodGangSet): one group for each PodGang, one subgroup for each of its groups.
 
 Grove's operator writes PodGangs for schedulers. A label of the pod names its PodGang.
 """

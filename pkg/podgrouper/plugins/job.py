@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs: every pod is a group of its own."""
+"""Jobs: one group for each pod."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .legacynames import existing_legacy_name
 
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
 class K8sJobGrouper(DelegatingGrouper):
-    """Groups each pod of a Job alone: a Job does not need its pods at once."""
+    """Groups each pod of a Job alone: a Job does not need its pods at the same time."""
 
     name = "BatchJob Grouper"
     reads = Reads.SPEC

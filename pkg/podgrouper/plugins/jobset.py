@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSets: a group for each replicated job while they start one after another, else one for the whole set."""
+"""JobSets: one group for each replicated job if they start in order, else one group for the set."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IN_ORDER: Final = "InOrder"
 class JobSetGrouper(DelegatingGrouper):
     """Groups the pods of a JobSet.
 
-    One group for all would wait for ever where a replicated job is only made once the one before it runs.
+    With an ordered start, one group for all would wait forever: a replicated job is created once its predecessor runs.
     """
 
     name = "JobSet Grouper"
@@ -66,7 +66,7 @@ def _startup_policy_order(job_set: Unstructured) -> str:
 
 
 def _pods_of_one(job_set: Unstructured, name: str) -> int:
-    """Return the pods of the first replicated job of that name; 1 when there is none."""
+    """Return the number of pods of the first replicated job of that name; 1 if there is none."""
     for replicated_job in _replicated_jobs(job_set):
         if _name_of(replicated_job) == name:
             return _pods(replicated_job, f"{_named(job_set)} replicatedJob {name}")
@@ -74,7 +74,7 @@ def _pods_of_one(job_set: Unstructured, name: str) -> int:
 
 
 def _pods_of_all(job_set: Unstructured) -> int:
-    """Return the pods of all replicated jobs with a name; 1 when there is none."""
+    """Return the number of pods of all named replicated jobs; 1 if there is none."""
     total = 0
     for replicated_job in _replicated_jobs(job_set):
         if name := _name_of(replicated_job):
@@ -101,7 +101,7 @@ def _name_of(replicated_job: dict[str, JSON]) -> str:
 
 
 def _pods(replicated_job: dict[str, JSON], where: str) -> int:
-    """Return replicas times what runs at once: parallelism, or completions if that is less."""
+    """Return replicas times the smaller of parallelism and completions."""
     replicas = _positive(replicated_job, where, "replicas") or 1
     at_once = _positive(replicated_job, where, "template", "spec", "parallelism") or 1
     completions = _positive(replicated_job, where, "template", "spec", "completions")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Knative services: a revision is one group, unless it already has one for each pod."""
+"""Knative services: one group for each revision, unless its pods already have one each."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class KnativeGrouper(ReadingGrouper):
         """Return the group of the pod's revision, or the pod's own.
 
         Raises:
-            GroupingError: the pod names no revision, or the groups of its pods tell neither way.
+            GroupingError: the pod names no revision, or the groups of its pods are ambiguous.
             StatusError: the revision cannot be read.
         """
         name = pod.labels.get(REVISION_LABEL)
         if name is None:
             raise GroupingError(f"revisionName not found for knative service pod {pod.namespace}/{pod.name}")
         if not name:
-            # No request can be made for it; the pod refers to a revision that does not exist.
+            # An empty name cannot be requested; the pod refers to a revision that does not exist.
             message = 'revisions.serving.knative.dev "" not found'
             raise NotFoundError(message, code=404, reason="NotFound")
         revision = await self._client.get(_REVISION, (pod.namespace, name))
@@ -102,12 +102,12 @@ class KnativeGrouper(ReadingGrouper):
         )
 
     async def _has_a_group_for_each_pod(self, revision: Unstructured) -> bool:
-        """Return True if the revision's pods were grouped one by one, as an older release or another setting did.
+        """Return True if the revision's pods were grouped one by one, by an older release or another setting.
 
-        Pods that have ended do not count: a revision without any other is grouped as a new one.
+        Pods that have ended are ignored: a revision with only such pods is grouped as a new one.
 
         Raises:
-            GroupingError: all that is there is one group, owned by neither the revision nor a pod.
+            GroupingError: the only group is owned by neither the revision nor a pod.
         """
         pods = await self._client.list(
             Pod, namespace=revision.namespace, labels={REVISION_LABEL: revision.name}
@@ -142,10 +142,10 @@ class KnativeGrouper(ReadingGrouper):
 
 
 def _min_scale(revision: Unstructured) -> int:
-    """Return the scale the revision never goes below; 1 where it says none, or no number."""
+    """Return the revision's minimum scale; 1 if it is unset or not a number."""
     text = revision.annotations.get(MIN_SCALE_ANNOTATION, "1")
     try:
         return fields.int32(atoi(text))
     except ValueError:
-        _log.debug("Minimum scale is no number, using 1", minScale=text, name=revision.name)
+        _log.debug("Minimum scale is not a number, using 1", minScale=text, name=revision.name)
         return 1

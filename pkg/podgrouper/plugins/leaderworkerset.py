@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""LeaderWorkerSets: each replica is a group of a leader and its workers, in segments where a size is given."""
+"""LeaderWorkerSets: one group for each replica, a leader and its workers, in segments if a size is set."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class LwsGrouper(DelegatingGrouper):
     reads = Reads.SPEC
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require the pod's replica, or only its leader while the workers wait for that to be ready.
+        """Require the pod's replica, or only its leader while the workers wait for the leader to be ready.
 
         Raises:
-            GroupingError: the spec is malformed, or the pod's labels do not fit its segments.
+            GroupingError: the spec is malformed, or the pod's labels do not match its segments.
         """
         size = _group_size(owner)
         policy = _startup_policy(owner)
@@ -102,7 +102,7 @@ def _sub_groups(lws: Unstructured, pod: Pod, size: int) -> list[SubGroupMetadata
 
 
 def _leader_and_workers(pod: Pod, size: int) -> list[SubGroupMetadata]:
-    """Return the leader and, where there are any, the others as its workers; the pod is in one of the two."""
+    """Return the subgroups of the leader and of any workers; the pod is in one of them."""
     groups = [SubGroupMetadata(name=_LEADER, min_available=1)]
     if size > 1:
         groups.append(SubGroupMetadata(name=_WORKERS, min_available=size - 1))
@@ -117,7 +117,7 @@ def _topology_constraint(lws: Unstructured, pod: Pod) -> TopologyConstraintMetad
 
 
 def _layout(lws: Unstructured, size: int) -> _Layout | None:
-    """Return how the replica is cut, or None where no segment size is given."""
+    """Return the layout of the replica, or None if no segment size is set."""
     segment_size = _segment_size(lws)
     if segment_size is None:
         return None
@@ -130,7 +130,7 @@ def _layout(lws: Unstructured, size: int) -> _Layout | None:
 
 
 def _segment_size(lws: Unstructured) -> int | None:
-    """Return the size that the spec says, else the set's annotation, else the worker template's."""
+    """Return the size from the spec, else the set's annotation, else the worker template's."""
     template = ("spec", "leaderWorkerTemplate")
     if (size := fields.nested_int64(lws, *template, "subGroupPolicy", "subGroupSize")) is not None:
         return size
@@ -155,9 +155,9 @@ def _segment_size(lws: Unstructured) -> int | None:
 
 @dataclass(frozen=True)
 class _Layout:
-    """A replica of ``size`` pods, the leader one of them, cut into segments.
+    """A replica of ``size`` pods, including the leader, divided into segments.
 
-    Where the workers alone fill the segments, the leader is an extra pod of the first one.
+    If the workers alone fill the segments, the leader is an extra pod of the first segment.
     """
 
     size: int
@@ -165,7 +165,7 @@ class _Layout:
     policy: str
 
     def sub_groups(self, pod: Pod, constraint: TopologyConstraintMetadata | None) -> list[SubGroupMetadata]:
-        """Return the segments, with the leader in one of its own, or in the first next to that one's workers."""
+        """Return the segments; the leader has its own subgroup, or one below the first segment."""
         groups = self._segments(constraint)
         own = self._segment_of(pod)
         if self.policy == LEADER_WORKER:
@@ -203,7 +203,7 @@ class _Layout:
             )
             for index in range(last + 1)
         ]
-        # Upstream counts the leader into a first segment that is the last one too, also where it is extra.
+        # Upstream counts the leader into the only segment, even an extra leader.
         workers = self.size - 1 - last * self.segment_size
         groups[-1].min_available = workers + (last == 0) if self._leader_is_extra else workers + 1
         return groups
@@ -222,7 +222,7 @@ class _Layout:
 
 
 def _with(pod: Pod, groups: list[SubGroupMetadata], index: int) -> list[SubGroupMetadata]:
-    """Put the pod into one of the groups."""
+    """Add the pod to the group at ``index``."""
     if not 0 <= index < len(groups):
         raise GroupingError(
             f"pod {pod.namespace}/{pod.name} is of segment {index}, but there are {len(groups)} subgroups"

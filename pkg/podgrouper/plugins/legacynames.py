@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names of groups that older releases made of a Job: kept in use while such a group exists."""
+"""Names that older releases gave to a Job's groups: used while such a group exists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log: Final = log.logger_from("podgrouper")
 
 
 async def existing_legacy_name(client: Reader, job: Unstructured, pod: Pod) -> str | None:
-    """Return the name an older release gave the pod's group when a group has it, else None.
+    """Return the older release's name of the pod's group if that group exists, else None.
 
     Raises:
         StatusError: looking for the group failed for a reason other than its absence.
@@ -37,10 +37,10 @@ async def existing_legacy_name(client: Reader, job: Unstructured, pod: Pod) -> s
 
 
 def legacy_name(job: Unstructured, pod: Pod) -> str:
-    """Return the old name: the pod's in a Job of several at once, else the Job's."""
+    """Return the old name: after the pod in a parallel Job, else after the Job."""
     try:
         parallelism = fields.nested_int64(job, "spec", "parallelism")
-    except AccessorError:  # a Job read badly counts as one of a single pod
+    except AccessorError:  # a malformed Job counts as a Job of one pod
         parallelism = None
     base = pod.name if parallelism is not None and parallelism > 1 else job.name
     return f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{job.metadata.uid or ''}"

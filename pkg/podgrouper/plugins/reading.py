@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What groupers have in common when they read something beside the owner."""
+"""Shared by groupers that read objects other than the owner."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from controller_runtime.cache import CacheError
 from controller_runtime.rest import RestError
 
 UNREADABLE: Final = (StatusError, RestError, CacheError)
-"""What a Reader raises: the server refused, was not reached, does not serve the kind, or the cache does not have it."""
+"""The errors of a Reader: refused, unreachable, kind not served, or missing in the cache."""
 
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
 
 
 def not_ended(pods: Iterable[Pod]) -> Iterator[Pod]:
-    """Yield the pods that have not ended: the manager caches no others, and so no group may depend on them."""
+    """Yield the pods that have not ended. The manager does not cache ended pods, so groups must not depend on them."""
     return (pod for pod in pods if pod.status.phase not in _ENDED)

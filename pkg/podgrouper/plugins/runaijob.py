@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""RunaiJobs: a group for each replica, by the pod's name without its last part."""
+"""RunaiJobs: one group for each replica, named by the pod's name without its last part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .job import K8sJobGrouper
 
 # +kubebuilder:rbac:groups=run.ai,resources=runaijobs,verbs=get;list;watch
 class RunaiJobGrouper(K8sJobGrouper):
-    """Groups the pods of a RunaiJob by replica: a pod that is made again gets another last part and so the same group."""
+    """Groups the pods of a RunaiJob by replica: a recreated pod differs in its last name part and keeps its group."""
 
     name = DefaultGrouper.name
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Segments: workers cut into runs of one size, each to be placed near each other."""
+"""Segments: workers divided into runs of one size, each run placed close together."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from . import fields
 from .errors import AccessorError, GroupingError
 
 MOST: Final = 100_000
-"""No API server takes an object with more subgroups; a number in an owner must not fill our memory."""
+"""Most segments of a group. No API server accepts more subgroups; the limit bounds memory."""
 
 
 def check_number(segments: int) -> None:
-    """Raise GroupingError when a group of so many segments could never be stored."""
+    """Raise GroupingError if the API server cannot store a group with this many segments."""
     if segments > MOST:
         raise GroupingError(f"{segments} segments are too many for a pod group, at most {MOST}")
 
@@ -29,9 +29,9 @@ def check_number(segments: int) -> None:
 def topology_constraint(
     pod: Pod, template: Mapping[str, JSON], owner_annotations: Mapping[str, str]
 ) -> TopologyConstraintMetadata | None:
-    """Return how near a segment's pods are wanted: the pod says, then the worker's template.
+    """Return the topology constraint of a segment, from the pod's annotations, else the worker template's.
 
-    Nothing without a level, nor without a topology; that one may be named on the owner too.
+    Return None without a level or without a topology; the owner may also name the topology.
     """
     topology = annotation(pod, template, kai.TOPOLOGY_KEY) or owner_annotations.get(kai.TOPOLOGY_KEY, "")
     required = annotation(pod, template, kai.SEGMENT_TOPOLOGY_REQUIRED_PLACEMENT_KEY)
@@ -44,7 +44,7 @@ def topology_constraint(
 
 
 def annotation(pod: Pod, template: Mapping[str, JSON], key: str) -> str:
-    """Return the pod's annotation, else the template's; a template read badly has none."""
+    """Return the pod's annotation, else the template's; a malformed template has none."""
     if value := pod.annotations.get(key):
         return value
     try:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Owners that only wrap another: the group is what the owner below them makes it.
+"""Owners that wrap another owner, which determines the group.
 
-Workflows of Argo, run.ai's workloads, TrainJobs, Dynamo's graphs. The wrapper's labels and annotations count as the
-owner's below where that one has none of the name.
+These are Argo's Workflows, run.ai's workloads, TrainJobs and Dynamo's graphs. The inner owner inherits labels and
+annotations of the wrapper that it does not set.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class SkipTopOwnerGrouper(ReadingGrouper):
     reads = Reads.METADATA
 
     def __init__(self, default: DefaultGrouper, client: Reader, table: Mapping[GVK, Grouper]) -> None:
-        """Look kinds up in ``table`` when a pod comes, so it may still be filled afterwards."""
+        """Look up kinds in ``table`` for each pod, so the table may be filled later."""
         super().__init__(default, client)
         self._table = table
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
     ) -> Metadata:
-        """Return what the grouper of the kind below ``top_owner`` returns; ``other_owners`` are all, nearest first.
+        """Return the group from the grouper of the owner below ``top_owner``; ``other_owners`` are all, nearest first.
 
-        Below the last owner is the pod itself. Only kinds with a row for their very version are looked up: upstream
-        does not ask for any version here.
+        The pod itself is below the last owner. Only rows of the exact version are used: upstream ignores rows for
+        any version here.
 
         Raises:
-            GroupingError: the owner below cannot be read, or its grouper refuses.
+            GroupingError: the inner owner cannot be read, or its grouper raises it.
         """
         if not other_owners:
             raise GroupingError(f"no owner of pod {pod.namespace}/{pod.name} to skip")

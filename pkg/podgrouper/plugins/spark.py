@@ -20,7 +20,7 @@ APP_SELECTOR_LABEL: Final = "spark-app-selector"
 
 
 def is_spark_pod(pod: Pod) -> bool:
-    """Whether the pod carries both of Spark's labels."""
+    """Return True if the pod has both of Spark's labels."""
     return APP_NAME_LABEL in pod.labels and APP_SELECTOR_LABEL in pod.labels
 
 

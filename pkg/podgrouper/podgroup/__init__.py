@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pod group: what is wanted of it, and how it gets into the cluster."""
+"""The desired pod group, and how it is written to the cluster."""
 
 from .handler import Handler as Handler
 from .locks import KeyedLocks as KeyedLocks

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The handler: gets the wanted pod group into the cluster, with no request where it is there already."""
+"""The handler writes the desired pod group to the cluster, and sends no request if it is up to date."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .updater import pod_groups_equal, update_pod_group
 _log: Final = log.logger_from("podgrouper")
 
 _TRIES: Final = 5
-"""How often a group that others write as well is read and written anew before the failure is told."""
+"""Number of attempts to write a group that other clients also write, before the conflict is raised."""
 
 
 class Handler:
-    """Creates and updates pod groups, one writer a group at a time.
+    """Creates and updates pod groups; each group has one writer at a time.
 
-    ``client`` reads from a cache; ``live`` is asked for the newest state when the server says that the cache is
-    behind. ``node_pool_key`` and ``queue_key`` are labels that others may have set: those stay.
+    ``client`` reads from a cache; ``live`` reads the newest state when the server reports that the cache is stale.
+    ``node_pool_key`` and ``queue_key`` are labels whose existing values are kept.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Handler:
         self._locks: KeyedLocks[NamespacedName] = KeyedLocks()
 
     async def apply_to_cluster(self, metadata: Metadata) -> None:
-        """Have the group as ``metadata`` says.
+        """Create or update the group that ``metadata`` describes.
 
         Raises:
-            StatusError, RestError, CacheError: it cannot be read or written. A cache that was behind is no
-                reason, as long as what it missed can be read.
+            StatusError, RestError, CacheError: the group cannot be read or written. A stale cache does not raise as
+                long as the newest state can be read.
         """
         wanted = pod_group_for(metadata)
         async with self._locks.holding(wanted.key):
@@ -59,7 +59,7 @@ class Handler:
             await self._update(stored, wanted)
 
     async def _create(self, wanted: PodGroup) -> PodGroup | None:
-        """Create the group; return it if it turns out to be there."""
+        """Create the group; return the existing one if there is one."""
         try:
             await self._client.create(wanted)
         except AlreadyExistsError as error:
@@ -81,15 +81,15 @@ class Handler:
                 await self._client.update(stored)
             except ConflictError:
                 stored = await self._live.get(PodGroup, wanted.key)
-                # Unless somebody wrote meanwhile, it is refused for another reason.
+                # If the version is unchanged, the server refuses for another reason than a concurrent write.
                 if stored.metadata.resource_version == version or attempt + 1 == _TRIES:
                     raise
-                _log.debug("PodGroup was written by somebody else meanwhile", podGroup=str(wanted.key))
+                _log.debug("PodGroup was changed by another writer, trying again", podGroup=str(wanted.key))
             else:
                 return
 
     def _take_what_others_own(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
-        """Want those fields as they are that whoever assigns queues and pools has set; ``labels`` are our own."""
+        """Keep the stored values of fields that the assigner of queues and node pools sets; ``labels`` are our own."""
         wanted.spec.mark_unschedulable = stored.spec.mark_unschedulable
         wanted.spec.scheduling_backoff = stored.spec.scheduling_backoff
         wanted.spec.queue = stored.spec.queue

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Locks by key: one piece of work a key at a time, and nothing kept of keys that nobody works on."""
+"""Locks by key; unused keys take no memory."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ K = TypeVar("K", bound=Hashable)
 
 
 class KeyedLocks(Generic[K]):
-    """Locks by key; who finds one free does not wait at all."""
+    """Locks by key. Acquiring a free lock does not suspend the task."""
 
     def __init__(self) -> None:
         self._waiting: dict[K, deque[anyio.Event]] = {}
-        """Of each key in work, those who wait, longest first."""
+        """Waiting tasks of each locked key, longest wait first."""
 
     @asynccontextmanager
     async def holding(self, key: K) -> AsyncIterator[None]:
@@ -33,7 +33,7 @@ class KeyedLocks(Generic[K]):
             try:
                 await turn.wait()
             except BaseException:
-                # Whoever was given the lock and does not come must pass it on.
+                # A cancelled task that was given the lock must pass it on.
                 if turn.is_set():
                     self._release(key)
                 else:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a grouper says about the group of a pod."""
+"""A grouper's description of a pod's group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from controller_runtime.apis.machinery.object import OwnerReference
 
 @dataclass(slots=True, kw_only=True)
 class TopologyConstraintMetadata:
-    """How near to each other pods are wanted; an empty string says nothing."""
+    """Desired placement of pods near each other; an empty string is unset."""
 
     preferred_topology_level: str = ""
     required_topology_level: str = ""
@@ -31,9 +31,9 @@ class SubGroupMetadata:
 
 @dataclass(slots=True, kw_only=True)
 class Metadata:
-    """The group a pod belongs to, as its grouper wants it. It belongs to the caller, who may change it.
+    """The desired group of a pod. The caller owns it and may change it.
 
-    None for labels and annotations is Go's nil map, which says the same as an empty one.
+    None for labels and annotations is Go's nil map, which is equal to an empty one.
     """
 
     name: str

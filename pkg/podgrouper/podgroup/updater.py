@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Telling whether a pod group is as wanted, and making it so."""
+"""Comparison of a pod group with the desired one, and its update."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyCons
 
 
 def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
-    """Tell whether ``old`` is as ``new`` wants it. Labels and annotations that only ``old`` has do not count.
+    """Return True if ``old`` matches ``new``. Labels and annotations that only ``old`` has are ignored.
 
-    An unset field is equal to one that holds Go's zero, and no subgroups to an empty list of them.
+    An unset field equals Go's zero value, and absent subgroups equal an empty list.
     """
     return (
         _has_all(old.labels, new.labels)
@@ -25,7 +25,7 @@ def pod_groups_equal(old: PodGroup, new: PodGroup) -> bool:
 
 
 def update_pod_group(old: PodGroup, new: PodGroup) -> None:
-    """Make ``old`` as ``new`` wants it. What it has beside that stays, fields we do not know as well."""
+    """Update ``old`` to match ``new``. Other fields of ``old`` stay, including unknown ones."""
     if new.metadata.annotations:
         old.metadata.annotations = {**old.annotations, **new.metadata.annotations}
     if new.metadata.labels:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The runtimes we serve: TrainingRuntime and ClusterTrainingRuntime."""
+"""The supported runtimes: TrainingRuntime and ClusterTrainingRuntime."""
 
 from .clustertrainingruntime import CLUSTER_TRAINING_RUNTIME_GROUP_KIND as CLUSTER_TRAINING_RUNTIME_GROUP_KIND
 from .clustertrainingruntime import ClusterTrainingRuntime as ClusterTrainingRuntime

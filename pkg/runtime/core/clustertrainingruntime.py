@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""ClusterTrainingRuntime: the runtime that all namespaces share."""
+"""ClusterTrainingRuntime: the cluster-scoped runtime."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLUSTER_TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.ClusterTrainingRuntime.
 async def new_cluster_training_runtime(
     client: Reader, _indexer: FieldIndexer, built: Mapping[str, interface.Runtime]
 ) -> ClusterTrainingRuntime:
-    """Return the runtime; it works with the plugins of the namespaced kind, which must be built."""
+    """Return the runtime. It uses the plugins of the namespaced kind, which must exist."""
     namespaced = built[TRAINING_RUNTIME_GROUP_KIND]
     if not isinstance(namespaced, TrainingRuntime):
         raise TypeError(f"{TRAINING_RUNTIME_GROUP_KIND} is served by a {type(namespaced).__name__}")
@@ -60,21 +60,21 @@ class ClusterTrainingRuntime(interface.Runtime):
         ml_policy: trainer.MLPolicy | None,
         pod_group_policy: trainer.PodGroupPolicy | None,
     ) -> runtime.Info:
-        """Do as the namespaced kind does."""
+        """Delegate to the namespaced kind."""
         return self._namespaced.runtime_info(train_job, runtime_template_spec, ml_policy, pod_group_policy)
 
     async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:
-        """Do as the namespaced kind does."""
+        """Delegate to the namespaced kind."""
         return await self._namespaced.train_job_status(train_job)
 
     def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
-        """Return nothing: the namespaced kind brings the plugins' watches."""
+        """Return no watches: the namespaced kind adds the plugins' watches."""
         return []
 
     async def validate_objects(
         self, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Refuse a TrainJob whose runtime cannot be read, warn of a deprecated one, then ask the plugins."""
+        """Reject a TrainJob with an unreadable runtime, warn of a deprecated one, then run the plugins' validation."""
         try:
             found = await peek(
                 self._client,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the runtimes of a registry, each after those it depends on."""
+"""Creates the runtimes of a registry, each after its dependencies."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from .registry import Registry, new_runtime_registry
 
 
 class RuntimeRegistryError(Exception):
-    """The registry's runtimes cannot be made: a dependency is missing, or they depend on each other."""
+    """The registry's runtimes cannot be created: a dependency is missing or circular."""
 
 
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainingruntimes,verbs=get;list;watch
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=clustertrainingruntimes,verbs=get;list;watch
 async def new(client: Reader, indexer: FieldIndexer, registry: Registry | None = None) -> dict[str, Runtime]:
-    """Return the runtimes by group and kind; they, and their plugins, can only read through ``client``.
+    """Return the runtimes by group and kind. They and their plugins can only read through ``client``.
 
     Raises:
-        RuntimeRegistryError: the registry's dependencies do not work out.
+        RuntimeRegistryError: a dependency is missing or circular.
     """
     registry = new_runtime_registry() if registry is None else registry
     runtimes: dict[str, Runtime] = {}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``podTemplateOverrides``: strategic merges over the pod templates of a runtime's jobs, the later over the earlier."""
+"""``podTemplateOverrides``: strategic merges into the pod templates of a runtime's jobs, in order."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from pkg.apis.trainer import v1alpha1 as trainer
 
 _KEPT: Final = 16
 _MOST_VALUES: Final = 500_000
-"""Values that all merges of a TrainJob may write together: half a second of CPU, or 500 overrides that each add a volume."""
+"""Maximum number of values that all merges of a TrainJob write: half a second of CPU, or 500 overrides with volumes."""
 _lock: Final = threading.Lock()
 _texts: Final[dict[int, tuple[JobSetSpec, bytes]]] = {}
 
 Observe = Callable[[dict[str, JSON], int | None], None]
-"""Is shown the template, first as it was, then after each override, by the override's index."""
+"""Receives the original template, then the template after each override with the override's index."""
 
 
 def with_overrides(
     spec: JobSetSpec, overrides: Sequence[trainer.PodTemplateOverride], observe: Observe | None = None
 ) -> JobSetSpec:
-    """Return the spec as it will be applied, a decoded copy, with the overrides merged in, later ones last.
+    """Return a decoded copy of the spec with the overrides merged in order.
 
     Raises:
-        StrategicMergeError: an override does not fit the template, or there are too many overrides of large templates.
+        StrategicMergeError: an override does not fit the template, or the merges would write too many values.
     """
     if not overrides and observe is None:
         return JobSetSpec.from_json(_typed_text(spec))
@@ -63,7 +63,7 @@ def with_overrides(
 
 
 def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride) -> int:
-    """Merge an override into a replicated job's pod template; return the number of values that were written."""
+    """Merge an override into a replicated job's pod template, and return the number of written values."""
     spec = job.setdefault("template", {}).setdefault("spec", {})
     merged = strategic_merge_patch(spec.get("template", {}), _patch(override), POD_TEMPLATE)
     spec["template"] = apply.as_typed(merged, inside="template")
@@ -77,8 +77,8 @@ def _values(value: JSON) -> int:
 
 
 def _typed_text(spec: JobSetSpec) -> bytes:
-    """Return a spec's JSON as a typed client sends it; kept for specs that were seen last, which nobody changes."""
-    with _lock:  # what belongs to a large TrainJob is done in threads
+    """Return a spec's JSON as a typed client sends it. Cached for recent specs; callers must not change the result."""
+    with _lock:  # large TrainJobs are processed in threads
         kept = _texts.get(id(spec))
         if kept is None or kept[0] is not spec:
             kept = spec, msgspec.json.encode(apply.as_typed(spec.to_dict()))
@@ -89,7 +89,7 @@ def _typed_text(spec: JobSetSpec) -> bytes:
 
 
 def _patch(override: trainer.PodTemplateOverride) -> dict[str, JSON]:
-    """Return the patch of a pod template that an override stands for; of its metadata, labels and annotations."""
+    """Return an override as a patch of a pod template; of its metadata, only labels and annotations."""
     patch: dict[str, JSON] = {}
     if override.metadata is not None:
         metadata = {"labels": override.metadata.labels, "annotations": override.metadata.annotations}
@@ -99,6 +99,6 @@ def _patch(override: trainer.PodTemplateOverride) -> dict[str, JSON]:
         account = override.spec.service_account_name
         patch["spec"] = apply.as_typed(override.spec.to_dict(), inside="spec")
         if account is not None:
-            # Empty, it takes the template's account away.
+            # An empty value removes the template's service account.
             patch["spec"]["serviceAccountName"] = account
     return patch

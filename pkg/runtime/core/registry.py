@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of runtimes we serve, and which of them another is made with."""
+"""The supported kinds of runtimes and their dependencies."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .clustertrainingruntime import CLUSTER_TRAINING_RUNTIME_GROUP_KIND, new_clu
 from .trainingruntime import TRAINING_RUNTIME_GROUP_KIND, new_training_runtime
 
 RuntimeFactory = Callable[[Reader, FieldIndexer, Mapping[str, Runtime]], Awaitable[Runtime]]
-"""Makes a runtime, given those made before it."""
+"""Creates a runtime from the runtimes created before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuntimeRegistrar:
-    """How a runtime is made, and the keys of those that must be there first."""
+    """The factory of a runtime, and the keys of its dependencies."""
 
     factory: RuntimeFactory
     dependencies: tuple[str, ...] = ()
 
 
 Registry = Mapping[str, RuntimeRegistrar]
-"""By group and kind, as ``runtime_ref_to_runtime_registry_key`` writes them."""
+"""Factories by the keys of ``runtime_ref_to_runtime_registry_key``."""
 
 
 def new_runtime_registry() -> Registry:

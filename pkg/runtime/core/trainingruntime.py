@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainingRuntime: the runtime of a TrainJob's own namespace, and the pipeline that serves both kinds."""
+"""TrainingRuntime: the namespaced runtime, and the pipeline of both kinds."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
 
 
 class RuntimeNotFoundError(Exception):
-    """The runtime that a TrainJob refers to could not be read; the cause says why."""
+    """The runtime that a TrainJob refers to could not be read. The cause is chained."""
 
 
 async def new_training_runtime(
     client: Reader, indexer: FieldIndexer, _built: Mapping[str, interface.Runtime]
 ) -> TrainingRuntime:
-    """Return the runtime, its plugins made and its cache indices registered."""
+    """Create the runtime and its plugins, and register their cache indices."""
     await index_runtime_references(indexer)
     return TrainingRuntime(await framework.new(client, plugins.new_registry(), indexer), client)
 
@@ -55,14 +55,14 @@ async def index_runtime_references(indexer: FieldIndexer) -> None:
 
 
 class TrainingRuntime(interface.Runtime):
-    """Serves TrainJobs that refer to a TrainingRuntime; what it does with a spec serves the cluster-wide kind too."""
+    """Serves TrainJobs that refer to a TrainingRuntime; its pipeline serves the cluster-scoped kind too."""
 
     def __init__(self, fwk: framework.Framework, client: Reader) -> None:
         self.framework = fwk
         self.client = client
 
     def observe(self, observer: Observer | None) -> None:
-        """Have an observer look on from now on; runtimes of the cluster-wide kind pass here too."""
+        """Set the observer of all later passes, those of the cluster-scoped kind included."""
         self.framework.observer = observer
 
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
@@ -80,7 +80,7 @@ class TrainingRuntime(interface.Runtime):
     async def objects_from(
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
     ) -> list[Object]:
-        """Return what a TrainJob becomes under a runtime's spec; neither is changed."""
+        """Return the objects of a TrainJob with a runtime's spec. Changes neither."""
         info = await offload.run(
             train_job, self.runtime_info, train_job, spec.template, spec.ml_policy, spec.pod_group_policy
         )
@@ -105,7 +105,7 @@ class TrainingRuntime(interface.Runtime):
         return info
 
     async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:
-        """Return the status its objects call for."""
+        """Return the status from its objects."""
         return await self.framework.run_train_job_status_plugin(train_job)
 
     def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
@@ -115,7 +115,7 @@ class TrainingRuntime(interface.Runtime):
     async def validate_objects(
         self, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Refuse a TrainJob whose runtime cannot be read, else ask the plugins."""
+        """Reject a TrainJob whose runtime cannot be read, else run the plugins' validation."""
         key = NamespacedName(new.namespace, new.spec.runtime_ref.name)
         try:
             found = await peek(self.client, trainer.TrainingRuntime, key)
@@ -129,7 +129,7 @@ class TrainingRuntime(interface.Runtime):
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Return the plugins' verdict; overrides that do not fit the template are an error of their own."""
+        """Return the plugins' warnings and errors, or an error if an override does not fit the template."""
         try:
             info = await offload.run(
                 new, new_runtime_info, new, spec.template, spec.ml_policy, spec.pod_group_policy
@@ -147,7 +147,7 @@ def new_runtime_info(
     pod_group_policy: trainer.PodGroupPolicy | None,
     observer: Observer | None = None,
 ) -> runtime.Info:
-    """Return the Info the stages start from: the template with overrides, its pod sets, the labels of both.
+    """Return the Info before the first stage: the template with overrides, its pod sets, the labels of both.
 
     Raises:
         StrategicMergeError: an override does not fit the template.
@@ -169,7 +169,7 @@ def new_runtime_info(
 
 
 def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.PodSet:
-    """Return a job's pods: as many as its parallelism; the trainer's as many as the mlPolicy has nodes."""
+    """Return a job's number of pods: its parallelism, or the mlPolicy's number of nodes for the trainer."""
     labels = (job.template.metadata.labels if job.template.metadata is not None else None) or {}
     ancestor = labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR)
     count = job.template.spec.parallelism

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin framework: extension points (here), the plugins, and what runs them."""
+"""The plugin framework: the extension points, the plugins, and the Framework that runs them."""
 
 from .interface import ComponentBuilderPlugin as ComponentBuilderPlugin
 from .interface import CustomValidationPlugin as CustomValidationPlugin

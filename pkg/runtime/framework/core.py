@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Framework: makes the registry's plugins and runs them stage by stage, in the registry's order."""
+"""Framework: creates the registry's plugins and runs them stage by stage, in the registry's order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TooManyTrainJobStatusPluginsError(ManagerError):
 async def new(
     reader: client.Reader, registry: Mapping[str, PluginFactory], indexer: client.FieldIndexer
 ) -> Framework:
-    """Return a framework of the registry's plugins, their cache indices registered.
+    """Return a framework of the registry's plugins, and register their cache indices.
 
     Raises:
         TooManyTrainJobStatusPluginsError: more than one plugin reports the status.
@@ -60,7 +60,7 @@ class Framework:
 
     def __init__(self, plugins: Iterable[Plugin]) -> None:
         self.observer: Observer | None = None
-        """Sees what each plugin of the stages that build objects leaves."""
+        """Observes the result of each plugin in the stages up to the objects."""
         self.plugins = {plugin.name: plugin for plugin in plugins}
         every = list(self.plugins.values())
         self._enforce_ml_policy = [p for p in every if isinstance(p, EnforceMLPolicyPlugin)]
@@ -121,7 +121,7 @@ class Framework:
         return warnings, errors
 
     async def run_train_job_status_plugin(self, train_job: TrainJob) -> TrainJobStatus | None:
-        """Return the status, or None without a plugin for it."""
+        """Return the status, or None if no plugin reports one."""
         return await self._train_job_status.status(train_job) if self._train_job_status is not None else None
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The extension points; a plugin inherits those it serves.
+"""The extension points. A plugin inherits those it implements.
 
 The framework runs each stage in turn: EnforceMLPolicy → EnforcePodGroupPolicy → PodNetwork → ComponentBuilder for the
 objects; CustomValidation for admission; TrainJobStatus for the status; WatchExtension when the controller is set up.
-Within a stage the order of plugins must not matter. A plugin that a runtime's policies do not concern does nothing.
-Plugins cannot write to the cluster: their client only reads. They keep nothing about single TrainJobs; for a large
-one the first three stages run in a thread.
+Within a stage the order of plugins must not matter. A plugin that the runtime's policies do not use does nothing.
+Plugins cannot write to the cluster: their client only reads. They keep no state about single TrainJobs. For a large
+TrainJob the first three stages run in a thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pkg.runtime.runtime import Info
 
 
 class PluginError(Exception):
-    """A plugin cannot serve a TrainJob under its runtime; the text tells the user why."""
+    """A plugin cannot serve a TrainJob under its runtime. The text is the reason for the user."""
 
 
 class Plugin(ABC):
@@ -35,20 +35,20 @@ class Plugin(ABC):
     name: ClassVar[str]
 
     def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
-        """Say, for people, why this plugin has nothing to do with a TrainJob under its runtime; None if it has.
+        """Return why this plugin does nothing for a TrainJob under its runtime, or None if it does something.
 
-        Whoever says why changes nothing and builds nothing.
+        A plugin that returns a reason changes nothing and builds nothing.
         """
         del info, train_job
         return None
 
 
 PluginFactory = Callable[[Reader, FieldIndexer], Awaitable[Plugin]]
-"""Makes a plugin; may register the cache indices it needs."""
+"""Creates a plugin; may register cache indices."""
 
 
 class CustomValidationPlugin(Plugin):
-    """Has a say in the admission of a TrainJob."""
+    """Validates TrainJobs at admission."""
 
     @abstractmethod
     async def validate(
@@ -58,31 +58,31 @@ class CustomValidationPlugin(Plugin):
 
 
 class WatchExtensionPlugin(Plugin):
-    """Has the TrainJob controller watch more kinds."""
+    """Adds watches to the TrainJob controller."""
 
     @abstractmethod
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Return what adds the watches."""
+        """Return the function that adds the watches."""
 
 
 class EnforceMLPolicyPlugin(Plugin):
-    """Carries out the runtime's mlPolicy."""
+    """Applies the runtime's mlPolicy."""
 
     @abstractmethod
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Change ``info`` as the policy and the TrainJob's trainer call for."""
+        """Apply the policy and the TrainJob's trainer to ``info``."""
 
 
 class EnforcePodGroupPolicyPlugin(Plugin):
-    """Carries out the runtime's podGroupPolicy."""
+    """Applies the runtime's podGroupPolicy."""
 
     @abstractmethod
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
-        """Change ``info`` as the policy calls for."""
+        """Apply the policy to ``info``."""
 
 
 class PodNetworkPlugin(Plugin):
-    """Knows the pods' host names."""
+    """Sets the pods' host names."""
 
     @abstractmethod
     def identify_pod_network(self, info: Info, train_job: TrainJob) -> None:
@@ -94,7 +94,7 @@ class ComponentBuilderPlugin(Plugin):
 
     @abstractmethod
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
-        """Return the objects to apply, none that must be left alone.
+        """Return the objects to apply, without those that must not be changed.
 
         Raises:
             StatusError: a read failed for a reason other than absence.
@@ -102,7 +102,7 @@ class ComponentBuilderPlugin(Plugin):
 
 
 class TrainJobStatusPlugin(Plugin):
-    """Knows how a TrainJob fares. At most one plugin does."""
+    """Reports the status of TrainJobs. At most one plugin does."""
 
     @abstractmethod
     async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
@@ -110,19 +110,19 @@ class TrainJobStatusPlugin(Plugin):
 
 
 class Observer(ABC):
-    """Looks on while a TrainJob passes the stages (``trainerctl explain``). It must change nothing of what it sees.
+    """Observes a TrainJob in the stages (``trainerctl explain``). It must not change its arguments.
 
-    What it is shown changes afterwards: it copies what it wants to keep.
+    The arguments change afterwards: copy values to keep them.
     """
 
     @abstractmethod
     def template(self, spec: dict[str, JSON], override: int | None) -> None:
-        """See the JSON of the template's spec: as the runtime has it, then after each override, by its index."""
+        """Observe the JSON of the template's spec: the runtime's, then after each override with its index."""
 
     @abstractmethod
     def begin(self, info: Info) -> None:
-        """See what the stages start from."""
+        """Observe the Info before the first stage."""
 
     @abstractmethod
     def ran(self, stage: type[Plugin], plugin: Plugin, info: Info, objects: Sequence[Object]) -> None:
-        """See what a plugin left in its stage, and the objects that it built."""
+        """Observe the Info after a plugin in its stage, and the objects that it built."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The webhooks' own certificates: made, kept in a Secret, trusted by the API server, renewed ahead of their end."""
+"""The webhooks' certificates: generated, stored in a Secret, trusted by the API server, renewed before they expire."""
 
 from .certificates import EVENT_SOURCE as EVENT_SOURCE
 from .certificates import Certificates as Certificates

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the webhook configuration says: whom the API server trusts, and under which names it calls us."""
+"""The webhook configuration: the authorities that the API server trusts, and the names under which it calls us."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from . import pki
 
 OVERLAP: Final = timedelta(hours=24)
-"""How long the former authorities are trusted beside a new one: every replica has changed over by then."""
+"""Time for which former authorities are trusted beside a new one. Every replica has switched by then."""
 SINCE: Final = "trainer.kubeflow.org/webhook-authority-since"
-"""The annotation that says when the API server was told to trust the newest authority, while it trusts others."""
+"""Annotation with the time at which the newest authority was added, while others are trusted too."""
 MOST: Final = 64
-"""Former authorities that are kept at most, however often somebody rotates within the overlap."""
+"""Maximum number of former authorities that are kept, for any number of rotations within the overlap."""
 
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 
@@ -33,7 +33,7 @@ _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 def server_names(
     service: str, namespace: str, configuration: ValidatingWebhookConfiguration | None
 ) -> list[str]:
-    """Return the names that a serving certificate must have: our Service's, and whatever the hooks call."""
+    """Return the names that a serving certificate must have: our Service's, and those that the hooks call."""
     names = {f"{service}.{namespace}.svc": None}
     for hook in (configuration.webhooks if configuration else None) or ():
         client = hook.client_config
@@ -49,10 +49,10 @@ def server_names(
 def trust(
     configuration: ValidatingWebhookConfiguration, current: bytes, served: bytes, now: datetime
 ) -> bool:
-    """Make every hook trust ``current`` first; return whether that changed anything.
+    """Put ``current`` first in every hook's bundle. Return True if anything changed.
 
-    What was trusted before stays behind it for the time of the overlap, and so does what we still serve with. When
-    the overlap began is noted on the configuration, since it is the one object that replicas share about it.
+    Authorities that were trusted before follow it during the overlap, and so does the one we still serve with. The
+    start of the overlap is an annotation of the configuration, because all replicas share it.
     """
     hooks = [hook for hook in configuration.webhooks or () if hook.client_config is not None]
     before = [_bundle(hook) for hook in hooks]
@@ -76,7 +76,7 @@ def trust(
 
 
 def _certificates(bundle: bytes) -> list[x509.Certificate]:
-    """Return what is in a bundle; what is no certificate is passed over."""
+    """Return the certificates in a bundle; other content is skipped."""
     found = []
     for pem in _split(bundle):
         with contextlib.suppress(ValueError):
@@ -85,7 +85,7 @@ def _certificates(bundle: bytes) -> list[x509.Certificate]:
 
 
 def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datetime) -> list[bytes]:
-    """Return what else is in ``bundles``, each once, youngest first."""
+    """Return the other certificates in ``bundles``, each once, youngest first."""
     kept = {
         found: found.public_bytes(Encoding.PEM)
         for bundle in bundles
@@ -105,7 +105,7 @@ def _since(configuration: ValidatingWebhookConfiguration, now: datetime) -> date
 
 
 def _note(configuration: ValidatingWebhookConfiguration, since: datetime | None) -> bool:
-    """Write down, or wipe out, when the overlap began; return whether that changed anything."""
+    """Set or remove the annotation with the start of the overlap. Return True if anything changed."""
     annotations = dict(configuration.annotations)
     if since is None:
         annotations.pop(SINCE, None)

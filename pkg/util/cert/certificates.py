@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates: the runnable that keeps the webhooks' certificate sound, trusted and served.
+"""Certificates: the runnable that keeps the webhooks' certificate valid, trusted and served.
 
-Expected flow of a pass: read the Secret, and mend it if need be; make the API server trust its authority; serve with
-its certificate. A new authority is served with only once the API server has been told to trust it for
-``settle`` seconds; until then, and whatever breaks, the last good certificate is served from memory.
+Expected flow of a pass: read the Secret, and repair it if necessary; add its authority to the webhook configuration;
+serve with its certificate. A new authority is used only after it has been in the webhook configuration for
+``settle`` seconds. Until then, and after any error, the last good certificate is served from memory.
 
 Guarantees: replicas that start together end with one authority, since writes carry the version that was read
-and who loses reads the winner's; no admission fails over a rotation. Assumes that an API server learns of its
-webhook configuration within ``settle`` seconds.
+and a replica that loses reads the winner's; no admission fails because of a rotation. Assumes that an API server
+observes its webhook configuration within ``settle`` seconds.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ EXPIRY: Final = Gauge(
 
 _TRIES: Final = 10
 _BREATH: Final = 0.1
-"""Seconds in which several changes are one."""
+"""Seconds within which several changes cause one pass."""
 _RETRY: Final = (0.5, 30.0)
 _EXPECTED: Final = (StatusError, rest.RestError)
 
@@ -78,30 +78,30 @@ _log = log.logger_from("cert-rotation")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Where the certificates are, and how patient to be."""
+    """The objects that contain the certificates, and the delays."""
 
     namespace: str
     secret: str
     service: str
     configuration: str
     settle: float = 10.0
-    """Seconds between the API server's being told of a new authority and our serving with it."""
+    """Seconds between adding a new authority to the webhook configuration and serving with it."""
     period: float = 3600.0
-    """Seconds after which everything is looked at again, though nobody told of a change."""
+    """Seconds between two passes without a reported change."""
 
 
 _Ts = TypeVarTuple("_Ts")
 
 
 async def in_thread(make: Callable[[*_Ts], Material], *args: *_Ts) -> Material:
-    """Make keys beside the event loop."""
+    """Generate keys in a thread."""
     return await anyio.to_thread.run_sync(make, *args)
 
 
 class Certificates:
-    """Made once per process; serves as the webhook server's certificates (:meth:`context`).
+    """One object per process; provides the webhook server's TLS context (:meth:`context`).
 
-    ``connect`` gives the connection to the cluster, ``events`` tells what was done to the Secret.
+    ``connect`` gives the connection to the cluster, ``events`` records changes of the Secret.
     """
 
     name = "webhook certificates"
@@ -130,11 +130,11 @@ class Certificates:
         self._missing_told = False
 
     def need_leader_election(self) -> bool:
-        """No: every replica answers webhooks."""
+        """Return False: every replica answers webhooks."""
         return False
 
     def context(self) -> ssl.SSLContext:
-        """Return the context to serve with, always the same; it is of use after :meth:`served`."""
+        """Return the TLS context, always the same object; it has a certificate after :meth:`served`."""
         return self._context
 
     async def served(self) -> None:
@@ -142,14 +142,14 @@ class Certificates:
         await self._ready.wait()
 
     def check(self) -> None:
-        """Fail while there is nothing to serve with."""
+        """Raise while there is no certificate to serve with."""
         if self._served is None:
             raise healthz.NotHealthyError(f"certificates are not ready: {self._problem}")
         if pki.certificate(self._served.tls_crt).not_valid_after_utc <= self._now():
             raise healthz.NotHealthyError(f"the certificate has expired: {self._problem}")
 
     async def start(self) -> None:
-        """Keep the certificates in order until cancelled."""
+        """Keep the certificates valid until cancelled."""
         async with self._connect() as cluster, anyio.create_task_group() as tasks:
             tasks.start_soon(cluster.watch, self._wake)
             failed = 0
@@ -169,11 +169,11 @@ class Certificates:
                     await anyio.sleep(_BREATH)
 
     async def look(self, cluster: Cluster) -> float:
-        """Do one pass; return the seconds after which the next is due.
+        """Do one pass, and return the seconds until the next.
 
         Raises:
-            StatusError: the API server refused something.
-            RestError: it was not reached.
+            StatusError: the API server refused a request.
+            RestError: the API server was unreachable.
         """
         hooks = await self._hooks(cluster)
         names = bundle.server_names(self._options.service, self._options.namespace, hooks)
@@ -192,7 +192,7 @@ class Certificates:
     # The Secret.
 
     async def _sound(self, cluster: Cluster, names: list[str]) -> Material:
-        """Return what is in the Secret, after mending it if need be."""
+        """Return the content of the Secret, after repairing it if necessary."""
         options = self._options
         key = NamespacedName(options.namespace, options.secret)
         for _ in range(_TRIES):
@@ -215,8 +215,8 @@ class Certificates:
                 secret = await (cluster.client.update if exists else cluster.client.create)(secret)
             except (AlreadyExistsError, ConflictError, NotFoundError) as error:
                 if isinstance(error, NotFoundError) and not exists:
-                    raise  # it is the namespace that is missing
-                continue  # another replica was quicker, or somebody interfered: what is there now counts
+                    raise  # the namespace is missing
+                continue  # another replica or client was faster: read the Secret again
             self._tell(secret, verdict, blank=not found)
             return made
         raise ConflictError(f"secret {key}: changed {_TRIES} times while it was being written")
@@ -251,7 +251,7 @@ class Certificates:
         except NotFoundError:
             if not self._missing_told:
                 _log.warning("There is no webhook configuration: nothing is validated", name=name)
-            self._missing_told = True
+            self._missing_changed = True
             return None
         self._missing_told = False
         return found
@@ -259,9 +259,9 @@ class Certificates:
     async def _trust(
         self, cluster: Cluster, hooks: ValidatingWebhookConfiguration | None, material: Material
     ) -> None:
-        """Return when every hook trusts the authority of ``material``; ``hooks`` is as it was read just now."""
+        """Return when every hook trusts the authority of ``material``; ``hooks`` is the current configuration."""
         served = self._served.ca_crt if self._served is not None else b""
-        told = self._trusted[0] != material.ca_crt
+        changed = self._trusted[0] != material.ca_crt
         for _ in range(_TRIES):
             if hooks is None or not bundle.trust(hooks, material.ca_crt, served, self._now()):
                 break
@@ -271,17 +271,17 @@ class Certificates:
                 hooks = await self._hooks(cluster)
                 continue
             _log.info("Webhook configuration trusts the authority", name=self._options.configuration)
-            told = True
+            changed = True
             break
         else:
             raise ConflictError(f"{self._options.configuration}: changed {_TRIES} times while being written")
-        if told:
+        if changed:
             self._trusted = (material.ca_crt, anyio.current_time())
 
     # Serving.
 
     def _settling(self, material: Material) -> float:
-        """Return the seconds until ``material`` may be served with: none for what is served first."""
+        """Return the seconds until ``material`` may be served; 0 for the first certificate."""
         if self._served is None or self._served.ca_crt == material.ca_crt:
             return 0.0
         return self._trusted[1] + self._options.settle - anyio.current_time()
@@ -301,7 +301,7 @@ class Certificates:
 
 
 def _loads(material: Material) -> Verdict:
-    """Say whether the TLS library takes the serving certificate; it is stricter than we are."""
+    """Return True if the TLS library accepts the serving certificate; it is stricter than we are."""
     try:
         load_chain(server_context(), material.tls_crt, material.tls_key)
     except ssl.SSLError as error:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The two objects in which certificates live: read from the server, written with care, and watched alone."""
+"""Access to the Secret and the webhook configuration: reads from the server, writes, and watches of the two objects."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def operator_namespace(folder: Path = _SERVICE_ACCOUNT) -> str:
 
 
 class Cluster(Protocol):
-    """Where the Secret and the webhook configuration are."""
+    """The connection to the Secret and the webhook configuration."""
 
     @property
     def client(self) -> client.ReaderWriter:
-        """Reads what is true now."""
+        """The client. It reads from the server, not from a cache."""
         ...
 
     async def watch(self, changed: Callable[[], None]) -> None:
-        """Call ``changed`` whenever one of the two may have changed; until cancelled."""
+        """Call ``changed`` whenever one of the two may have changed, until cancelled."""
         ...
 
 
@@ -62,7 +62,7 @@ class _Connected:
 async def connect(
     config: rest.Config, *, namespace: str, secret: str, configuration: str
 ) -> AsyncIterator[Cluster]:
-    """Give a connection of the certificates' own: they do not wait behind what controllers ask for."""
+    """Provide a separate connection for certificates: they do not wait for the controllers' requests."""
     selection = cache.Options(
         by_object={
             Secret: cache.ByObject(namespaces=(namespace,), fields={"metadata.name": secret}),

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is in the Secret: an authority and a serving certificate; how they are made, and what can be wrong with them.
+"""The content of the Secret: an authority and a serving certificate, their generation and validation.
 
 Pure functions of their arguments and the time. The authority's key is RSA in PKCS#1, which is all that Kubeflow
 Trainer's Go manager reads: it can take the Secret over again. The serving key is EC, so that a handshake
@@ -30,7 +30,7 @@ ORGANIZATION: Final = "kubeflow-trainer"
 CA_LIFETIME: Final = timedelta(days=3650)
 SERVING_LIFETIME: Final = timedelta(days=365)
 CA_MARGIN: Final = timedelta(days=400)
-"""An authority is replaced when it could not sign a serving certificate of full length any more."""
+"""An authority is replaced when it could no longer sign a serving certificate of full duration."""
 SERVING_MARGIN: Final = timedelta(days=120)
 """How long before its end a serving certificate is renewed: earlier than a Go manager would, at 90 days."""
 
@@ -40,7 +40,7 @@ _BROKEN: Final = (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature)
 
 
 class UnusableError(Exception):
-    """A certificate or a key is of no use; the message says why."""
+    """A certificate or a key is unusable. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Material:
 
     @classmethod
     def from_data(cls, data: Mapping[str, str]) -> Self:
-        """Read a Secret's data; what is missing or no base64 is empty."""
+        """Decode a Secret's data; missing or invalid base64 is empty."""
         return cls(*(_decoded(data.get(key) or "") for key in _KEYS))
 
     def to_data(self) -> dict[str, str]:
@@ -68,7 +68,7 @@ class Material:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong with each half; an empty text is fine. ``due`` halves are sound and only near their end."""
+    """The problem of each half; empty if valid. ``due`` halves are valid but expire soon."""
 
     authority: str = ""
     serving: str = ""
@@ -82,9 +82,9 @@ class Verdict:
 
 
 def inspect(material: Material, names: Collection[str], now: datetime) -> Verdict:
-    """Say whether ``material`` can serve ``names`` for long enough, and if not, why.
+    """Return the problems that prevent ``material`` from serving ``names`` for long enough.
 
-    Costs some milliseconds, since keys are proved; of what was found sound, :func:`age` is all that changes.
+    Takes some milliseconds to check the keys. Later only the result of :func:`age` can change.
     """
     try:
         ca = _pair("ca.crt", material.ca_crt, "ca.key", material.ca_key)
@@ -100,7 +100,7 @@ def inspect(material: Material, names: Collection[str], now: datetime) -> Verdic
 
 
 def age(material: Material, now: datetime) -> Verdict:
-    """Say which half of sound ``material`` has expired, or is due."""
+    """Return the halves of valid ``material`` that have expired or are due."""
     ca, serving = certificate(material.ca_crt), certificate(material.tls_crt)
     try:
         _check_period("ca.crt", ca, now)
@@ -118,7 +118,7 @@ def age(material: Material, now: datetime) -> Verdict:
 
 
 def renewal(material: Material) -> datetime:
-    """Return when sound ``material`` is due."""
+    """Return when valid ``material`` is due."""
     return min(
         certificate(material.ca_crt).not_valid_after_utc - CA_MARGIN,
         certificate(material.tls_crt).not_valid_after_utc - SERVING_MARGIN,
@@ -150,7 +150,7 @@ def reissue(material: Material, names: Sequence[str], now: datetime) -> Material
     """Return ``material`` with a new serving certificate for ``names``; its authority is sound."""
     ca = certificate(material.ca_crt)
     ca_key = serialization.load_pem_private_key(material.ca_key, None)
-    assert isinstance(ca_key, _SIGNING)  # noqa: S101 - inspect() saw to it
+    assert isinstance(ca_key, _SIGNING)  # noqa: S101 - inspect() has checked it
     key = ec.generate_private_key(ec.SECP256R1())
     until = min(now + SERVING_LIFETIME, ca.not_valid_after_utc)
     unsigned = certificates.leaf(
@@ -170,7 +170,7 @@ def certificate(pem: bytes) -> x509.Certificate:
     """Return the first certificate in ``pem``.
 
     Raises:
-        ValueError: there is none.
+        ValueError: ``pem`` contains no certificate.
     """
     return x509.load_pem_x509_certificate(pem)
 
@@ -183,7 +183,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _pair(cert_name: str, cert: bytes, key_name: str, key: bytes) -> x509.Certificate:
-    """Return the certificate of a pair that belongs together."""
+    """Return the certificate of a matching pair."""
     for name, value in ((cert_name, cert), (key_name, key)):
         if not value:
             raise UnusableError(f"{name} is missing")
@@ -191,11 +191,11 @@ def _pair(cert_name: str, cert: bytes, key_name: str, key: bytes) -> x509.Certif
         found = certificate(cert)
         public = found.public_key()
     except _BROKEN as error:
-        raise UnusableError(f"{cert_name} is no certificate") from error
+        raise UnusableError(f"{cert_name} is not a certificate") from error
     try:
         private = serialization.load_pem_private_key(key, None)
     except _BROKEN as error:
-        raise UnusableError(f"{key_name} is no private key") from error
+        raise UnusableError(f"{key_name} is not a private key") from error
     if not isinstance(private, _SIGNING):
         raise UnusableError(f"{key_name} is neither an RSA nor an EC key")
     if private.public_key() != public:
@@ -207,9 +207,9 @@ def _check_authority(ca: x509.Certificate) -> None:
     try:
         constraints = ca.extensions.get_extension_for_class(x509.BasicConstraints).value
     except (x509.ExtensionNotFound, *_BROKEN) as error:
-        raise UnusableError("ca.crt is no authority") from error
+        raise UnusableError("ca.crt is not an authority") from error
     if not constraints.ca:
-        raise UnusableError("ca.crt is no authority")
+        raise UnusableError("ca.crt is not an authority")
 
 
 def _check_serving(serving: x509.Certificate, ca: x509.Certificate, names: Collection[str]) -> None:

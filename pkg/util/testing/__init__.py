@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects for tests, saying only what the case is about."""
+"""Objects for tests that set only the fields of interest."""
 
 from .builders import make_cluster_training_runtime as make_cluster_training_runtime
 from .builders import make_job_set as make_job_set

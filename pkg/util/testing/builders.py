@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Factories. What is left out is what an API server with our CRDs would have filled in."""
+"""Factories. Unset fields have the defaults of an API server with our CRDs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def make_replicated_job(
     resources: ResourceRequirements | None = None,
     **pod_spec: Any,
 ) -> ReplicatedJob:
-    """Return a template's job of one container, named as the job unless said otherwise."""
+    """Return a template's job of one container, named as the job by default."""
     labels = None if ancestor is None else {constants.LABEL_TRAIN_JOB_ANCESTOR: ancestor}
     variables = None if env is None else [EnvVar(name=key, value=value) for key, value in env.items()]
     main = Container(name=container or name, image=image, env=variables, resources=resources)

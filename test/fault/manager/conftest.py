@@ -91,7 +91,7 @@ class Ours:
 
     @asynccontextmanager
     async def lag(self) -> AsyncIterator[list[float]]:
-        """Probe ``/healthz`` 20 times a second, each on a connection of its own; the list gets the :meth:`delay` of each."""
+        """Probe ``/healthz`` 20 times a second on new connections; add the :meth:`delay` of each to the list."""
         latencies: list[float] = []
 
         async def probe() -> None:

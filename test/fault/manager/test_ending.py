@@ -50,7 +50,7 @@ class Admissions:
         )
 
     async def run(self, *, rate: int, keep: bool) -> None:
-        """Ask until told to stop; connections are kept, or each review has one of its own."""
+        """Send reviews until stopped; on kept connections, or each on its own."""
         trust = ssl.create_default_context(cadata=self._ours.authority.certificate.decode())
         connector = aiohttp.TCPConnector(ssl=trust, limit=0, force_close=not keep)
         async with aiohttp.ClientSession(connector=connector) as session, anyio.create_task_group() as tasks:

@@ -35,7 +35,7 @@ def train_job(name: str, nodes: int = 1) -> TrainJob:
 
 
 async def nodes_of(client: LiveClient, name: str) -> int | None:
-    """How many pods the JobSet of a TrainJob runs; None where there is no JobSet."""
+    """How many pods the JobSet of a TrainJob runs; None without a JobSet."""
     try:
         found = await client.get(JobSet, ("default", name))
     except NotFoundError:

@@ -188,8 +188,8 @@ async def test_the_state_that_kubectl_prints_is_the_condition_that_holds(
     job = await live_client.create(train_job(namespace))
     when = {"reason": "Because", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     if conditions:
-        told = [{"type": kind, "status": status, **when} for kind, status in conditions]
-        job = unstructured(TrainJob.gvk).from_dict({**job.to_dict(), "status": {"conditions": told}})
+        reported = [{"type": kind, "status": status, **when} for kind, status in conditions]
+        job = unstructured(TrainJob.gvk).from_dict({**job.to_dict(), "status": {"conditions": reported}})
         await live_client.status.update(job)
     path = f"/apis/trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs"
     table = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Every workload on managers runs, on a handful of objects; and our own manager asks for what it may ask, counted there."""
+"""Each workload on managers runs with a few objects, and our manager sends only the expected requests."""
 
 import importlib
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ REQUESTS = {
     "pod_grouping.burst": {"create podgroups": 1.0, "patch pods": 1.0},
     "pod_grouping.churn": {},
 }
-"""By object: what a manager that asks for nothing needless asks for."""
+"""Requests per object of a manager that sends none without need."""
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a TrainJob costs the manager, in counts that are the same on every machine: whoever raises one says why."""
+"""The cost of a TrainJob in counts that are equal on every machine; a change that raises one must explain it."""
 
 import asyncio
 import json
@@ -111,7 +111,7 @@ async def test_a_train_job_costs_no_more_than_this(
         for request in sent
         if request.method == "PATCH"
     )
-    assert spent == 2 * JOBS  # one makes the JobSet, one the verdict: the echo of a write wakes nobody
+    assert spent == 2 * JOBS  # one creates the JobSet, one sets the status: our own writes cause no reconcile
     assert (writes["jobsets"], writes["trainjobs"]) == (JOBS, JOBS)
     # To index it, twice to reconcile it, and what the status patch returned; the echo of that may come before its
     # answer.

@@ -127,14 +127,14 @@ async def test_without_pod_groups_only_gang_scheduled_jobs_wait_and_go_on_once_t
 
         await live_client.create(train_job(namespace, policy))
 
-        async def told() -> Event | None:
+        async def reported() -> Event | None:
             events = await live_client.list(Event, namespace=namespace)
             return next(
                 (each for each in events if each.involved_object and each.involved_object.name == policy),
                 None,
             )
 
-        event = await eventually(told, reason="the failure is told")
+        event = await eventually(reported, reason="the failure is reported")
         assert str(kind.gvk.group_kind) in (event.message or "")
         assert kind.gvk in mgr.cache.degraded()
         await live_client.create(

@@ -138,7 +138,7 @@ async def test_a_job_set_of_another_client_gives_no_verdict_and_its_keys_are_not
             job.spec.runtime_ref.kind = "TrainingRuntime"
             await live_client.create(job)
 
-        async def told() -> bool:
+        async def reported() -> bool:
             events = await live_client.list(Event, namespace=namespace)
             conflicts = [each for each in events if "exists and has no controller" in (each.message or "")]
             return {each.involved_object.name for each in conflicts if each.involved_object} == {
@@ -147,7 +147,7 @@ async def test_a_job_set_of_another_client_gives_no_verdict_and_its_keys_are_not
                 "mpi2",
             }
 
-        await eventually(told, timeout=20, reason="each conflict is an event")
+        await eventually(reported, timeout=20, reason="each conflict is an event")
         after = [await live_client.get(type(obj), obj.key) for obj in before]
         assert [obj.to_dict() for obj in after] == [obj.to_dict() for obj in before]
         assert [each.name for each in await live_client.list(JobSet, namespace=namespace)] == ["job"]

@@ -300,7 +300,7 @@ async def test_a_runtime_kind_that_nobody_serves_fails_the_job_until_somebody_do
         async def failed() -> bool:
             return await reasons("unknown") == ["TrainingRuntimeNotSupported"]
 
-        await eventually(failed, reason="a kind that nobody serves is told")
+        await eventually(failed, reason="a kind that is not served is reported")
         await eventually(
             lambda: live_client.get(JobSet, (namespace, "recovering")),
             reason="one that is served gets its JobSet",

@@ -111,7 +111,7 @@ async def test_secrets_and_config_maps_are_watched_once_somebody_needs_them(
     await live_client.create(runtime(namespace, "plain", numNodes=1))
     await live_client.create(
         runtime(namespace, "mpi", mpi={})
-    )  # that a runtime is there asks for nothing yet
+    )  # an existing runtime alone causes no requests
     sent: list[Request] = []
     async with run_manager(sent=sent):
         await live_client.create(train_job(namespace, "plain"))

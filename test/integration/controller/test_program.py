@@ -130,7 +130,7 @@ async def test_controllers_do_not_wait_for_certificates_that_cannot_be_had_and_r
     namespace: str,
     live_client: LiveClient,
 ) -> None:
-    """A Secret that is immutable and empty cannot be filled, until somebody deletes it."""
+    """A Secret that is immutable and empty cannot be filled until it is deleted."""
     del trainer_control_plane
     health, webhook = free_ports(2)
     secret = Secret.from_dict(

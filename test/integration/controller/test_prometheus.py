@@ -34,7 +34,7 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "config" / "prometheus"
 READER = ROOT / "config" / "metrics-authorization" / "reader_role.yaml"
-# What shows nothing as long as nothing is wrong, or as long as nobody asks the webhooks.
+# Metrics without samples until an error occurs or a webhook is called.
 SILENT = (
     "kind_degraded",
     "leader_election",

@@ -155,11 +155,11 @@ async def test_a_missing_runtime_is_told_as_an_event_and_found_when_it_comes(
     async with run_manager():
         await live_client.create(job)
 
-        async def told() -> Event | None:
+        async def reported() -> Event | None:
             events = await live_client.list(Event, namespace=namespace)
             return next((each for each in events if each.reason == "TrainJobResourcesCreationFailed"), None)
 
-        event = await eventually(told, reason="the failure is told")
+        event = await eventually(reported, reason="the failure is reported")
         assert event.type == "Warning"
         assert (event.message or "").startswith(
             "TrainJob resources reconciliation failed: TrainingRuntime specified in TrainJob is not found: "

@@ -58,7 +58,7 @@ async def module_directory(folder: Path, module: str) -> Path:
 
 @pytest.fixture(scope="session")
 def third_party(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Copies of the ``config`` folders of JobSet and LeaderWorkerSet as pinned, by their names in ``config/third-party``."""
+    """Copies of the pinned ``config`` folders of JobSet and LeaderWorkerSet, by their names in ``config/third-party``."""
     made = {}
     for name, (folder, module) in {
         "jobset": (JOBSET_MODULE, "sigs.k8s.io/jobset"),

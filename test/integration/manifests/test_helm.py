@@ -99,7 +99,7 @@ def test_the_image_runs_as_a_user_that_the_security_context_allows(render: Rende
     (container,) = pod(render(*VALUES))["containers"]
     assert container["securityContext"]["runAsNonRoot"]
     assert "runAsUser" not in container["securityContext"]
-    # The kubelet refuses to start a user given by name: it cannot tell whether that is root.
+    # The kubelet refuses to start a user given by name: it cannot determine whether that is root.
     assert re.fullmatch(r"[1-9]\d*(:\d+)?", re.findall("USER (.*)", final_stage())[0])
 
 

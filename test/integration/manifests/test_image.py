@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The image's file tree, made by the Containerfile's own commands, holds what is listed, runs the manager and needs to write nothing."""
+"""The image's file tree, built by the Containerfile's commands, has the listed files and runs the manager read-only."""
 
 import os
 import re
@@ -226,7 +226,7 @@ def test_a_login_that_the_image_cannot_make_names_the_missing_package(image: Ima
 
 @pytest.mark.skipif(
     subprocess.run([*READ_ONLY, "true"], check=False).returncode != 0,
-    reason="this machine lets nobody make a mount namespace",
+    reason="this machine does not permit mount namespaces",
 )
 def test_the_manager_runs_on_a_read_only_root(
     image: Image, control_plane: Environment, tmp_path: Path, capsys: pytest.CaptureFixture[str]

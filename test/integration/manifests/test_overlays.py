@@ -79,7 +79,7 @@ def strict(transport: Transport) -> LiveClient:
 
 
 async def install(environment: Environment, objects: list[Manifest]) -> None:
-    """Apply ``objects``; webhook configurations last and only for a moment, since nobody answers them."""
+    """Apply ``objects``; webhook configurations last and only briefly, because no server answers them."""
     await environment.install_crds(*[each for each in objects if each["kind"] == "CustomResourceDefinition"])
     async with Transport(environment.config) as transport:
         client = strict(transport)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Both wheels: their contents and requirements, and the library's in an environment without the rest of the repository."""
+"""Both wheels: their contents and requirements, and the library's wheel without the rest of the repository."""
 
 import email
 import importlib.metadata
@@ -50,7 +50,7 @@ DISTRIBUTIONS = {
     "urllib3",
     "yarl",
 }
-"""The distributions that an installation of the library brings; those that only kubernetes-asyncio requires are the HTTP client of OIDC logins."""
+"""Distributions installed with the library; those that only kubernetes-asyncio requires serve OIDC logins."""
 OF_THE_TESTS = ("hypothesis", "psutil", "pytest-timeout")
 UNIT = ("apis", "workqueue", "client", "examples")
 
@@ -66,7 +66,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def alone(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the interpreter of a virtual environment with the library's wheel, its requirements and pytest."""
+    """Return the interpreter of a virtual environment with the library's wheel, what it requires and pytest."""
     folder = tmp_path_factory.mktemp("alone")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (site,) = folder.glob("lib/python3*/site-packages")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The program ``podgrouper`` as KAI-Scheduler's operator starts it, with the rights that KAI gives its service account."""
+"""The program ``podgrouper`` as KAI-Scheduler's operator starts it, with KAI's permissions for its service account."""
 
 import subprocess
 import sys

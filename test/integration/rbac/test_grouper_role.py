@@ -61,7 +61,7 @@ SPECS: Final[dict[str, dict[str, Any]]] = {
 
 
 LIVE: Final = {("scheduling.run.ai", "podgroups", "get")}
-"""Asked for only when somebody else wrote the same group at the same moment."""
+"""Requested only after a concurrent write to the same group."""
 
 
 async def grouped(client: LiveClient, namespace: str, key: tuple[str, str], gvk: GVK) -> Pod:
@@ -110,7 +110,7 @@ async def test_every_grant_is_asked_for_and_nothing_else(
             found = await live_client.get(Pod, pod.key)
             return found if "pod-group-name" in found.annotations else None
 
-        # A group that somebody else wrote is put right with the next event of a pod.
+        # A group that another client changed is restored with the next event of a pod.
         pod = await eventually(marked, timeout=30, reason="the Job's pod has its group")
         group = await live_client.get(PodGroup, (namespace, pod.annotations["pod-group-name"]))
         await live_client.patch(group, raw_patch(MERGE, b'{"spec":{"minMember":7}}'))

@@ -78,10 +78,10 @@ USED: Final[dict[str, set[rbac.Grant]]] = {
         *grants("authorization.k8s.io", "subjectaccessreviews", "create"),
     },
 }
-"""What each scenario asks for that those before it did not."""
+"""Requests of each scenario that earlier scenarios did not send."""
 
 ADMISSION: Final = grants(TRAINER, "trainjobs/finalizers", "update")
-"""What the API server asks for in our name, when a child blocks the deletion of its TrainJob; not in the audit log."""
+"""Permissions that the API server checks for us when a child blocks the deletion of its TrainJob; not in the audit log."""
 
 ROLLBACK: Final = {
     *grants("", "configmaps", "get", "update"),
@@ -155,7 +155,7 @@ async def start(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def torch(client: LiveClient, namespace: str, run: Run) -> None:
-    """A JobSet is made, follows its TrainJob, and its state is told in a condition; a failure in an event."""
+    """A JobSet is created and follows its TrainJob; a condition reports its state, an event a failure."""
     await job_set_of(client, namespace, run, "torch", mlPolicy={"torch": {"numProcPerNode": "auto"}})
     job = await client.get(TrainJob, (namespace, "torch"))
     await client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":false}}'))
@@ -175,7 +175,7 @@ async def torch(client: LiveClient, namespace: str, run: Run) -> None:
         "controller": True,
     }
     taken = {"metadata": {"name": "taken", "namespace": namespace, "ownerReferences": [owner]}, "spec": {}}
-    await client.create(JobSet.from_dict(taken))  # so each try to make ours fails, and each is told
+    await client.create(JobSet.from_dict(taken))  # so each attempt to create ours fails and is reported
     spec = {"runtimeRef": {"kind": "TrainingRuntime", "name": "torch"}}
     await client.create(
         TrainJob.from_dict({"metadata": {"name": "taken", "namespace": namespace}, "spec": spec})
@@ -234,7 +234,7 @@ async def volcano(client: LiveClient, namespace: str, run: Run) -> None:
 
 
 async def metrics(client: LiveClient, namespace: str, run: Run) -> None:
-    """Somebody with a token reads the metrics, or is told that he may not."""
+    """A client with a token reads the metrics or is refused."""
     account = await client.create(
         ServiceAccount.from_dict({"metadata": {"name": "scraper", "namespace": namespace}})
     )

@@ -153,9 +153,9 @@ async def test_replicas_share_an_authority_that_the_api_server_trusts_and_rotate
         assert len(set(authorities)) == 4
         await live_client.update(Secret(metadata=found.metadata, data={"tls.crt": "bm9uc2Vuc2U="}))
 
-        async def told() -> bool:
+        async def reported() -> bool:
             events = await live_client.list(Event, namespace=namespace)
             return any(event.reason == "WebhookCertificatesRepaired" for event in events)
 
-        await eventually(told, reason="an event tells of the repair")
+        await eventually(reported, reason="an event reports the repair")
         assert await refused()

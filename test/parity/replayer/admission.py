@@ -25,7 +25,7 @@ Document = dict[str, Any]
 
 
 class _OverheardRuntime:
-    """A runtime's verdicts, with the errors kept one by one: the webhook tells the same text only once."""
+    """A runtime's verdicts, with each error separate: the webhook removes repeated texts."""
 
     def __init__(self, runtime: Runtime, errors: list[field.FieldError]) -> None:
         self._runtime = runtime

@@ -119,7 +119,7 @@ async def reconcile_pods(case: Answer) -> Answer:
         elif "delete" in step:
             cluster.drop(step["delete"])
         else:
-            # A new one each time: a step is no echo of our own mark on the pod, which a reconciler passes over.
+            # A new one each time: a step must not look like our own write to the pod, which a reconciler ignores.
             reconciler = PodReconciler(
                 cluster.side("cached"), recorder, product.grouper, product.handler, product.options
             )

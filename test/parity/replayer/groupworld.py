@@ -146,7 +146,7 @@ class GroupCluster(client.FakeClient):
 
 
 class Watches:
-    """A cache's watches that are always up to date and never tell of a change."""
+    """A cache's watches that are always up to date and never report a change."""
 
     has_synced = True
     problem = None

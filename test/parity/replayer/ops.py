@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out a case's operation with the product's own code; returns the answer in the shape of the case's ``want``."""
+"""Runs a case's operation with the product's code; returns the answer in the form of the case's ``want``."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Answer = dict[str, Any]
 
 
 class UnknownOpError(Exception):
-    """A case asks for an operation nobody here knows."""
+    """A case names an unknown operation."""
 
 
 async def answer(case: Case) -> Answer:
     """Return the product's answer to a case; {"panic": …} where it broke in a way of its own.
 
     Raises:
-        UnknownOpError: there is no such operation.
+        UnknownOpError: the operation is unknown.
     """
     candidates = _OPS.get(case.op, ())
     op = next((op for op, subject in candidates if subject in case.input), None)

@@ -40,7 +40,7 @@ class _Queue:
 
 
 async def woken_by(cluster: Cluster, happened: dict[str, Any]) -> dict[str, list[str]]:
-    """Return, by plugin, the TrainJobs that the event puts on the queue; plugins that do not watch its kind are left out."""
+    """Return the TrainJobs that the event enqueues, by plugin; plugins that do not watch its kind are omitted."""
     await runtimes(cluster)
     subject = decode(happened["object"])
     woken: dict[str, list[str]] = {}

@@ -67,7 +67,7 @@ class Cluster(client.FakeClient):
 
 
 def objects(case: dict[str, Any]) -> list[Object]:
-    """Return the case's objects, with the controller that recorded inputs leave out and every cluster's children have."""
+    """Return the case's objects, with the controller reference that recorded inputs omit."""
     found = [decode(data) for data in case.get("objects") or ()]
     if "trainJob" in case:
         train_job = TrainJob.from_dict(copy.deepcopy(case["trainJob"]))

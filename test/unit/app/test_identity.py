@@ -18,7 +18,7 @@ MAIN = str(REPOSITORY / "cmd/trainer-controller-manager/main.py")
 
 
 class Server(HTTPServer):
-    """Refuses everybody, and remembers who asked."""
+    """Refuses all clients and records them."""
 
     agents: list[str]
 

@@ -130,7 +130,7 @@ def test_programs_are_measured_beside_ours_which_comes_first() -> None:
     assert entrants([OURS], ["a=x", "b=y"], ours=False) == (Entrant("a", "x"), Entrant("b", "y"))
 
 
-@pytest.mark.parametrize("told", [["go"], ["=x"], ["go= "], ["ours=x"], ["a=x", "a=y"]])
-def test_a_program_without_name_or_command_or_with_anothers_name_is_refused(told: list[str]) -> None:
+@pytest.mark.parametrize("given", [["go"], ["=x"], ["go= "], ["ours=x"], ["a=x", "a=y"]])
+def test_a_program_without_name_or_command_or_with_anothers_name_is_refused(given: list[str]) -> None:
     with pytest.raises(ValueError, match=r"NAME=CMD|same name"):
-        entrants([OURS], told, ours=True)
+        entrants([OURS], given, ours=True)

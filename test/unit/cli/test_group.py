@@ -195,10 +195,10 @@ def test_pods_that_are_left_alone(
 def test_a_pod_without_a_group_fails_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, TRAIN_JOB, JOB_SET, JOB, pod("p", JOB), pod("q", TRAIN_JOB, JOB)) == 1
 
-    told = capsys.readouterr()
+    shown = capsys.readouterr()
     missing = 'pod team-a/p missing required label "jobset.sigs.k8s.io/replicatedjob-name"'
-    assert f"trainerctl: Pod team-a/p: {missing}" in told.err.replace("\n", "")
-    assert "pg-q-uid-q" in told.out
+    assert f"trainerctl: Pod team-a/p: {missing}" in shown.err.replace("\n", "")
+    assert "pg-q-uid-q" in shown.out
 
 
 def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,7 +222,7 @@ def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("objects", "told"),
+    ("objects", "shown"),
     [
         ([TRAIN_JOB], "the input contains no Pod"),
         ([POD, POD], "duplicate of"),
@@ -236,10 +236,10 @@ def test_the_managers_settings_count(tmp_path: Path, capsys: pytest.CaptureFixtu
     ],
 )
 def test_input_that_makes_no_sense(
-    objects: list[Data], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    objects: list[Data], shown: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(tmp_path, *objects) == 2
-    assert told in capsys.readouterr().err.replace("\n", " ")
+    assert shown in capsys.readouterr().err.replace("\n", " ")
 
 
 SWITCHES = {"searchForLegacyPodGroups", "knativeGangSchedule"}
@@ -259,18 +259,18 @@ async def test_what_is_told_is_what_the_grouper_does(case: Data) -> None:
     )
     objects = {key_of(data): data for data in [*(case.get("objects") or ()), case["pod"]]}
 
-    told = await trace(objects, key_of(case["pod"]), Settings(hub=hub))
+    shown = await trace(objects, key_of(case["pod"]), Settings(hub=hub))
 
-    if told.left_alone:
+    if shown.left_alone:
         return
     want = case["want"]
     if "error" in want:
-        assert told.refusal
+        assert shown.refusal
         return
     group = want["metadata"]
-    assert (told.grouper, told.values["name"]) == (want["plugin"], group["name"])
-    assert told.values.get("minMember", 0) == group["minAvailable"]
-    assert told.values.get("priorityClassName", "") == group["priorityClassName"]
-    assert [each["name"] for each in told.values.get("subGroups", ())] == [
+    assert (shown.grouper, shown.values["name"]) == (want["plugin"], group["name"])
+    assert shown.values.get("minMember", 0) == group["minAvailable"]
+    assert shown.values.get("priorityClassName", "") == group["priorityClassName"]
+    assert [each["name"] for each in shown.values.get("subGroups", ())] == [
         each["name"] for each in group["subGroups"]
     ]

@@ -67,7 +67,7 @@ def recorded_cases() -> list[Any]:
 
 
 def result(state: dict[str, Any]) -> list[Any]:
-    """Return the objects in a state; a JobSet that was only thought of is none."""
+    """Return the objects in a state; a JobSet that was only planned is omitted."""
     objects = [data for data in state.values() if "kind" in data]
     return sorted(objects, key=lambda data: json.dumps(data, sort_keys=True))
 
@@ -199,8 +199,8 @@ def test_changes_are_due_to_the_fields_that_make_them(
 
     assert trainerctl.main(["explain", "-o", "json", "-f", path]) == 0
 
-    (told,) = json.loads(capsys.readouterr().out)["explanations"]
-    due = {change["path"]: change.get("dueTo") for step in told["steps"] for change in step["changes"]}
+    (explained,) = json.loads(capsys.readouterr().out)["explanations"]
+    due = {change["path"]: change.get("dueTo") for step in explained["steps"] for change in step["changes"]}
     pod = "JobSet.spec.replicatedJobs[node].template.spec"
     container = f"{pod}.template.spec.containers[node]"
     assert due["JobSet.metadata.labels.team"] == ["spec.labels"]

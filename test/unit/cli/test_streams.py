@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""trainerctl as a process: a reader that leaves early, a locale without Unicode, a full disk, a signal at any moment."""
+"""trainerctl as a process: a reader that exits early, a locale without Unicode, a full disk, signals."""
 
 import fcntl
 import os

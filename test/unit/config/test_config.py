@@ -131,9 +131,9 @@ def test_a_bad_file_is_one_line_that_names_file_line_and_key(tmp_path: Path, tex
     path = write(tmp_path, text)
     with pytest.raises(config.ConfigurationError) as caught:
         config.load(path)
-    told = str(caught.value)
-    assert told.startswith(f"{path}: {message}")
-    assert "\n" not in told
+    shown = str(caught.value)
+    assert shown.startswith(f"{path}: {message}")
+    assert "\n" not in shown
 
 
 @pytest.mark.parametrize("duration", ["15", "fifteen", "", "15 s", "1d", "15ss"])

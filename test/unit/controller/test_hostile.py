@@ -57,7 +57,7 @@ ENV = st.lists(
 
 
 def merged(strategy: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    """Add fields that nobody knows."""
+    """Add unknown fields."""
     return st.builds(lambda known, unknown: {**unknown, **known}, strategy, UNKNOWN)
 
 
@@ -225,7 +225,7 @@ async def test_nonsense_gets_a_clear_word_and_stops_nobody(
     try:
         hostile = [ClusterTrainingRuntime.from_dict(runtime), TrainJob.from_dict(stored)]
     except pydantic.ValidationError:
-        return  # nobody gets to see it: the cache and the webhook say which field it is
+        return  # not visible to users: the cache and the webhook name the field
     healthy = train_job("healthy", "healthy", {})
     client, reconciler, events, webhook = await world(
         *hostile, ClusterTrainingRuntime.from_dict(HEALTHY), TrainJob.from_dict(healthy)
@@ -307,8 +307,8 @@ async def test_what_cannot_be_built_is_an_event_that_says_why(
     with pytest.raises((ExceptionGroup, *CLEAR)):
         await reconciler.reconcile(Request("team-a", "hostile"))
 
-    (told,) = events.messages
-    assert message in told
+    (reported,) = events.messages
+    assert message in reported
 
 
 @pytest.mark.parametrize("where", ["runtime", "trainer", "overrides"])

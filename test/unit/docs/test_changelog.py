@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The changelogs merge by union, which can repeat lines and sections: each release has each section once, each entry stands once."""
+"""The changelogs merge by union, which can repeat lines: each section and entry of a release occurs once."""
 
 import re
 from pathlib import Path

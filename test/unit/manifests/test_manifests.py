@@ -32,7 +32,7 @@ def marker_fields(marker: str) -> dict[str, list[str]]:
 
 
 def markers(kind: str, *, below: str = "") -> list[dict[str, list[str]]]:
-    """Return the markers of a folder or module of a package; else those of all but the parts with a role of their own."""
+    """Return the markers of a folder or module; without one, those of all parts without a role of their own."""
     pattern = re.compile(rf"^# \+kubebuilder:{kind}:(\S+)$", re.MULTILINE)
     sources = [
         source

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What dashboards and alerts ask for exists."""
+"""Metrics in dashboards and alerts exist."""
 
 import json
 import re
@@ -16,7 +16,7 @@ import pkg.util.cert
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "config" / "prometheus"
-# What stands before a brace, a bracket or the end of an operand, and is no function of PromQL or label.
+# What stands before a brace, a bracket or the end of an operand, and is neither a PromQL function nor a label.
 NAME = re.compile(
     r"\b((?:kubeflow_trainer|controller_runtime|workqueue|rest_client|leader_election|certwatcher|process)_\w+)"
 )

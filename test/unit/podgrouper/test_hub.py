@@ -82,7 +82,7 @@ def test_groupers_of_others_come_in_by_entry_points(bring: Bring) -> None:
 
 
 @pytest.mark.parametrize(
-    ("factory", "told"),
+    ("factory", "expected"),
     [
         (
             lambda default, _reader: {GVK("", "v1", "Pod"): WidgetGrouper(default)},
@@ -96,9 +96,9 @@ def test_groupers_of_others_come_in_by_entry_points(bring: Bring) -> None:
     ids=["a kind of ours", "no groupers", "fails", "ends the process", "no factory"],
 )
 def test_what_is_wrong_with_an_entry_point_is_told_with_its_name(
-    bring: Bring, factory: Any, told: str
+    bring: Bring, factory: Any, expected: str
 ) -> None:
-    with pytest.raises(GrouperLoadError, match=told) as caught:
+    with pytest.raises(GrouperLoadError, match=expected) as caught:
         hub(bring(factory))
 
     assert str(caught.value).startswith("grouper widgets (widgets_of_others:rows): ")

@@ -354,7 +354,7 @@ def test_so_is_one_that_cannot_be_reached(
     maps = [path[:depth] for depth in range(1, len(path)) if isinstance(path[depth], str)]
     assume(maps and value is not None and not isinstance(value, dict))
     above = data.draw(st.sampled_from(maps))
-    # An entry that is no map is passed over by JobSets.
+    # JobSet's grouper ignores an entry that is not a map.
     assume(workload.kind != "JobSet" or not isinstance(above[-1], int))
 
     assert_refused(reconcile(workload, replaced(workload.parts, above, value)))

@@ -48,7 +48,7 @@ class Informer:
 
 
 class Cluster:
-    """What the server has, what the watches have told, and which reads the server got."""
+    """The server's objects, the objects that watches have reported, and the reads of the server."""
 
     def __init__(self) -> None:
         self.server, self.watched = FakeClient(), FakeClient()
@@ -66,13 +66,13 @@ class Cluster:
     async def get(self, kind: type[Any], key: Any) -> Any:
         return await self.watched.get(kind, key)
 
-    async def put(self, obj: Object, *, told: bool = True) -> None:
-        for client in (self.server, self.watched) if told else (self.server,):
+    async def put(self, obj: Object, *, reported: bool = True) -> None:
+        for client in (self.server, self.watched) if reported else (self.server,):
             with contextlib.suppress(NotFoundError):
                 await client.delete(obj, propagation="Background")
             client.add(obj)
-        if told:
-            self.tell(obj)
+        if reported:
+            self.report(obj)
 
     def delete(self, obj: Object) -> None:
         """Take the object away, and have its watch report that."""
@@ -81,7 +81,7 @@ class Cluster:
         for handler in self.informers[type(obj).gvk].handlers:
             handler.on_delete(LazyObject(self.kind, obj.to_json()), False)
 
-    def tell(self, obj: Object) -> None:
+    def report(self, obj: Object) -> None:
         if (informer := self.informers.get(type(obj).gvk)) is not None:
             changed: LazyObject[Any] = LazyObject(self.kind, obj.to_json())
             for handler in informer.handlers:
@@ -144,9 +144,9 @@ async def test_an_owner_is_read_once_for_any_number_of_pods(
     assert cluster.reads == ["Job", "Job"]  # its metadata, before there was a watch, and its spec
 
 
-@pytest.mark.parametrize("told", ["7", "6"])
+@pytest.mark.parametrize("reported", ["7", "6"])
 async def test_an_owner_stays_known_when_the_watch_begins_with_the_version_that_was_read_or_an_older_one(
-    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, told: str
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, reported: str
 ) -> None:
     cluster.informers[JOB] = Informer()
     cluster.informers[JOB].has_synced = False
@@ -154,11 +154,11 @@ async def test_an_owner_stays_known_when_the_watch_begins_with_the_version_that_
     cluster.server.add(job)
     await owners.metadata(reference(job), "team-a")
 
-    cluster.tell(make_object("batch/v1", "Job", "j", resourceVersion=told))
+    cluster.report(make_object("batch/v1", "Job", "j", resourceVersion=reported))
     await owners.metadata(reference(job), "team-a")
     assert cluster.reads == ["Job"]
 
-    cluster.tell(make_object("batch/v1", "Job", "j", resourceVersion="10"))
+    cluster.report(make_object("batch/v1", "Job", "j", resourceVersion="10"))
     await owners.metadata(reference(job), "team-a")
     assert cluster.reads == ["Job", "Job"]
 
@@ -220,7 +220,7 @@ async def test_an_owner_that_the_watch_has_not_told_of_yet_is_asked_for(
 ) -> None:
     await cluster.put(first := make_object("batch/v1", "Job", "first"))
     await owners.metadata(reference(first), "team-a")
-    await cluster.put(late := make_object("batch/v1", "Job", "late"), told=False)
+    await cluster.put(late := make_object("batch/v1", "Job", "late"), reported=False)
 
     assert (await owners.metadata(reference(late), "team-a")).name == "late"
 
@@ -230,7 +230,7 @@ async def test_another_object_of_the_name_is_found_before_the_watch_tells(
 ) -> None:
     await cluster.put(old := make_object("batch/v1", "Job", "j", uid="old"))
     await owners.metadata(reference(old), "team-a")
-    await cluster.put(new := make_object("batch/v1", "Job", "j", uid="new"), told=False)
+    await cluster.put(new := make_object("batch/v1", "Job", "j", uid="new"), reported=False)
 
     assert (await owners.metadata(reference(new), "team-a")).metadata.uid == "new"
 
@@ -481,12 +481,12 @@ async def test_a_change_that_the_watch_reports_while_the_answer_travels_is_not_l
     await cluster.put(first := make_object("batch/v1", "Job", "first", resourceVersion="1"))
     await owners.metadata(reference(first), "team-a")
     old = make_object("batch/v1", "Job", "j", resourceVersion="5", labels={"l": "old"})
-    await cluster.put(old, told=False)
+    await cluster.put(old, reported=False)
     new = make_object("batch/v1", "Job", "j", resourceVersion=version, labels={"l": "new"})
 
     def change() -> None:
         cluster.watched.add(new)
-        cluster.tell(new)
+        cluster.report(new)
 
     cluster.meanwhile.append(change)
     await owners.metadata(reference(old), "team-a")
@@ -501,7 +501,7 @@ async def test_a_deletion_that_the_watch_reports_while_the_answer_travels_is_not
     await cluster.put(first := make_object("batch/v1", "Job", "first", resourceVersion="1"))
     await owners.metadata(reference(first), "team-a")
     job = make_object("batch/v1", "Job", "j", resourceVersion="5")
-    await cluster.put(job, told=False)
+    await cluster.put(job, reported=False)
 
     def delete() -> None:
         cluster.watched.add(job)
@@ -519,13 +519,13 @@ async def test_a_change_that_the_first_list_of_the_watch_reports_is_not_lost(
 ) -> None:
     old = make_object("batch/v1", "Job", "j", resourceVersion="5", labels={"l": "old"})
     new = make_object("batch/v1", "Job", "j", resourceVersion="6", labels={"l": "new"})
-    await cluster.put(old, told=False)
+    await cluster.put(old, reported=False)
 
     class Telling(Informer):
         def add_event_handler(self, handler: cache.LazyHandlerFuncs[Any]) -> None:
             super().add_event_handler(handler)
             cluster.watched.add(new)
-            cluster.tell(new)
+            cluster.report(new)
 
     cluster.informers[JOB] = Telling()
     await owners.metadata(reference(old), "team-a")
@@ -561,7 +561,7 @@ async def test_a_pod_that_has_ended_is_read_once_for_all_that_it_owns(
     cluster: Cluster, owners: OwnerCache, make_pod: Callable[..., Pod]
 ) -> None:
     driver = make_pod("driver", labels={"l": "1"})
-    await cluster.put(driver, told=False)
+    await cluster.put(driver, reported=False)
 
     for _ in range(10):
         assert (await owners.metadata(reference(driver), "team-a")).labels == {"l": "1"}

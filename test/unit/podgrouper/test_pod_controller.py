@@ -216,15 +216,15 @@ async def test_a_metric_says_which_owner_was_chosen_and_why(
             raise ForbiddenError("no", code=403, reason="Forbidden")
         return await within.get(kind, key)
 
-    def told() -> float:
+    def grouped() -> float:
         return REGISTRY.get_sample_value("kubeflow_trainer_pods_grouped_total", labels) or 0.0
 
-    before = told()
+    before = grouped()
     reconciler = make_reconciler(interceptor.wrap(client, interceptor.Funcs(get=get)))
     for _ in range(2):
         await reconciler.reconcile(REQUEST)
 
-    assert told() - before == 1
+    assert grouped() - before == 1
 
 
 async def test_a_pod_whose_namespace_has_used_its_share_comes_again_later_without_an_event(

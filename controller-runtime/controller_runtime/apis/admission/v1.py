@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the API server asks a webhook, and what it is answered."""
+"""Admission reviews: the API server's requests to webhooks, and their responses."""
 
 from __future__ import annotations
 

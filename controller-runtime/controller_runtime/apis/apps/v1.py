@@ -270,7 +270,7 @@ class DaemonSet(Object, group="apps", version="v1", kind="DaemonSet", plural="da
 class ControllerRevision(
     Object, group="apps", version="v1", kind="ControllerRevision", plural="controllerrevisions"
 ):
-    """appsv1.ControllerRevision; ``data`` is whatever its controller stores."""
+    """appsv1.ControllerRevision; the controller that stores ``data`` defines its content."""
 
     data: JSON = None
     revision: int = 0

@@ -40,7 +40,7 @@ class TokenRequestSpec(Struct):
 
 
 class TokenRequestStatus(Struct):
-    """authenticationv1.TokenRequestStatus; the server parses a timestamp even in what is sent to it."""
+    """authenticationv1.TokenRequestStatus; the server parses the timestamp even in requests."""
 
     token: str | None = None
     expiration_timestamp: str | None = None

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""authorization.k8s.io: may somebody do something?"""
+"""authorization.k8s.io: reviews of permissions."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a user may do something, asked of the API server."""
+"""Requests to the API server to review a user's permissions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The core group: pods and what they name, and the small kinds around them."""
+"""The core group: pods, the objects that they refer to, and related small kinds."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The slice of apimachinery that every kind and every client needs; import its modules by name."""
+"""The parts of apimachinery that kinds and clients need; import its modules by name."""

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The base of every struct on the wire: snake_case here, camelCase there, unset stays off, unknown stays on.
+"""The base class of all API structs: snake_case attributes, camelCase JSON.
 
 One class serves as the typed object, the patch and the apply configuration: a field that is ``None`` is
-not written, an empty list or map is. Fields that a newer server sends and the model does not name are
-kept as decoded JSON and written back. Decoding is strict about JSON types, as Go is: the string ``"3"``
-is no integer.
+not written, an empty list or map is. Fields that the model does not declare, for instance from a newer
+server, are kept as decoded JSON and written back. Decoding is strict about JSON types, as in Go: the string
+``"3"`` is not an integer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pydantic_core import InitErrorDetails, PydanticCustomError, from_json
 JSON = Any
 
 _MOST_NULLS: Final = 1000
-"""Errors beyond which fields that are null are not looked for: the work would be done twice for a text without sense."""
+"""Above this number of validation errors, null fields are not removed and decoded again: the text is invalid anyway."""
 
 
 def camel(name: str) -> str:
@@ -46,36 +46,36 @@ class Struct(BaseModel):
         defer_build=True,
     )
     go_always: ClassVar[frozenset[str]] = frozenset()
-    """Fields that Go writes even when they are unset; only texts that quote Go's JSON need to know."""
+    """Fields that Go writes even when they are unset; used only for messages that quote Go's JSON."""
     go_pointers: ClassVar[frozenset[str]] = frozenset()
-    """Scalars behind a pointer in Go, whose zero it writes; of the others it leaves the zero out."""
+    """Scalars that are pointers in Go, which writes their zero value; it omits the zero value of other scalars."""
     takes_any_field: ClassVar[bool] = False
-    """The constructor accepts fields that the model does not name."""
+    """True if the constructor accepts fields that the model does not declare."""
 
     if not TYPE_CHECKING:  # a type checker derives each model's own signature
 
         def __init__(self, /, **data: JSON) -> None:
-            """Return a struct of the given fields, by their names here or on the wire.
+            """Initialize a struct from fields given by attribute name or wire name.
 
-            Decoding keeps unknown fields, which a newer server may send. In a program they are misspelled.
+            Unknown fields are errors, because they are likely misspelled; only decoding keeps them.
 
             Raises:
-                TypeError: the model has no such field.
-                pydantic.ValidationError: a field has another type.
+                TypeError: the model does not declare a field.
+                pydantic.ValidationError: a value has the wrong type.
             """
             if not data.keys() <= type(self).model_fields.keys() and not self.takes_any_field:
                 _check_names(type(self), data)
             super().__init__(**data)
 
-        # Decoding does not call this constructor: pydantic calls only those that are not marked as its own.
+        # Decoding does not call this constructor, because pydantic skips constructors marked as its own.
         __init__.__pydantic_base_init__ = True
 
     @classmethod
     def from_dict(cls, data: dict[str, JSON]) -> Self:
-        """Decode a JSON object that is already parsed. A field that is null counts as unset, as in Go.
+        """Decode a parsed JSON object. A null field counts as unset, as in Go.
 
         Raises:
-            pydantic.ValidationError: a field has another JSON type than the model.
+            pydantic.ValidationError: a field's JSON type differs from the model's.
         """
         try:
             return cls.model_validate(data, by_alias=True, by_name=False)
@@ -103,33 +103,33 @@ class Struct(BaseModel):
         return cls.model_validate(cleaned, by_alias=True, by_name=False)
 
     def to_dict(self) -> dict[str, JSON]:
-        """Return a fresh JSON object: wire names, ``None`` left out."""
+        """Return a new JSON object with wire names and without unset fields."""
         return self.model_dump(exclude_none=True)
 
     def to_json(self) -> bytes:
-        """Return the same as compact JSON text."""
+        """Return :meth:`to_dict` as compact JSON text."""
         return self.__pydantic_serializer__.to_json(self, exclude_none=True, by_alias=True)
 
     @property
     def unknown_fields(self) -> dict[str, JSON]:
-        """The fields that the model does not name, as decoded JSON; a fresh empty map where there are none."""
+        """The fields that the model does not declare, as decoded JSON; a new empty map if there are none."""
         return self.__pydantic_extra__ or {}
 
     def set_unknown_fields(self, fields: dict[str, JSON]) -> None:
-        """Replace the fields that the model does not name; ``fields`` is kept, not copied."""
+        """Replace the fields that the model does not declare; ``fields`` is not copied."""
         object.__setattr__(self, "__pydantic_extra__", fields)
 
     def put(self, field: str, value: object) -> None:
-        """Replace the value of a field without validation; whether the field counts as set stays as it is."""
+        """Replace a field's value without validation and without marking the field as set."""
         self.__dict__[field] = value
 
     def deep_copy(self) -> Self:
-        """Return a copy that shares nothing with this one."""
+        """Return a copy that shares no data with this object."""
         copied: Self = _copy(self)
         return copied
 
     def shallow_copy(self) -> Self:
-        """Return a copy whose fields may be set without changing this one; what they hold is shared."""
+        """Return a copy whose fields may be replaced independently; their values are shared."""
         copied = object.__new__(type(self))
         object.__setattr__(copied, "__dict__", dict(self.__dict__))
         object.__setattr__(copied, "__pydantic_fields_set__", set(self.__pydantic_fields_set__))
@@ -140,7 +140,7 @@ class Struct(BaseModel):
 
 
 def _summary(error: ValidationError) -> ValidationError:
-    """Return one error instead of many, whose places and texts take longer to make than the text took to decode."""
+    """Return one error that replaces many, because describing each of them would take longer than decoding did."""
     text = f"{error.error_count()} values have another type than their fields"
     details = InitErrorDetails(type=PydanticCustomError("too_many", text), input=None)
     return ValidationError.from_exception_data(error.title, [details])
@@ -161,7 +161,7 @@ def _is_no_json(error: ValidationError) -> bool:
 
 
 def _without_nulls(data: JSON) -> tuple[JSON, bool]:
-    """Return ``data`` without the fields that are null, and whether there were any."""
+    """Return ``data`` without its null fields, and True if there were any."""
     if isinstance(data, dict):
         below = {key: _without_nulls(value) for key, value in data.items() if value is not None}
         found = len(below) != len(data) or any(nulls for _, nulls in below.values())
@@ -175,8 +175,8 @@ def _without_nulls(data: JSON) -> tuple[JSON, bool]:
 _ATOMS: Final = frozenset({str, int, bool, float, type(None)})
 
 
-def _copy(value: Any) -> Any:
-    # Four times as fast as copy.deepcopy: JSON knows no cycles and no shared parts.
+def _copy(value: JSON) -> JSON:
+    # Four times as fast as copy.deepcopy, because JSON has neither cycles nor shared parts.
     kind = type(value)
     if kind is list:
         return [each if type(each) in _ATOMS else _copy(each) for each in value]
@@ -194,10 +194,10 @@ def _copy(value: Any) -> Any:
 
 
 def is_unset(value: Struct) -> bool:
-    """Say whether nobody set anything in a struct, nor in a struct that it came with.
+    """Return True if no field of a struct, or of the structs in its fields, was set.
 
-    For fields that Go embeds by value (``spec``, ``template``): always there in Python, off the wire until
-    something in them is set.
+    This is for fields that Go embeds by value (``spec``, ``template``): in Python they always exist, on the wire
+    only after one of their fields was set.
     """
     if value.__pydantic_fields_set__ or value.__pydantic_extra__:
         return False

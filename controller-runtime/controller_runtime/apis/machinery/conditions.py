@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of conditions: one of each type, and the time moves only when the status does."""
+"""Lists of conditions: one per type; the transition time changes only with the status."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .time import format_time
 def set_status_condition(
     conditions: list[Condition], new: Condition, now: Callable[[], datetime] | datetime
 ) -> bool:
-    """Put ``new`` into ``conditions`` and say whether that changed anything.
+    """Add or update the condition of ``new``'s type; return True if ``conditions`` changed.
 
-    A status that changes takes the new one's transition time, or ``now`` where it has none. ``new`` itself is
-    not kept.
+    When the status changes, the transition time is set to that of ``new``, or to ``now`` if it has none. The list
+    does not keep a reference to ``new``.
     """
     existing = find(conditions, new.type)
     if existing is None:
@@ -49,23 +49,23 @@ def find(conditions: Iterable[Condition] | None, type_: str) -> Condition | None
 
 
 def is_true(conditions: Iterable[Condition] | None, type_: str) -> bool:
-    """Say whether a condition is there and True."""
+    """Return True if the condition exists and its status is True."""
     return has_status(conditions, type_, "True")
 
 
 def is_false(conditions: Iterable[Condition] | None, type_: str) -> bool:
-    """Say whether a condition is there and False."""
+    """Return True if the condition exists and its status is False."""
     return has_status(conditions, type_, "False")
 
 
 def has_status(conditions: Iterable[Condition] | None, type_: str, status: str) -> bool:
-    """Say whether a condition is there with that status."""
+    """Return True if the condition exists with this status."""
     found = find(conditions, type_)
     return found is not None and found.status == status
 
 
 def remove(conditions: list[Condition], type_: str) -> bool:
-    """Take the conditions of a type out of the list; say whether there was one."""
+    """Remove the conditions of a type from the list; return True if there was one."""
     kept = [each for each in conditions if each.type != type_]
     removed = len(kept) != len(conditions)
     conditions[:] = kept

@@ -1,20 +1,20 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Markers: what a CustomResourceDefinition says about a field or a kind beyond its Python type.
+"""Markers: properties of a field or a kind in a CustomResourceDefinition beyond its Python type.
 
 A field carries them as ``Annotated[int | None, CRD(minimum=0)]``, a struct as ``crd: ClassVar = CRD(...)``, a
-kind as ``crd_kind: ClassVar = KindMarkers(...)``. They cost nothing at run time: only
+kind as ``crd_kind: ClassVar = KindMarkers(...)``. They have no effect at run time: only
 :mod:`controller_runtime.apis.machinery.crd_schema` reads them. A field's description is the string below it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 
 class _Unset:
-    """Tells ``default=None`` from no default."""
+    """Distinguishes ``default=None`` from no default."""
 
     def __repr__(self) -> str:
         return "UNSET"
@@ -25,7 +25,7 @@ UNSET: Final = _Unset()
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A CEL rule and what the API server says when it does not hold."""
+    """A CEL validation rule and the API server's message if it is violated."""
 
     rule: str
     message: str
@@ -33,13 +33,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CRD:
-    """Constraints of a field or a struct; what is None is not said.
+    """Constraints of a field or a struct; those that are None are omitted.
 
-    A list's and a map's constraints are their own: those of the items stand at the items' type. ``schema`` names
-    a recorded definition (of the item, for a list) where the model is plain JSON.
+    Constraints of a list or a map apply to it and not to its items, whose constraints belong to the items' type.
+    ``schema`` names a recorded definition (of the item, for a list) if the model is plain JSON.
     """
 
-    default: Any = UNSET
+    default: object = UNSET
     enum: tuple[str, ...] | None = None
     format: str | None = None
     minimum: int | None = None
@@ -55,7 +55,7 @@ class CRD:
     map_type: Literal["atomic", "granular"] | None = None
     rules: tuple[Rule, ...] = ()
     required: bool | None = None
-    """None: a string whose default is the empty one is required, everything else is not."""
+    """If None, only strings with an empty default are required."""
     schema: str | None = None
 
 
@@ -72,7 +72,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindMarkers:
-    """What a CustomResourceDefinition says about the kind as a whole."""
+    """Properties of the kind as a whole in a CustomResourceDefinition."""
 
     printer_columns: tuple[PrinterColumn, ...] = ()
     status_subresource: bool = False

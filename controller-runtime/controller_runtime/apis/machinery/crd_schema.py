@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""From models and their markers to a CustomResourceDefinition; read at ``make manifests``, never at run time."""
+"""Generate CustomResourceDefinitions from models and their markers; used by generators, not at run time."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _NUMBERS: Final = {
     "list_type": "x-kubernetes-list-type",
     "map_type": "x-kubernetes-map-type",
 }
-_SCALARS: Final[dict[Any, str]] = {str: "string", int: "integer", bool: "boolean", float: "number"}
+_SCALARS: Final[dict[object, str]] = {str: "string", int: "integer", bool: "boolean", float: "number"}
 _API_VERSION_TEXT: Final = "The version of the schema this object is written in, such as group/version."
 _KIND_TEXT: Final = "The kind of this object."
 
 
-def custom_resource_definition(kind: type[Object]) -> dict[str, Any]:
-    """Return the CustomResourceDefinition that serves ``kind`` in its one version."""
+def custom_resource_definition(kind: type[Object]) -> Schema:
+    """Return the CustomResourceDefinition of ``kind`` with its single version."""
     gvk, resource = kind.gvk, kind.resource
     if resource is None:
         raise ValueError(f"{gvk} has no plural name")
     markers: KindMarkers = getattr(kind, "crd_kind", KindMarkers())
-    version: dict[str, Any] = {
+    version: Schema = {
         "name": gvk.version,
         "schema": {"openAPIV3Schema": _root(kind, markers)},
         "served": True,
@@ -101,7 +101,7 @@ def _root(kind: type[Object], markers: KindMarkers) -> Schema:
 
 
 def _struct(model: type[Any]) -> Schema:
-    """Return the schema of a struct: recorded where it is Kubernetes' own, else made from the model."""
+    """Return the schema of a struct: the recorded one for Kubernetes' structs, otherwise built from the model."""
     if model is ObjectMeta:
         return recorded.definition("meta.v1.ObjectMeta")
     name = model.__module__.removeprefix("controller_runtime.apis.") + "." + model.__name__
@@ -137,7 +137,7 @@ def _field(info: FieldInfo) -> tuple[Schema, bool]:
     return schema, needed
 
 
-def _type(annotation: Any, metadata: typing.Iterable[Any] = (), named: str | None = None) -> Schema:
+def _type(annotation: Any, metadata: typing.Iterable[object] = (), named: str | None = None) -> Schema:
     if CANONICAL in metadata:
         return recorded.definition("api.resource.Quantity")
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -186,13 +186,13 @@ def _add_rules(schema: Schema, rules: tuple[Rule, ...]) -> None:
         held.extend({"message": each.message, "rule": each.rule} for each in rules)
 
 
-def _class_text(model: type[Any]) -> str | None:
+def _class_text(model: type[object]) -> str | None:
     text = inspect.getdoc(model)
     return None if text is None else _paragraphs(text)
 
 
-def _field_texts(model: type[Any]) -> dict[str, str]:
-    """Return the strings that stand below a class's fields, by field."""
+def _field_texts(model: type[object]) -> dict[str, str]:
+    """Return the strings below a class's fields, by field name."""
     body = _classes(model.__module__).get(model.__name__, [])
     return {
         node.target.id: _paragraphs(inspect.cleandoc(text.value.value))
@@ -212,6 +212,6 @@ def _classes(module: str) -> dict[str, list[ast.stmt]]:
 
 
 def _paragraphs(text: str) -> str:
-    """Join the lines of each paragraph; code marks fall away, for kubectl prints plain text."""
+    """Join the lines of each paragraph and remove code markup, because kubectl prints plain text."""
     paragraphs = (" ".join(part.split()) for part in text.replace("``", "").split("\n\n"))
     return "\n\n".join(paragraphs)

@@ -5,17 +5,17 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, get_args
+from typing import get_args
 
 from . import quantity
 from .base import Struct
 
 
-def deep_equal(a: Any, b: Any) -> bool:
-    """Say whether two values of the same kind mean the same.
+def deep_equal(a: object, b: object) -> bool:
+    """Return True if two values of the same kind are semantically equal.
 
-    Structs compare field by field, unknown fields included; on plain JSON only emptiness is forgiven, for
-    it does not say what is a quantity.
+    Structs are compared field by field, including unknown fields. In plain JSON, unset and empty values are equal,
+    but quantities are not recognized, because the types are unknown.
     """
     if isinstance(a, Struct) and isinstance(b, Struct):
         return type(a) is type(b) and _equal_structs(a, b)
@@ -30,7 +30,7 @@ def deep_equal(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _empty(value: Any) -> bool:
+def _empty(value: object) -> bool:
     return value is None or (isinstance(value, list | dict) and not value)
 
 
@@ -43,7 +43,7 @@ def _equal_structs(a: Struct, b: Struct) -> bool:
     return deep_equal(a.unknown_fields, b.unknown_fields)
 
 
-def _equal_quantities(a: Any, b: Any) -> bool:
+def _equal_quantities(a: object, b: object) -> bool:
     if isinstance(a, str) and isinstance(b, str):
         return a == b or quantity.cmp(a, b) == 0
     if isinstance(a, dict) and isinstance(b, dict):
@@ -60,7 +60,7 @@ def _quantity_fields(kind: type[Struct]) -> frozenset[str]:
     )
 
 
-def _mentions(annotation: Any) -> bool:
+def _mentions(annotation: object) -> bool:
     if quantity.CANONICAL in getattr(annotation, "__metadata__", ()):
         return True
     return any(map(_mentions, get_args(annotation)))

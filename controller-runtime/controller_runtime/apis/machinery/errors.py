@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server answers when it refuses.
+"""Errors that an API server returns.
 
-StatusError                 the server answered with a metav1.Status that is no success
+StatusError                 the server returned a metav1.Status other than Success
 ├── BadRequestError         400
 ├── UnauthorizedError       401
 ├── ForbiddenError          403
@@ -16,22 +16,25 @@ StatusError                 the server answered with a metav1.Status that is no 
 └── ServerError             5xx
     └── ServerTimeoutError  504, and 500 with reason ServerTimeout
 
-A server that was never reached is not here: see ``controller_runtime.rest.TransportError``.
+For requests that did not reach a server, see ``controller_runtime.rest.TransportError``.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
+
+if TYPE_CHECKING:
+    from .base import JSON
 
 MAX_RETRY_AFTER: Final = 60.0
-"""Seconds that a server can have its clients wait before the next attempt, at most."""
+"""Maximum delay in seconds that a server can request before the next attempt."""
 
 
 class StatusError(Exception):
-    """An API server's refusal; ``str()`` is the server's message."""
+    """An error returned by an API server; ``str()`` is the server's message."""
 
     needs_no_stack: ClassVar[bool] = True
-    """The reason is outside this program: a log shows the text alone."""
+    """True because the cause is outside this program: logs show the message without a traceback."""
 
     def __init__(
         self,
@@ -39,46 +42,46 @@ class StatusError(Exception):
         *,
         code: int = 500,
         reason: str = "",
-        details: dict[str, Any] | None = None,
+        details: dict[str, JSON] | None = None,
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.code = code
         self.reason = reason
-        self.details: dict[str, Any] = details or {}
+        self.details: dict[str, JSON] = details or {}
         self.retry_after = retry_after
-        """Seconds the server asked to wait, or None."""
+        """Seconds to wait as requested by the server, or None."""
 
     @property
-    def causes(self) -> list[dict[str, Any]]:
+    def causes(self) -> list[dict[str, JSON]]:
         """``details.causes``: each a field, a reason and a message."""
         causes = self.details.get("causes")
         return [each for each in causes if isinstance(each, dict)] if isinstance(causes, list) else []
 
 
 class BadRequestError(StatusError):
-    """400: the request makes no sense to the server."""
+    """400: the server cannot process the request."""
 
 
 class UnauthorizedError(StatusError):
-    """401: the credentials are not accepted."""
+    """401: the server does not accept the credentials."""
 
 
 class ForbiddenError(StatusError):
-    """403: RBAC or admission denies it."""
+    """403: RBAC or admission denied the request."""
 
 
 class NotFoundError(StatusError):
-    """404: no such object, or no such kind."""
+    """404: the object or the kind does not exist."""
 
 
 class MethodNotAllowedError(StatusError):
-    """405: the kind does not offer this verb."""
+    """405: the kind does not support this verb."""
 
 
 class ConflictError(StatusError):
-    """409: the object changed since it was read, or another manager owns the field."""
+    """409: the object changed since it was read, or another field manager owns the field."""
 
 
 class AlreadyExistsError(StatusError):
@@ -90,11 +93,11 @@ class ExpiredError(StatusError):
 
 
 class InvalidError(StatusError):
-    """422: the object fails validation; see :attr:`StatusError.causes`."""
+    """422: the object failed validation; see :attr:`StatusError.causes`."""
 
 
 class TooManyRequestsError(StatusError):
-    """429: wait ``retry_after``."""
+    """429: retry after ``retry_after`` seconds."""
 
 
 class ServerError(StatusError):
@@ -102,7 +105,7 @@ class ServerError(StatusError):
 
 
 class ServerTimeoutError(ServerError):
-    """The server gave up waiting; the request may have taken effect."""
+    """The server timed out; the request may have taken effect."""
 
 
 _BY_REASON: Final[dict[str, type[StatusError]]] = {
@@ -126,8 +129,8 @@ _BY_CODE: Final[dict[int, type[StatusError]]] = {
 }
 
 
-def from_status(status: dict[str, Any], *, http_code: int, retry_after: float | None = None) -> StatusError:
-    """Return the exception for a metav1.Status, or for a body that is none (then by ``http_code`` alone)."""
+def from_status(status: dict[str, JSON], *, http_code: int, retry_after: float | None = None) -> StatusError:
+    """Return the exception for a metav1.Status; for any other body, ``http_code`` alone decides."""
     code = status.get("code")
     code = code if isinstance(code, int) and 400 <= code < 600 else http_code
     reason = str(status.get("reason") or "")
@@ -141,18 +144,18 @@ def from_status(status: dict[str, Any], *, http_code: int, retry_after: float | 
 
 
 def one_line(error: object) -> str:
-    """Return an error's text on one line, or the name of its type when it has no text."""
+    """Return an error's message on one line, or the name of its type if the message is empty."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def bounded_wait(seconds: float) -> float:
-    """Return ``seconds`` between none and :data:`MAX_RETRY_AFTER`."""
+    """Return ``seconds``, limited to the range from 0 to :data:`MAX_RETRY_AFTER`."""
     return float(max(0, min(seconds, MAX_RETRY_AFTER)))
 
 
-def to_status(error: StatusError) -> dict[str, Any]:
-    """Return ``error`` as the metav1.Status it came from."""
-    status: dict[str, Any] = {
+def to_status(error: StatusError) -> dict[str, JSON]:
+    """Return ``error`` as a metav1.Status."""
+    status: dict[str, JSON] = {
         "apiVersion": "v1",
         "kind": "Status",
         "metadata": {},

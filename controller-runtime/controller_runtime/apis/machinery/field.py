@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Errors about one field of an object, and the path to it; their text is the API server's, letter for letter.
+"""Errors about fields of an object, and their paths; the messages equal the API server's.
 
 FieldError          one field: a type, the path, the bad value and a detail
-AggregateError      several at once, as a validator raises them
+AggregateError      several errors at once, as raised by validators
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from .gojson import go_json, go_text, quote
 
 
 class ErrorType(StrEnum):
-    """What is wrong with a field; the value is the reason of a cause in a metav1.Status."""
+    """The type of a field error; its value is the reason of a cause in a metav1.Status."""
 
     NOT_FOUND = "FieldValueNotFound"
     REQUIRED = "FieldValueRequired"
@@ -50,7 +50,7 @@ _OMITTED: Final = object()
 
 @dataclass(frozen=True, slots=True, init=False)
 class Path:
-    """The way to a field: ``Path("spec").child("env").index(0)`` is ``spec.env[0]``."""
+    """The path to a field: ``Path("spec").child("env").index(0)`` is ``spec.env[0]``."""
 
     text: str
 
@@ -75,12 +75,12 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """A bad value that is to be shown as JSON: a scalar that is a pointer or a named type in Go, or one of many errors.
+    """A bad value shown as JSON: a scalar that is a pointer or a named type in Go, or a value shared by many errors.
 
-    The text is made once: whoever tells many errors of one large value gives them the same.
+    The text is built once, so many errors about one large value should share one instance.
     """
 
-    value: Any
+    value: object
     _text: list[str] = dataclasses.field(default_factory=list, init=False, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -91,11 +91,11 @@ class Quoted:
 
 @dataclass(slots=True)
 class FieldError(Exception):
-    """One thing wrong with one field."""
+    """An error about one field."""
 
     type: ErrorType
     field: str
-    bad_value: Any = None
+    bad_value: object = None
     detail: str = ""
     _body: str | None = dataclasses.field(default=None, init=False, repr=False, compare=False)
 
@@ -107,7 +107,7 @@ class FieldError(Exception):
 
     @property
     def body(self) -> str:
-        """The text without the field's path; the message of a cause in a metav1.Status."""
+        """The message without the field's path, as in a cause of a metav1.Status."""
         if self._body is None:
             text = _TEXT[self.type]
             if self.type not in _WITHOUT_VALUE and self.bad_value is not _OMITTED:
@@ -119,7 +119,7 @@ class FieldError(Exception):
 Error = FieldError
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     match value:
         case Quoted():
             return str(value)
@@ -132,7 +132,7 @@ def _shown(value: Any) -> str:
 
 
 class AggregateError(Exception):
-    """Several errors at once; the text of one alone, else ``[a, b]``, and the same text only once."""
+    """Several errors; the message is that of a single error, or ``[a, b]`` without duplicates."""
 
     def __init__(self, errors: Iterable[Exception]) -> None:
         self.errors: list[Exception] = list(errors)
@@ -161,26 +161,26 @@ def _texts(aggregate: AggregateError) -> Iterable[str]:
 
 
 class ErrorList(list[FieldError]):
-    """What a validator found, in the order it was found."""
+    """The errors that a validator found, in order."""
 
     def to_aggregate(self) -> AggregateError | None:
-        """Return the errors as one exception, each text once; None when there are none."""
+        """Return the errors as one exception without duplicate messages, or None if there are none."""
         if not self:
             return None
         once: dict[str, FieldError] = {}
-        # Of an error that stands there a thousand times the text, perhaps a long one, is made once.
+        # The message of an error that occurs a thousand times, possibly a long one, is built once.
         for error in {id(error): error for error in self}.values():
             once.setdefault(str(error), error)
         return AggregateError(once.values())
 
 
-def type_invalid(path: Path, value: Any, detail: str) -> FieldError:
-    """Return the error for a value of another type than the schema's."""
+def type_invalid(path: Path, value: object, detail: str) -> FieldError:
+    """Return the error for a value whose type differs from the schema's."""
     return FieldError(ErrorType.TYPE_INVALID, str(path), value, detail)
 
 
-def not_found(path: Path, value: Any) -> FieldError:
-    """Return the error for a value that names nothing that exists."""
+def not_found(path: Path, value: object) -> FieldError:
+    """Return the error for a reference to something that does not exist."""
     return FieldError(ErrorType.NOT_FOUND, str(path), value)
 
 
@@ -189,41 +189,41 @@ def required(path: Path, detail: str) -> FieldError:
     return FieldError(ErrorType.REQUIRED, str(path), "", detail)
 
 
-def duplicate(path: Path, value: Any) -> FieldError:
-    """Return the error for a value that has to be unique and is not."""
+def duplicate(path: Path, value: object) -> FieldError:
+    """Return the error for a value that must be unique and is not."""
     return FieldError(ErrorType.DUPLICATE, str(path), value)
 
 
-def invalid(path: Path, value: Any, detail: str) -> FieldError:
+def invalid(path: Path, value: object, detail: str) -> FieldError:
     """Return the error for a malformed value."""
     return FieldError(ErrorType.INVALID, str(path), value, detail)
 
 
-def not_supported(path: Path, value: Any, supported: Sequence[str]) -> FieldError:
+def not_supported(path: Path, value: object, supported: Sequence[str]) -> FieldError:
     """Return the error for a value outside an enumeration."""
     detail = f"supported values: {', '.join(map(quote, supported))}" if supported else ""
     return FieldError(ErrorType.NOT_SUPPORTED, str(path), value, detail)
 
 
 def forbidden(path: Path, detail: str) -> FieldError:
-    """Return the error for a value that is well formed and not allowed here."""
+    """Return the error for a well-formed value that is not allowed in this place."""
     return FieldError(ErrorType.FORBIDDEN, str(path), "", detail)
 
 
 def too_long(path: Path, limit: int) -> FieldError:
-    """Return the error for a value of more than ``limit`` bytes; below zero the limit is not told."""
+    """Return the error for a value of more than ``limit`` bytes; a negative limit is not reported."""
     unit = "byte" if limit == 1 else "bytes"
     detail = f"may not be more than {limit} {unit}" if limit >= 0 else "value is too long"
     return FieldError(ErrorType.TOO_LONG, str(path), "<value omitted>", detail)
 
 
 def too_many(path: Path, actual: int, limit: int) -> FieldError:
-    """Return the error for a list of more than ``limit`` items; what is below zero is not told."""
+    """Return the error for a list of more than ``limit`` items; a negative limit is not reported."""
     unit = "item" if limit == 1 else "items"
     detail = f"must have at most {limit} {unit}" if limit >= 0 else "has too many items"
     return FieldError(ErrorType.TOO_MANY, str(path), actual if actual >= 0 else _OMITTED, detail)
 
 
 def internal(path: Path | None, error: Exception | str) -> FieldError:
-    """Return the error for a failure that is not the input's fault."""
+    """Return the error for a failure that the input did not cause."""
     return FieldError(ErrorType.INTERNAL, "<nil>" if path is None else str(path), None, str(error))

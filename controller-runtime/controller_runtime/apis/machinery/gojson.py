@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Text as Go prints it: JSON in struct order, ``%v`` and ``%q``. Only messages that quote values need it."""
+"""Format values as Go does: JSON in struct order, ``%v`` and ``%q``. Only messages that quote values use it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,7 @@ from .quantity import CANONICAL
 _HTML: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 _HTML_TABLE: Final = str.maketrans(_HTML)
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9 _./:@$#=,;(){}\[\]+*?!|~^%'-]*", re.ASCII)
-"""Text that JSON holds as it is."""
+"""Text that needs no escaping in JSON."""
 _QUOTED: Final = {
     "\a": "\\a",
     "\b": "\\b",
@@ -34,11 +34,11 @@ _QUOTED: Final = {
 }
 
 
-def go_json(value: Any) -> str:
+def go_json(value: object) -> str:
     """Return ``value`` as Go's json.Marshal writes it.
 
-    Fields stand in the struct's order, with those that Go writes though they are unset; maps are sorted;
-    ``<``, ``>`` and ``&`` are escaped. Fields the model does not know are not there: Go's have none.
+    Fields are in the struct's order, including unset ones that Go writes. Maps are sorted, and ``<``, ``>`` and ``&``
+    are escaped. Unknown fields are omitted, because Go's structs cannot hold them.
     """
     return _encode(value)
 
@@ -65,7 +65,7 @@ def go_text(value: JSON) -> str:
 
 
 def _float(value: float, plain: range) -> str:
-    """Return the shortest text of a number; outside of the ``plain`` decimal exponents it has an exponent."""
+    """Return the shortest text of a number, with an exponent if its decimal exponent is not in ``plain``."""
     number = Decimal(repr(value)).normalize()
     return f"{number:{'f' if number.adjusted() in plain else 'e'}}"
 
@@ -81,7 +81,7 @@ def _quoted(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _encode(value: Any) -> str:
+def _encode(value: object) -> str:
     if isinstance(value, str):
         return _string(value)
     if isinstance(value, Struct):
@@ -119,14 +119,14 @@ def _fields(struct: Struct) -> Iterator[str]:
 class _Field(NamedTuple):
     name: str
     label: str
-    """The wire name as JSON, with its colon."""
+    """The wire name as a JSON string, followed by a colon."""
     zero: str | None
-    """What Go writes when it is unset; None where that is nothing."""
+    """The JSON that Go writes if the field is unset, or None if it omits the field."""
     pointer: bool
     by_value: bool
 
-    def leaves_out(self, value: Any) -> bool:
-        """Say whether Go's omitempty or omitzero leaves it out; a pointer to a zero is not empty."""
+    def leaves_out(self, value: object) -> bool:
+        """Return True if Go's omitempty or omitzero omits the value; a pointer to a zero value is not empty."""
         if isinstance(value, str | int | float):
             return not self.pointer and not value
         if isinstance(value, Struct):

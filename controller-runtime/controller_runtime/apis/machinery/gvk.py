@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Group, version, kind and resource: the names by which an API server knows a kind."""
+"""Group, version, kind and resource: the names that identify a kind in the API."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GVK(NamedTuple):
 
     @classmethod
     def parse(cls, api_version: str, kind: str) -> GVK:
-        """Return the GVK that ``apiVersion`` and ``kind`` on the wire name.
+        """Return the GVK of an ``apiVersion`` and a ``kind``.
 
         Raises:
             ValueError: ``api_version`` has more than one slash.
@@ -51,7 +51,7 @@ class GVK(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """Where a kind is served: its plural name in the URL, and whether a namespace stands before it."""
+    """The resource of a kind: its plural name in URLs, and whether it is namespaced."""
 
     group: str
     version: str
@@ -60,7 +60,7 @@ class Resource(NamedTuple):
 
     @property
     def group_resource(self) -> str:
-        """``plural.group``, as error texts and metrics write it."""
+        """``plural.group``, as used in error messages and metrics."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""IntOrString: a JSON number or a string, told apart by its Python type."""
+"""IntOrString: a JSON number or a string, distinguished by its Python type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def int_value(value: IntOrString) -> int:
-    """Return the number; a string that is no number counts as 0, as Go's ``IntValue`` has it."""
+    """Return the number, or 0 for a string that is not a number, as Go's ``IntValue`` does."""
     if isinstance(value, str):
         return int(value) if _NUMBER.fullmatch(value) else 0
     return value
@@ -25,7 +25,7 @@ def scaled_value(value: IntOrString, total: int, *, round_up: bool) -> int:
     """Return the number itself, or the percentage ``"30%"`` of ``total``.
 
     Raises:
-        ValueError: the string is no percentage.
+        ValueError: the string is not a percentage.
     """
     if isinstance(value, int):
         return value

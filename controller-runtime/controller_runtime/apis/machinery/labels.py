@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Label selectors: parsed, built from maps and from a metav1.LabelSelector, matched and written."""
+"""Label selectors: parse them, build them from maps or a metav1.LabelSelector, match them, and write them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from . import field, names
 from .gojson import quote
 
 LabelSelectorLike = str | Mapping[str, str | Iterable[str]]
-"""``"a=b,c in (d,e)"``, or a map: a value to equal, or several of which one must be met."""
+"""``"a=b,c in (d,e)"``, or a map from label keys to a required value or to several allowed values."""
 
 
 class SelectorError(ValueError):
-    """The text or the struct is no selector."""
+    """The text or the struct is not a valid selector."""
 
 
 class Operator(StrEnum):
-    """How a requirement compares; the value is how it is written."""
+    """The operator of a requirement; its value is the operator's text."""
 
     IN = "in"
     NOT_IN = "notin"
@@ -44,14 +44,14 @@ _UNARY: Final = (Operator.EXISTS, Operator.DOES_NOT_EXIST)
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on one label. A label that is absent satisfies ``notin``, ``!=`` and ``!`` alone."""
+    """A condition on one label. An absent label satisfies only ``notin``, ``!=`` and ``!``."""
 
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether ``labels`` meet it."""
+        """Return True if ``labels`` meet this requirement."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.IN | Operator.EQUALS | Operator.DOUBLE_EQUALS:
@@ -83,14 +83,14 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Requirements that must all be met, sorted by key; none at all match everything."""
+    """Requirements that must all be met, sorted by key. A selector without requirements matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
     nothing: bool = False
-    """It matches nothing, whatever the requirements; written as the empty text, as in Go."""
+    """True if the selector matches nothing, regardless of its requirements; its text is empty, as in Go."""
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Say whether ``labels`` meet every requirement."""
+        """Return True if ``labels`` meet all requirements."""
         if self.nothing:
             return False
         held = labels if labels is not None else {}
@@ -98,7 +98,7 @@ class Selector:
 
     @property
     def empty(self) -> bool:
-        """Whether it matches everything."""
+        """True if the selector matches everything."""
         return not self.requirements and not self.nothing
 
     def __str__(self) -> str:
@@ -110,10 +110,10 @@ NOTHING: Final = Selector(nothing=True)
 
 
 def requirement(key: str, operator: Operator, values: Iterable[str] = ()) -> Requirement:
-    """Return a requirement that the API server would take.
+    """Return a requirement that the API server accepts.
 
     Raises:
-        SelectorError: the key or a value cannot be a label's, or the values do not fit the operator.
+        SelectorError: the key or a value is not valid for a label, or the values do not fit the operator.
     """
     held = tuple(values)
     path = field.Path("values")
@@ -132,7 +132,7 @@ def requirement(key: str, operator: Operator, values: Iterable[str] = ()) -> Req
 
 
 def _misfit(operator: Operator, values: tuple[str, ...]) -> str | None:
-    """Say what is wrong with the number of values, or None."""
+    """Return an error message if the number of values is wrong, or None."""
     if operator in _SETS:
         return None if values else "for 'in', 'notin' operators, values set can't be empty"
     if operator in _UNARY:
@@ -150,10 +150,10 @@ def _key_errors(key: str, path: str) -> list[field.FieldError]:
 
 
 def parse(text: str) -> Selector:
-    """Return the selector that ``text`` writes.
+    """Parse a selector.
 
     Raises:
-        SelectorError: it writes none.
+        SelectorError: ``text`` is not a valid selector.
     """
     return Selector(tuple(sorted(_Parser(text).requirements(), key=lambda each: each.key)))
 
@@ -162,7 +162,7 @@ def selector(like: LabelSelectorLike | None) -> Selector:
     """Return the selector for text or a map; None selects everything.
 
     Raises:
-        SelectorError: the text is no selector. A map's keys and values are taken as they are.
+        SelectorError: the text is not a valid selector. A map's keys and values are not validated.
     """
     if like is None:
         return EVERYTHING
@@ -179,7 +179,7 @@ def selector(like: LabelSelectorLike | None) -> Selector:
 
 
 def selector_string(like: LabelSelectorLike | None) -> str:
-    """Return the query parameter for text or a map; text is taken as it is."""
+    """Return the query parameter for text or a map; text is returned unchanged."""
     return like if isinstance(like, str) else str(selector(like))
 
 
@@ -218,7 +218,7 @@ _SPECIAL: Final = frozenset(("==", "!=", "=", "!", "(", ")", ",", "<", ">", _END
 
 
 class _Parser:
-    """Recursive descent over the tokens. ``in`` and ``notin`` are operators only where one may stand."""
+    """A recursive descent parser. ``in`` and ``notin`` are operators only where an operator is allowed."""
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = [*_TOKEN.findall(text.strip()), _END]
@@ -265,7 +265,7 @@ class _Parser:
 
     @staticmethod
     def _check_key(key: str) -> None:
-        # Go has no path here, and says so.
+        # Go has no path here, and its message says so.
         for error in _key_errors(key, "<nil>"):
             raise SelectorError(str(error))
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""LazyObject: an object that stays JSON text until it is read.
+"""LazyObject: an object that is kept as JSON text until it is read.
 
-Watch events, cached reads and answers to writes carry it. Most handlers and writers need a key, a version or an owner, and
-decoding an object costs a hundred times as much as finding these in its text.
+Watch events, cached reads and responses to writes contain lazy objects. Most handlers and writers need only a key, a
+version or an owner, and decoding an object costs a hundred times as much as extracting these from its text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .gvk import NamespacedName
 from .object import Object, ObjectMeta, OwnerReference
 
 parts: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-"""Returns the fields of a JSON object as texts; msgspec.DecodeError or RecursionError if the text is not an object."""
+"""Returns the fields of a JSON object as texts. Raises msgspec.DecodeError or RecursionError for any other text."""
 
 T = TypeVar("T", bound=Object)
 T_co = TypeVar("T_co", bound=Object, covariant=True)
@@ -37,10 +37,11 @@ Owners = Sequence[Owner | OwnerReference]
 
 
 class LazyObject(Generic[T_co]):
-    """An object of class ``kind``. Each part is decoded when it is first read, and at most once.
+    """An object of class ``kind``. Each part is decoded on first read, and at most once.
 
-    Several readers may share it: do not change what it returns. Whatever decodes raises ``pydantic.ValidationError`` if the
-    text has another shape than ``kind``; a subclass may bound the work and raise an error of its own.
+    Several readers may share it, so the returned values must not be changed. Decoding raises
+    ``pydantic.ValidationError`` if the text does not match ``kind``; a subclass may limit the work and raise its own
+    error.
     """
 
     __slots__ = ("_metadata", "_object", "kind", "own_write", "text")
@@ -50,7 +51,7 @@ class LazyObject(Generic[T_co]):
         self.kind = kind
         self.text = text
         self.own_write = False
-        """Whether a write through the cache's own client made this state, and no later change is in it."""
+        """True if a write through the cache's own client produced this state, without any later change."""
         self._object = known
         self._metadata: ObjectMeta | None = None
 
@@ -61,7 +62,7 @@ class LazyObject(Generic[T_co]):
 
     @property
     def known(self) -> T_co | None:
-        """The object if it is decoded already."""
+        """The object if it is already decoded."""
         return self._object
 
     @property
@@ -73,7 +74,7 @@ class LazyObject(Generic[T_co]):
 
     @property
     def metadata(self) -> ObjectMeta:
-        """The metadata; the rest stays undecoded, whatever its shape. May lack ``managedFields``."""
+        """The metadata, possibly without ``managedFields``. The rest is not decoded and may be malformed."""
         if self._object is not None:
             return self._object.metadata
         if self._metadata is None:
@@ -97,12 +98,12 @@ class LazyObject(Generic[T_co]):
 
     @property
     def owner_references(self) -> Owners:
-        """The owners; a tenth of the work of :attr:`metadata`."""
+        """The owner references; reading them costs a tenth of reading :attr:`metadata`."""
         if self._object is None and self._metadata is None and self.text is not None:
             try:
                 return _decode_owned(self.text).metadata.owner_references or ()
             except msgspec.DecodeError:
-                pass  # decoding the metadata reports what is wrong
+                pass  # decoding the metadata reports the error
         return self.metadata.owner_references or ()
 
     def _decode(self) -> T_co:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What may be a name, a label or a port: each check returns what is wrong, in the API server's words."""
+"""Validation of names, labels and ports: each check returns the API server's error messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _matches(pattern: str, value: str) -> bool:
 
 
 def regex_error(message: str, pattern: str, *examples: str) -> str:
-    """Return ``message`` with examples and the regular expression behind it."""
+    """Return ``message`` with examples and the regular expression appended."""
     if not examples:
         return f"{message} (regex used for validation is '{pattern}')"
     shown = " or ".join(f"'{example}', " for example in examples)
@@ -34,12 +34,12 @@ def regex_error(message: str, pattern: str, *examples: str) -> str:
 
 
 def max_length_error(length: int) -> str:
-    """Return the text for a value that is too long."""
+    """Return the message for a value that is too long."""
     return f"must be no more than {length} characters"
 
 
 def range_error(low: int, high: int) -> str:
-    """Return the text for a number outside a closed range."""
+    """Return the message for a number outside a closed range."""
     return f"must be between {low} and {high}, inclusive"
 
 
@@ -103,7 +103,10 @@ def is_kind(value: str) -> bool:
 
 
 def is_path_segment(value: str) -> bool:
-    """Return True if ``value`` can be an object's name in a URL: not empty, no ``.`` or ``..``, no slash or percent sign."""
+    """Return True if ``value`` is valid as an object's name in a URL.
+
+    It must not be empty, ``.`` or ``..``, nor contain a slash or a percent sign.
+    """
     return value not in {"", ".", ".."} and "/" not in value and "%" not in value
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Object: what every kind with metadata is, typed, unstructured or metadata only."""
+"""Object: the base class of all kinds with metadata: typed, unstructured or metadata only."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class ObjectMeta(Struct):
 
 
 class Object(Struct):
-    """A kind: declared with its names, ``class TrainJob(Object, group=…, version=…, kind=…, plural=…)``.
+    """A kind, declared with its names: ``class TrainJob(Object, group=…, version=…, kind=…, plural=…)``.
 
-    ``gvk`` and ``resource`` belong to the class. A kind made without ``plural`` (see
-    :func:`unstructured` and :func:`metadata_only`) has ``resource = None``: the client asks discovery.
+    ``gvk`` and ``resource`` are class attributes. Without ``plural`` (see :func:`unstructured` and
+    :func:`metadata_only`), ``resource`` is None and the client uses discovery.
     """
 
     __slots__ = ("_size",)
@@ -72,18 +72,18 @@ class Object(Struct):
         namespaced: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Fix the class's names; a class without ``kind`` is a base for others."""
+        """Set the class's names; a class without ``kind`` is a base class."""
         super().__init_subclass__(**kwargs)
         if kind:
             cls.gvk = GVK(group, version, kind)
             cls.resource = Resource(group, version, plural, namespaced) if plural else None
 
-    def model_post_init(self, context: Any, /) -> None:
-        """Fill ``apiVersion`` and ``kind`` when the maker left them out."""
+    def model_post_init(self, context: object, /) -> None:
+        """Set ``apiVersion`` and ``kind`` if the caller did not."""
         gvk = getattr(type(self), "gvk", None)
         if gvk is None:
             return
-        # Past pydantic's own assignment, which costs as much as decoding a small object.
+        # Bypasses pydantic's assignment, which costs as much as decoding a small object.
         values, known = self.__dict__, self.__pydantic_fields_set__
         if values["api_version"] is None:
             values["api_version"] = gvk.api_version
@@ -94,23 +94,23 @@ class Object(Struct):
 
     @classmethod
     def from_json(cls, data: bytes | str) -> Self:
-        """Decode JSON text and remember :attr:`decoded_size`. Raises like :meth:`from_dict`."""
+        """Decode JSON text and set :attr:`decoded_size`. Raises like :meth:`from_dict`."""
         decoded = super().from_json(data)
         object.__setattr__(decoded, "_size", len(data))
         return decoded
 
     @classmethod
     def of_metadata(cls, metadata: ObjectMeta) -> Self:
-        """Return an object of this kind with ``metadata``, which it shares, and nothing else."""
+        """Return an object of this kind with only ``metadata``, which is not copied."""
         made = cls.model_construct(api_version=cls.gvk.api_version, kind=cls.gvk.kind, metadata=metadata)
         return cast("Self", made)
 
     def deep_copy(self) -> Self:
-        """Return a copy that shares nothing with this one."""
+        """Return a copy that shares no data with this object."""
         return self._sized(super().deep_copy())
 
     def shallow_copy(self) -> Self:
-        """Return a copy whose fields may be set without changing this one; what they hold is shared."""
+        """Return a copy whose fields may be replaced independently; their values are shared."""
         return self._sized(super().shallow_copy())
 
     def _sized(self, copied: Self) -> Self:
@@ -120,7 +120,7 @@ class Object(Struct):
 
     @property
     def decoded_size(self) -> int:
-        """Bytes of the text that it, or what it was copied from, was decoded from; 0 where there was none."""
+        """Size in bytes of the text that this object or its original was decoded from; 0 if there was none."""
         try:
             size: int = object.__getattribute__(self, "_size")
         except AttributeError:
@@ -129,7 +129,7 @@ class Object(Struct):
 
     @property
     def key(self) -> NamespacedName:
-        """Namespace and name; empty strings where unset."""
+        """Namespace and name; empty strings if unset."""
         return NamespacedName(self.metadata.namespace or "", self.metadata.name or "")
 
     @property
@@ -144,16 +144,16 @@ class Object(Struct):
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels; a fresh empty map where there are none (set ``metadata.labels`` to add some)."""
+        """The labels, or a new empty map if there are none; to add labels, set ``metadata.labels``."""
         return self.metadata.labels if self.metadata.labels is not None else {}
 
     @property
     def annotations(self) -> dict[str, str]:
-        """The annotations, as :attr:`labels`."""
+        """The annotations, with the same rules as :attr:`labels`."""
         return self.metadata.annotations if self.metadata.annotations is not None else {}
 
     def to_dict(self) -> dict[str, JSON]:
-        """Return the wire form; ``metadata``, ``spec`` and ``status`` that nobody set stay off."""
+        """Return the wire form, without ``metadata``, ``spec`` and ``status`` if they were not set."""
         return self.model_dump(exclude_none=True, exclude=self._unset_parts())
 
     def to_json(self) -> bytes:
@@ -164,7 +164,7 @@ class Object(Struct):
         return data
 
     def _unset_parts(self) -> set[str] | None:
-        """Top-level structs that came from a default and still hold nothing."""
+        """Return the top-level structs that were created by default and have no field set."""
         unset: set[str] | None = None
         for part in ("metadata", "spec", "status"):
             if part in self.model_fields_set:
@@ -181,7 +181,7 @@ class Unstructured(Object):
     takes_any_field: ClassVar[bool] = True
 
     def __getitem__(self, field: str) -> JSON:
-        """Return a top-level field other than apiVersion, kind and metadata; KeyError when absent."""
+        """Return a top-level field other than apiVersion, kind and metadata; KeyError if it is absent."""
         return self.unknown_fields[field]
 
     def __setitem__(self, field: str, value: JSON) -> None:
@@ -192,7 +192,7 @@ class Unstructured(Object):
         extra[field] = value
 
     def nested(self, *path: str) -> JSON:
-        """Return the value below ``path``, or None when a step is missing or no map."""
+        """Return the value at ``path``, or None if a step is missing or its parent is not a map."""
         value: JSON = self.unknown_fields
         for step in path:
             if not isinstance(value, dict) or step not in value:
@@ -202,29 +202,29 @@ class Unstructured(Object):
 
     @classmethod
     def wrap(cls, data: dict[str, JSON]) -> Self:
-        """Return ``data`` as an object of the class for its own apiVersion and kind."""
+        """Return ``data`` as an object of the class for its apiVersion and kind."""
         gvk = GVK.parse(str(data.get("apiVersion", "")), str(data.get("kind", "")))
         kind = unstructured(gvk)
         if not issubclass(kind, cls):
-            raise TypeError(f"{gvk} is no {cls.__name__}")
+            raise TypeError(f"{gvk} is not a {cls.__name__}")
         return kind.from_dict(data)
 
 
 class PartialObjectMetadata(Object):
-    """An object of which only the metadata is asked for: ask by :func:`metadata_only`."""
+    """An object of which only the metadata is read; create its class with :func:`metadata_only`."""
 
 
 @lru_cache(maxsize=1024)
 def unstructured(gvk: GVK) -> type[Unstructured]:
-    """Return the class for a kind without a model; the same class for the same kind."""
+    """Return the class for a kind without a model; calls for the same kind return the same class."""
     return _of(Unstructured, gvk)
 
 
 @lru_cache(maxsize=1024)
 def metadata_only(kind: type[Object] | GVK) -> type[PartialObjectMetadata]:
-    """Return the class that stands for ``kind`` in lists, watches and reads of metadata alone.
+    """Return the class that represents ``kind`` when only metadata is listed, watched and read.
 
-    Its instances carry the kind's own ``apiVersion`` and ``kind``.
+    Its instances have the ``apiVersion`` and ``kind`` of ``kind``.
     """
     if isinstance(kind, GVK):
         return _of(PartialObjectMetadata, kind)
@@ -234,12 +234,12 @@ def metadata_only(kind: type[Object] | GVK) -> type[PartialObjectMetadata]:
 
 
 def _of(base: type[T], gvk: GVK) -> type[T]:
-    # The metaclass takes the class keywords, which types.new_class passes on.
+    # types.new_class passes the class keywords to the metaclass.
     made = types.new_class(
         gvk.kind, (base,), {"group": gvk.group, "version": gvk.version, "kind": gvk.kind}, _same_module
     )
     return cast("type[T]", made)
 
 
-def _same_module(namespace: dict[str, Any]) -> None:
+def _same_module(namespace: dict[str, object]) -> None:
     namespace["__module__"] = __name__

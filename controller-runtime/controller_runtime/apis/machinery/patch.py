@@ -1,15 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Patches on JSON: merge patches (RFC 7386), made and applied, and JSON patches (RFC 6902), applied.
+"""JSON patches: create and apply merge patches (RFC 7386), and apply JSON patches (RFC 6902).
 
-Nothing here changes its arguments; what is returned may share parts with them.
+The functions do not change their arguments; their results may share parts with them.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
 
 from .base import JSON
 
@@ -21,9 +20,9 @@ class PatchError(ValueError):
 
 
 def merge_patch_diff(old: Document, new: Document) -> Document:
-    """Return the smallest merge patch that turns ``old`` into ``new``; empty when they are equal.
+    """Return the smallest merge patch from ``old`` to ``new``; it is empty if they are equal.
 
-    A map's key that is gone becomes null; a list that differs is sent whole.
+    A removed key becomes null; a list that differs is included as a whole.
     """
     patch: Document = dict.fromkeys(old.keys() - new.keys())
     for key, value in new.items():
@@ -53,7 +52,7 @@ def apply_merge_patch(target: JSON, patch: JSON) -> JSON:
 
 
 def same(a: JSON, b: JSON) -> bool:
-    """Say whether two JSON values are equal; ``true`` is not ``1``, which Python's ``==`` holds."""
+    """Return True if two JSON values are equal; unlike in Python, ``true`` does not equal ``1``."""
     if isinstance(a, dict):
         return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, list):
@@ -67,7 +66,7 @@ def apply_json_patch(target: JSON, patch: Sequence[Document]) -> JSON:
     """Return ``target`` with all operations of a JSON patch applied.
 
     Raises:
-        PatchError: an operation is malformed, names a place that is not there, or its test fails.
+        PatchError: an operation is malformed, its path does not exist, or its test fails.
     """
     document = copy.deepcopy(target)
     for number, operation in enumerate(patch):
@@ -105,7 +104,7 @@ def _operate(document: JSON, operation: Document) -> JSON:
 
 
 def _tested(document: JSON, path: list[str]) -> JSON:
-    """Return what is at ``path``; a key that is missing there equals null, as the API server has it."""
+    """Return the value at ``path``; a missing key is treated as null, as in the API server."""
     parent = _get(document, path[:-1])
     return parent.get(path[-1]) if path and isinstance(parent, dict) else _get(document, path)
 
@@ -119,11 +118,11 @@ def _value(operation: Document) -> JSON:
 def _pointer(operation: Document, key: str) -> list[str]:
     text = operation.get(key)
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise PatchError(f"{key} is no JSON pointer: {text!r}")
+        raise PatchError(f"{key} is not a JSON pointer: {text!r}")
     return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
 
 
-def _index(items: list[Any], step: str, *, end: int) -> int:
+def _index(items: list[JSON], step: str, *, end: int) -> int:
     if not (step.isascii() and step.isdigit()) or (len(step) > 1 and step[0] == "0") or int(step) >= end:
         raise PatchError(f"no such index: {step!r}")
     return int(step)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities: exact numbers with a suffix, written the one canonical way.
+"""Quantities: exact numbers with a suffix, in canonical form.
 
-On models a quantity is its canonical text (``Quantity``, a ``str``): decoding accepts JSON strings and numbers
-and rewrites them as Go does, so two equal quantities in one format compare equal as text. Arithmetic goes
-through :class:`Amount`. The smallest step is one billionth (``n``); what is finer is rounded away from zero.
+In models a quantity is its canonical text (``Quantity``, a ``str``): decoding accepts JSON strings and numbers
+and rewrites them as Go does, so equal quantities of one format are equal strings. Arithmetic uses
+:class:`Amount`. The smallest unit is one billionth (``n``); finer values are rounded away from zero.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator
 
@@ -27,7 +27,7 @@ _FAST_DIGITS: Final = 18
 
 
 class Format(StrEnum):
-    """Which family of suffixes a quantity was written with, and is written back with."""
+    """The family of suffixes in which a quantity was read and is written."""
 
     DECIMAL_SI = "DecimalSI"
     DECIMAL_EXPONENT = "DecimalExponent"
@@ -36,13 +36,13 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """An exact number in billionths, and the format to write it in."""
+    """An exact number in billionths, and its output format."""
 
     nanos: int
     format: Format = Format.DECIMAL_SI
 
     def __add__(self, other: Amount) -> Amount:
-        """Return the sum, in this one's format unless this one is zero."""
+        """Return the sum, in this amount's format unless this amount is zero."""
         return Amount(self.nanos + other.nanos, self.format if self.nanos else other.format)
 
     def __sub__(self, other: Amount) -> Amount:
@@ -85,7 +85,7 @@ def _binary_text(whole: int) -> str:
 
 
 _SHORT: Final = 64
-"""Characters of a text whose result is remembered. Users write longer ones, too: nothing may keep those."""
+"""Maximum length of a text whose result is cached; longer texts from users must not stay in memory."""
 
 
 def _decimal_text(nanos: int, *, exponent: bool) -> str:
@@ -99,10 +99,10 @@ def _decimal_text(nanos: int, *, exponent: bool) -> str:
 
 
 def parse(text: str) -> Amount:
-    """Return the amount that ``text`` writes.
+    """Parse a quantity.
 
     Raises:
-        ValueError: it is no quantity.
+        ValueError: ``text`` is not a valid quantity.
     """
     return _parse(text) if len(text) <= _SHORT else _read(text)[0]
 
@@ -110,10 +110,10 @@ def parse(text: str) -> Amount:
 def canonical(text: str) -> str:
     """Return ``text`` as Go writes it back after reading it.
 
-    What Go takes for canonical already is kept letter for letter, ``1.234`` and ``10e3`` included.
+    A text that Go considers canonical is returned unchanged, including ``1.234`` and ``10e3``.
 
     Raises:
-        ValueError: it is no quantity.
+        ValueError: ``text`` is not a valid quantity.
     """
     return _canonical(text) if len(text) <= _SHORT else _written_back(text)
 
@@ -133,8 +133,8 @@ _canonical = lru_cache(maxsize=4096)(_written_back)
 
 
 def _read(text: str) -> tuple[Amount, bool]:
-    """Return the amount, and whether Go keeps the text as it stands."""
-    # A text without a single digit is zero to Go, as long as there is something.
+    """Return the amount, and True if Go keeps the text unchanged."""
+    # Go reads a non-empty text without digits as zero.
     match = _TEXT.fullmatch(text)
     if match is None or not text:
         raise ValueError(
@@ -213,7 +213,7 @@ def milli_value(text: str) -> int:
     return parse(text).milli_value
 
 
-def _decode(raw: Any) -> Any:
+def _decode(raw: object) -> object:
     if isinstance(raw, str):
         return canonical(raw)
     if isinstance(raw, int | float) and not isinstance(raw, bool):
@@ -222,7 +222,7 @@ def _decode(raw: Any) -> Any:
 
 
 CANONICAL: Final = BeforeValidator(_decode)
-"""By this mark a field is known to hold a quantity."""
+"""The annotation that marks a field as a quantity."""
 
 Quantity = Annotated[str, CANONICAL]
 """The canonical text of a quantity; JSON strings and numbers are accepted."""

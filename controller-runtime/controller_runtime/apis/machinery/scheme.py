@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Scheme: from a kind's names to the class that models it."""
+"""Scheme: map kinds to the classes that model them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .object import Object, unstructured
 
 
 class Scheme:
-    """A registry of kinds. Two classes for the same kind are a mistake of the caller."""
+    """A registry of kinds. Registering two classes for one kind is an error."""
 
     def __init__(
         self, *kinds: type[Object], later: Callable[[], Iterable[type[Object]]] | None = None
     ) -> None:
-        """Register ``kinds``, and what ``later`` returns once somebody asks for any: kinds are costly to import."""
+        """Register ``kinds``, and on first use those that ``later`` returns, because importing kinds is expensive."""
         self._known: dict[GVK, type[Object]] = {}
         self._later = later
         if kinds:
@@ -42,11 +42,11 @@ class Scheme:
                 raise ValueError(f"{kind.gvk} is registered as {known.__qualname__} already")
 
     def kind_for(self, gvk: GVK) -> type[Object]:
-        """Return the class for ``gvk``; an unstructured one where there is no model."""
+        """Return the class for ``gvk``, or an unstructured one if there is no model."""
         return self._kinds.get(gvk) or unstructured(gvk)
 
     def decode(self, data: dict[str, JSON]) -> Object:
-        """Return ``data`` as an object of the class that its own apiVersion and kind name."""
+        """Return ``data`` as an object of the class for its apiVersion and kind."""
         gvk = GVK.parse(str(data.get("apiVersion") or ""), str(data.get("kind") or ""))
         return self.kind_for(gvk).from_dict(data)
 

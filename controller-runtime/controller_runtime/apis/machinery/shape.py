@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds on the shape of a JSON text, checked on its bytes before anything decodes it.
+"""Limits on the shape of a JSON text, checked on its bytes before decoding.
 
-A decoded object costs up to a thousand times the memory of its text: 1.3 MB of ``{},{},…`` are schema-valid in many
-kinds, and hold the event loop for seconds. Counting bytes costs a small part of that and does not depend on the
+A decoded object takes up to a thousand times the memory of its text: 1.3 MB of ``{},{},…`` match the schema of many
+kinds and block the event loop for seconds. Counting bytes costs a small fraction of that and does not depend on the
 shape.
 """
 
@@ -14,45 +14,48 @@ import itertools
 from typing import Final
 
 SMALL: Final = 16 << 10
-"""Bytes of a text that is not looked at: whatever its shape, it is decoded in some milliseconds."""
+"""Texts up to this size in bytes are not checked: they decode within milliseconds in any shape."""
 PIECE: Final = 16 << 10
-"""Bytes that are counted without a break, in at most a quarter of a millisecond."""
+"""Bytes that are counted without interruption, in at most a quarter of a millisecond."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limits:
-    """What a text may hold."""
+    """The limits on a text's content."""
 
     size: int = 3 << 20
-    """Bytes of the text; the API server takes no larger request."""
+    """Bytes of the text; the API server rejects larger requests."""
     containers: int = 12_000
-    """Objects and lists, empty ones too."""
+    """Objects and lists, including empty ones."""
     items: int = 24_000
-    """Commas: elements of lists and fields of objects after the first of each."""
+    """Commas, that is elements of lists and fields of objects except the first of each."""
     depth: int = 100
-    """Objects and lists inside each other."""
+    """Nesting depth of objects and lists."""
     string: int = 3 << 19
-    """Bytes of one string, as etcd bounds an object; not less than :data:`PIECE`."""
+    """Bytes of one string, as etcd limits an object; at least :data:`PIECE`."""
     number: int = 1024
     """Digits of one number."""
 
 
 DEFAULT: Final = Limits()
-"""For what users write: decoded in 25 to 50 ms, into 20 MiB. A TrainJob with 100 complete pod overrides has half of it."""
+"""For objects written by users: decoding takes up to 25 to 50 ms and 20 MiB.
+
+A TrainJob with 100 complete pod overrides has half of these counts.
+"""
 WIDE: Final = Limits(containers=40_000, items=80_000)
-"""For what programs derive from that, and for single reads: 200 ms, 60 MiB."""
+"""For objects that programs derive from those, and for single reads: up to 200 ms and 60 MiB."""
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _BRACKETS: Final = bytes.maketrans(b"[]", b"{}")
 _OTHERS: Final = bytes(set(range(256)) - set(b'[]{},"'))
 _STEPS: Final = bytes.maketrans(b"{}", b"\x01\xff")
 _SAMPLES: Final = 8
-"""Bytes looked at in half of a number that is too long."""
+"""Bytes examined in one half of a number that is too long."""
 
 
 def check(data: bytes, limits: Limits = DEFAULT) -> str | None:
-    """Return why a JSON text exceeds ``limits``, on one line, or None if it does not.
+    """Return a one-line reason why a JSON text exceeds ``limits``, or None if it does not.
 
-    Never raises: what is not JSON is left to whatever decodes it.
+    Never raises: invalid JSON is reported when it is decoded.
     """
     size = len(data)
     if size > limits.size:
@@ -61,10 +64,10 @@ def check(data: bytes, limits: Limits = DEFAULT) -> str | None:
 
 
 class Counter:
-    """Counts what a JSON text holds while it arrives, exactly: brackets and commas in strings do not count.
+    """Counts the elements of a JSON text while it arrives, exactly: brackets and commas in strings do not count.
 
-    The time is linear in the size: 1 to 10 ms a megabyte by shape. No part of it is uninterrupted for longer than a
-    :data:`PIECE` takes. What follows the first error of an invalid text may be counted wrongly.
+    The time is linear in the size, 1 to 10 ms per megabyte depending on the shape, and is interruptible after each
+    :data:`PIECE`. After the first syntax error of an invalid text the counts may be wrong.
     """
 
     __slots__ = ("_backslash", "_containers", "_depth", "_digits", "_items", "_limits", "_string")
@@ -72,14 +75,12 @@ class Counter:
     def __init__(self, limits: Limits = DEFAULT) -> None:
         self._limits = limits
         self._containers = self._items = self._depth = 0
-        self._string = (
-            -1
-        )  # bytes of the string that the text ends in; less than 0 when it does not end in one
-        self._backslash = b""  # the text ends in half an escape sequence
-        self._digits = 0  # of the number that the text ends in
+        self._string = -1  # bytes of an unfinished string at the end; negative if there is none
+        self._backslash = b""  # the text ends within an escape sequence
+        self._digits = 0  # digits of a number at the end
 
     def feed(self, data: bytes) -> str | None:
-        """Count the next bytes; return why the text exceeds the limits by now, or None if it does not."""
+        """Count the next bytes; return the reason if the text now exceeds the limits, or None."""
         for at in range(0, len(data), PIECE):
             if (reason := self._count(data[at : at + PIECE])) is not None:
                 return reason
@@ -91,7 +92,7 @@ class Counter:
             self._backslash = b"\\" if piece.endswith(b"\\") else b""
             piece = piece.removesuffix(b"\\")
         inside = self._string >= 0
-        # A string without brackets and commas leaves two quotes. Without them the other strings are where they were.
+        # A string without brackets and commas is reduced to two quotes, which can be removed without moving the others.
         text = piece.translate(None, _OTHERS).replace(b'""', b"")
         if quotes := text.count(b'"'):
             text = b"".join(text.split(b'"')[inside::2])
@@ -105,7 +106,7 @@ class Counter:
         return self._count_structure(text)
 
     def _longest_string(self, piece: bytes, *, ends_inside: bool) -> int:
-        """Return the size of the string that the piece begins in, as far as it is known: others are within the piece."""
+        """Return the known size of the string in which the piece begins; other strings are within the piece."""
         size = -1
         if self._string >= 0:
             end = piece.find(b'"')
@@ -121,7 +122,7 @@ class Counter:
         most, before = self._limits.number, self._digits
         tail = 0 if ends_inside else len(piece) - len(piece.rstrip(b"0123456789"))
         self._digits = tail + before if tail == len(piece) else tail
-        # Of a number that is too long, one half at least is in one piece.
+        # At least one half of a number that is too long is in one piece.
         step = max(1, most // 2 // _SAMPLES)
         samples = piece[::step].translate(_DIGITS)
         if before <= most // 2 and b"0" * max(1, most // 2 // step) not in samples:
@@ -130,7 +131,7 @@ class Counter:
         return b"0" * (most + 1) in b"0" * before + outside.translate(_DIGITS)
 
     def _count_structure(self, text: bytes) -> str | None:
-        """Count a text without its strings."""
+        """Count a text from which the strings were removed."""
         limits = self._limits
         brackets = text.translate(_BRACKETS, b",")
         opened = brackets.count(b"{")

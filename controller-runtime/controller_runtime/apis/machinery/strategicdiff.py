@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Make strategic merge patches: :func:`strategic_merge_diff` is the inverse of :mod:`.strategicpatch`."""
+"""Create strategic merge patches: :func:`strategic_merge_diff` is the inverse of :mod:`.strategicpatch`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _PLAIN = Member()
 
 
 def strategic_merge_diff(old: Document, new: Document, schema: Schema) -> Document:
-    """Return a strategic merge patch that turns ``old`` into ``new``; empty when they are equal.
+    """Return a strategic merge patch from ``old`` to ``new``; it is empty if they are equal.
 
-    Of a list that merges by a key, the patch holds the items that differ and the order of all items, so that items
-    which other writers add meanwhile stay. A list with a key that is missing or occurs twice is replaced whole.
+    For a list that merges by key, the patch contains the items that differ and the order of all items, so that items
+    which other writers add meanwhile are kept. A list with missing or duplicate keys is replaced as a whole.
     """
     patch: Document = dict.fromkeys(old.keys() - new.keys())
     for name, value in new.items():

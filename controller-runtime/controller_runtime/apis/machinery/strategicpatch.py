@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategic merge patch: maps merge, and lists of named items merge by their key.
 
-Which lists merge, and by which key, is part of Kubernetes' built-in types (``patchMergeKey``); :data:`SCHEMAS` holds it
-for the kinds we touch. A list that is not named there is replaced whole, a field that is not named there merges as
-plain JSON. Merged items that the patch names stand in the patch's order; the others keep their place among them as
-far as that allows.
+Kubernetes' built-in types define which lists merge, and by which key (``patchMergeKey``); :data:`SCHEMAS` contains
+this for the kinds we use. Other lists are replaced as a whole, other fields merge as plain JSON. Merged items that
+are in the patch take the patch's order; the others keep their relative position as far as possible.
 
 Directives: ``$patch: replace|delete`` in a map or an item, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>``,
 ``$setElementOrder/<field>``; a null deletes.
@@ -16,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from .base import JSON
 from .gojson import go_text
@@ -31,19 +30,19 @@ _ORDER_PREFIX: Final = "$setElementOrder"
 
 
 class StrategicMergeError(ValueError):
-    """The patch and the object do not fit together; the text is the API server's."""
+    """The patch does not fit the object; the message is the API server's."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """How one struct merges: what is special among its fields."""
+    """The merge rules of a struct: its fields with special rules."""
 
     fields: Mapping[str, Member] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Member:
-    """A field that holds a struct, or a list that merges: by ``key``, or as a set when it has none."""
+    """A field with a struct, or with a list that merges by ``key``, or as a set if there is no key."""
 
     schema: Schema = Schema()
     merge: bool = False
@@ -120,24 +119,24 @@ SCHEMAS: Final[Mapping[str, Schema]] = {
     "ServiceAccount": _kind(secrets=_by("name")),
     "StatefulSet": _WORKLOAD,
 }
-"""By kind. A custom resource has none: the API server answers 415 to a strategic merge patch of one."""
+"""Schemas by kind. Custom resources have none: the API server rejects a strategic merge patch of one with 415."""
 _GROUPS: Final = frozenset(
     {"", "apps", "batch", "coordination.k8s.io", "events.k8s.io", "node.k8s.io", "scheduling.k8s.io"}
 )
 
 
 def schema_of(gvk: GVK) -> Schema | None:
-    """Return how a kind merges, or None if that is not known here: of custom resources and some built-in kinds."""
+    """Return the merge rules of a kind, or None for custom resources and for built-in kinds without a schema here."""
     return SCHEMAS.get(gvk.kind) if gvk.group in _GROUPS else None
 
 
 def strategic_merge_patch(original: Document, patch: Document, schema: Schema) -> Document:
     """Return ``original`` with ``patch`` merged into it.
 
-    Both are used up: the result shares parts with them, and neither may be read afterwards.
+    Both arguments are consumed: the result shares parts with them, and they must not be used afterwards.
 
     Raises:
-        StrategicMergeError: an item of a merged list lacks its key, or a directive makes no sense.
+        StrategicMergeError: an item of a merged list lacks its key, or a directive is not valid.
     """
     return _merge_map(original, patch, schema)
 
@@ -216,7 +215,7 @@ def _merge_ordered(original: Document, patch: Document, schema: Schema, directiv
 
 
 def _check_order(patch: list[JSON], order: list[JSON], key: str) -> None:
-    """Refuse a patch whose items are not all in the order list, or stand in it the other way round."""
+    """Raise an error if the patch's items are not all in the order list, or are in a different order."""
     if not order or not patch:
         return
     kept = [item for item in patch if not (isinstance(item, dict) and _DIRECTIVE in item)]
@@ -265,7 +264,7 @@ def merge_list(original: list[JSON], patch: list[JSON], member: Member) -> list[
 
 
 def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple[list[JSON], list[JSON]]:
-    """Carry out the items that are directives; return the two lists without them."""
+    """Apply the items that are directives; return the two lists without them."""
     plain: list[JSON] = []
     replace = False
     for item in patch:
@@ -285,7 +284,7 @@ def _list_directives(original: list[JSON], patch: list[JSON], key: str) -> tuple
 
 
 def _in_order(merged: list[JSON], order: list[JSON], live: list[JSON], key: str) -> list[JSON]:
-    """Sort what ``order`` names by it, the rest as ``live`` has it, and weave the rest in by ``live``'s order."""
+    """Sort the items in ``order`` by it and the others by ``live``, and merge both by their order in ``live``."""
     if key:
         for item in (*merged, *order, *live):
             _key_of(item, key)
@@ -309,7 +308,7 @@ def _in_order(merged: list[JSON], order: list[JSON], live: list[JSON], key: str)
 
 
 class _Places:
-    """Where a list has each item first; of maps, each value of their merge key."""
+    """The first position of each item in a list; maps are identified by the value of their merge key."""
 
     def __init__(self, items: list[JSON], key: str) -> None:
         self._key = key
@@ -319,13 +318,13 @@ class _Places:
             self.append(item)
 
     def append(self, item: JSON) -> None:
-        """Take note of an item that goes last."""
+        """Record an item that is appended to the list."""
         if not self._key or (isinstance(item, dict) and self._key in item):
             self._places.setdefault(self._mark(item), self._length)
         self._length += 1
 
     def of(self, item: JSON) -> int | None:
-        """Return the first place of an item like this one."""
+        """Return the first position of an equal item."""
         return self._places.get(self._mark(item))
 
     def _mark(self, item: JSON) -> Hashable:
@@ -341,8 +340,8 @@ def _key_of(item: JSON, key: str) -> JSON:
     return item[key]
 
 
-def _cleaned(value: JSON) -> Any:
-    """Return a part of the patch that nothing is merged with: without nulls and without directives."""
+def _cleaned(value: JSON) -> JSON:
+    """Return a part of the patch that replaces live data, without nulls and directives."""
     if isinstance(value, dict):
         return {
             name: _cleaned(held)

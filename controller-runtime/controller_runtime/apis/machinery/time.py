@@ -18,12 +18,12 @@ def format_micro_time(moment: datetime) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """Return the moment, in UTC, that either form names.
+    """Parse a time in either form; the result is in UTC.
 
     Raises:
-        ValueError: it is no RFC 3339 time, or names no time zone.
+        ValueError: ``text`` is not an RFC 3339 time, or has no time zone.
     """
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
-        raise ValueError(f"no RFC 3339 time: {text!r}")
+        raise ValueError(f"not an RFC 3339 time: {text!r}")
     return moment.astimezone(UTC)

@@ -108,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
             GoneError: the connection is closed.
         """
         if self._transport is None:
-            raise GoneError("the server closed the connection without an answer")
+            raise GoneError("the server closed the connection without a response")
         return self._transport
 
     def closed(self) -> asyncio.Future[None]:
@@ -132,8 +132,8 @@ class Connection(asyncio.BufferedProtocol):
         """Return the response, with its body unless it is a successful stream (no ``bounds``).
 
         The request is aborted after ``deadline``, unless bytes of a whole body arrived within ``timeout``, and always
-        after the time in ``bounds``. A ``bodiless`` response ends with its head, whatever its headers, and leaves the
-        connection to the caller.
+        after the time in ``bounds``. A ``bodiless`` response ends with its head, regardless of its headers, and leaves
+        the connection to the caller.
 
         Raises:
             GoneError: the connection was closed before the first byte of the response.
@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
         if answer.whole and self._heard:
             deadline = max(deadline, self._heard + self._patience)
             if deadline > self._latest and self._loop.time() >= self._latest:
-                self.abort(Error(f"the answer did not end within {answer.patience:g} s"))
+                self.abort(Error(f"the response did not end within {answer.patience:g} s"))
                 return
             deadline = min(deadline, max(self._latest, self._deadline or 0.0))
         if self._loop.time() < deadline:
@@ -239,12 +239,12 @@ class Connection(asyncio.BufferedProtocol):
             error = None
         elif not answer.status and not self._head_size and not self._informational:
             error = GoneError(
-                one_line(exc) if exc is not None else "the server closed the connection without an answer"
+                one_line(exc) if exc is not None else "the server closed the connection without a response"
             )
         elif exc is None and answer.status and _lasts_until_the_end(answer):
             error = None
         else:
-            error = Error("the answer broke off" + (f": {one_line(exc)}" if exc is not None else ""))
+            error = Error("the response was cut off" + (f": {one_line(exc)}" if exc is not None else ""))
         if error is not None:
             error.__cause__ = exc
         self._end(error)
@@ -283,14 +283,16 @@ class Connection(asyncio.BufferedProtocol):
             self._extra = True
             if not self._finished:
                 cause = error.__context__
-                broken = cause if isinstance(cause, Error) else Error(f"malformed answer: {one_line(error)}")
+                broken = (
+                    cause if isinstance(cause, Error) else Error(f"malformed response: {one_line(error)}")
+                )
                 self.abort(broken)
                 return
         if self._finished:
             self._finish(answer)
         elif not answer.status:
             if self._head_size > _LONGEST_HEAD:
-                self.abort(Error("malformed answer: its head has no end"))
+                self.abort(Error("malformed response: its head has no end"))
         elif not answer.whole:
             answer.wake()
             if answer.held > HIGH and answer.resume is None and self._transport is not None:

@@ -10,7 +10,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from itertools import chain, zip_longest
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
@@ -36,7 +36,7 @@ _SOCKET_OPTIONS: Final = (
     ("TCP_USER_TIMEOUT", socket.IPPROTO_TCP, 1000 * _DEAD),
 )
 
-AddrInfo = tuple[int, int, int, str, Any]
+AddrInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 """An address as returned by ``getaddrinfo``."""
 
 

@@ -130,7 +130,7 @@ class Incoming:
                 self._pieces.clear()
                 most = max(self._bounds.size, self._bounds.unread if self.status < 400 else 0)
                 if self.held > most:
-                    raise Error(f"the answer is larger than {most} bytes")
+                    raise Error(f"the response is larger than {most} bytes")
 
     @property
     def patience(self) -> float:
@@ -142,7 +142,7 @@ class Incoming:
         if self.ended:
             return
         if error is None and self._decoder is not None and not self._decoder.complete:
-            error = Error("the answer broke off: its encoded body has no end")
+            error = Error("the response was cut off: its encoded body has no end")
         self.ended = True
         self.error = error
         self.resume = None
@@ -176,7 +176,7 @@ class _Decoder:
         if encoding in (b"gzip", b"x-gzip", b"deflate"):
             return cls(zlib.MAX_WBITS | 32)
         raise Error(
-            f"the answer is encoded as {encoding.decode('ascii', 'replace')!r}, which was not requested"
+            f"the response is encoded as {encoding.decode('ascii', 'replace')!r}, which was not requested"
         )
 
     @property
@@ -188,7 +188,7 @@ class _Decoder:
         try:
             decoded = self._inflate.decompress(piece, _EXPANSION)
         except zlib.error as error:
-            raise Error(f"the answer cannot be decoded: {error}") from error
+            raise Error(f"the response cannot be decoded: {error}") from error
         if self._inflate.unconsumed_tail:
-            raise Error(f"the answer cannot be decoded: {len(piece)} bytes become more than {_EXPANSION}")
+            raise Error(f"the response cannot be decoded: {len(piece)} bytes become more than {_EXPANSION}")
         return decoded

@@ -78,9 +78,9 @@ def _text(value: bytes) -> str:
 
 
 class Heads:
-    """Renders the heads of requests to one server; what they share is rendered once.
+    """Renders the heads of requests to one server; shared headers are rendered once.
 
-    A header of the request comes in the place of a shared one of its name.
+    A header of the request replaces the shared header of the same name.
     """
 
     def __init__(self, prefix: str, shared: Iterable[tuple[str, str]]) -> None:
@@ -94,7 +94,7 @@ class Heads:
         """Return a head that ends in an empty line.
 
         Raises:
-            Error: something in it would break its lines.
+            Error: the method, the target or a header contains characters that are not allowed.
         """
         target = self._prefix + target
         if _UNFIT_TARGET.search(target) or not _NAME.fullmatch(method):

@@ -44,7 +44,7 @@ WIDGETS = {
 
 
 class Recorder:
-    """Passes requests on and remembers them."""
+    """Forwards requests and records them."""
 
     def __init__(self, client: LiveClient) -> None:
         self._client = client
@@ -56,7 +56,7 @@ class Recorder:
 
 
 class Late:
-    """Keeps the answers to patches back for a while."""
+    """Delays the responses to patches."""
 
     def __init__(self, client: LiveClient, seconds: float) -> None:
         self._client = client
@@ -119,9 +119,9 @@ async def test_a_real_server_fills_and_follows(
     )
     await cache.wait_for_sync(10)
     assert sorted(heard) == [f"add n{number} True" for number in range(5)]
-    # Listed once, by the way that was asked for: a real server streams, and does not refuse it.
+    # Listed once, in the requested way: a real server supports streaming lists.
     assert ("sendInitialEvents" in recorder.queries[0]) is stream_lists
-    # Otherwise page by page: the newest state is asked for, and that is cut into pages.
+    # Otherwise page by page: the newest state is requested, and split into pages.
     assert sum("watch" not in query for query in recorder.queries) == (0 if stream_lists else 3)
     heard.clear()
     changed = await cache.get(ConfigMap, (namespace, "n1"))

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The in-memory client answers as a real API server does: the same calls are sent to both, and every answer is compared.
+"""The in-memory client behaves like a real API server: the same calls are sent to both, and the results are compared.
 
-An answer is the whole object, or the error with its class, code, reason, message and causes. The cases of
+A result is the whole object, or the error with its class, code, reason, message and causes. The cases of
 :data:`DIFFERENT` are the known differences; a case that no longer differs must leave that table.
 """
 
@@ -52,7 +52,7 @@ class Gadget(Object, group=GROUP, version="v1", kind="Gadget", plural="gadgets")
 
 
 class Planet(Object, group=GROUP, version="v1", kind="Planet", plural="planets", namespaced=False):
-    """A custom resource of the whole cluster, with a field of its own in place of a spec."""
+    """A cluster-scoped custom resource, with another field instead of a spec."""
 
     mass: int | None = None
 
@@ -125,7 +125,7 @@ def case(function: Case) -> Case:
 
 
 async def answer(call: Awaitable[Any]) -> Answer:
-    """Return what a call answered, as plain data."""
+    """Return the result of a call as plain data."""
     try:
         found = await call
     except errors.StatusError as error:
@@ -139,12 +139,12 @@ async def answer(call: Awaitable[Any]) -> Answer:
 
 
 async def version_of(c: Backend, obj: Object) -> str:
-    """Return the resourceVersion that the server has now."""
+    """Return the server's current resourceVersion."""
     return (await c.get(type(obj), obj.key)).metadata.resource_version or ""
 
 
 def comparable(answers: Any) -> Any:
-    """Return answers without what two servers never agree in: uids, versions and times, by order of appearance."""
+    """Return results with uids, versions and times, which differ between servers, replaced by order of appearance."""
     seen: dict[str, str] = {}
 
     def name(value: str, what: str) -> str:
@@ -206,7 +206,7 @@ def pod(ns: str, **spec: Any) -> Pod:
 
 
 def metadata(obj: Object) -> dict[str, Any]:
-    """The metadata alone, of a kind whose spec a server fills with defaults."""
+    """Only the metadata, of a kind whose spec the server defaults."""
     found: Any = obj.to_dict()["metadata"]
     found.pop("labels", None)
     return dict(found)
@@ -891,7 +891,7 @@ async def the_server_names_what_is_not_allowed_in_metadata(c: Backend, ns: str) 
 
 
 async def namespaces_must_exist(c: Backend, ns: str) -> list[Answer]:
-    """In memory a namespace need not exist, so that a test names one without creating it."""
+    """In memory a namespace need not exist, so that a test can use one without creating it."""
     return [await answer(c.create(config_map(f"{ns}-not")))]
 
 
@@ -901,7 +901,7 @@ async def namespaces_end_with_their_content(c: Backend, ns: str) -> list[Answer]
 
 
 async def schemas_fill_in_defaults(c: Backend, ns: str) -> list[Answer]:
-    """In memory there are no schemas: nothing is filled in."""
+    """In memory there are no schemas: no defaults are set."""
     made = await c.create(pod(ns))
     return [made.spec.restart_policy, made.status.phase]
 
@@ -937,12 +937,12 @@ DIFFERENT: Final[dict[str, Case]] = {
         a_status_writer_owns_the_metadata_it_sends,
     )
 }
-"""What the in-memory client does otherwise; ``docs/testing-operators.md`` lists the same."""
+"""The in-memory client's differences; ``docs/testing-operators.md`` lists the same ones."""
 
 
 @pytest.fixture
 def memory() -> Callable[[], FakeClient]:
-    """Return a function that makes an empty client in memory, for the same kinds."""
+    """Return a function that creates an empty in-memory client for the same kinds."""
     return lambda: FakeClient(crds=CRDS)
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a client promises, asked of a real API server and of the in-memory one: both must answer alike."""
+"""The contract of clients, tested on a real API server and in memory: the results must be equal."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -240,7 +240,7 @@ async def test_applied_lists_merge_by_their_keys(client: Client, namespace: str)
     def env(*names: str) -> list[dict[str, str]]:
         return [{"name": name, "value": "1"} for name in names]
 
-    # A template's containers can be changed where a pod's cannot.
+    # A template's containers are mutable, unlike a pod's.
     template = unstructured(GVK("", "v1", "PodTemplate"))
 
     def make(*containers: dict[str, Any]) -> Any:

@@ -68,7 +68,7 @@ class OneLine(Response):
     async def read(self) -> bytes:
         return await self._response.read()
 
-    async def lines(self):  # type: ignore[no-untyped-def]  # as the base class has it
+    async def lines(self):  # type: ignore[no-untyped-def]  # as in the base class
         async for line in self._response.lines():
             yield line
             return

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Building, with a stand-in for Go that counts how often it is called."""
+"""Builds with a fake Go command that counts its calls."""
 
 import os
 import zipfile

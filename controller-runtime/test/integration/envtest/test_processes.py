@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Supervised processes: their deaths, their logs, their ends, and what outlives whom."""
+"""Supervised processes: unexpected ends, logs, shutdown, and which processes outlive the supervisor."""
 
 import signal
 import subprocess
@@ -123,7 +123,7 @@ time.sleep(300)
 
 
 def killed_owner(directory: Path, tie: str) -> int:
-    """Start a supervisor in a process of its own, kill that with -9, and return its component's pid."""
+    """Start a supervisor in a separate process, kill it with SIGKILL, and return its component's pid."""
     argv = [sys.executable, "-c", OWNER, str(directory), tie]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Running an example as its reader would: a process with a kubeconfig, ended by SIGTERM."""
+"""Run an example as a user would: a process with a kubeconfig, ended by SIGTERM."""
 
 import os
 import subprocess
@@ -20,9 +20,9 @@ ROOT = Path(__file__).parents[3]
 def start_example(
     control_plane: Environment, tmp_path: Path
 ) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Start ``examples/<name>.py`` with rights to everything; what still runs after the test is asked to end.
+    """Start ``examples/<name>.py`` with all permissions; send SIGTERM after the test if it still runs.
 
-    Whatever is asked to end must do so by itself, with exit code 0.
+    The process must then end by itself with exit code 0.
     """
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(yaml.safe_dump(control_plane.kubeconfig_for("admin", ["system:masters"])))

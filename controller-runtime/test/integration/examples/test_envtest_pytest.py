@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The example of a test suite on controller_runtime.envtest passes where it is all there is."""
+"""The example of a test suite on controller_runtime.envtest passes without any other package."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ def test_the_suite_passes_in_a_project_of_its_own(tmp_path: Path) -> None:
     project = tmp_path / "labeller"
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "examples/envtest_pytest", project, ignore=ignored)
-    # That project has no pytest-asyncio; anyio's plugin is what comes with controller_runtime.
+    # That project has no pytest-asyncio; anyio's plugin is a dependency of controller_runtime.
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", "-p", "no:asyncio", "-W", "error", "-v"]
     done = subprocess.run(

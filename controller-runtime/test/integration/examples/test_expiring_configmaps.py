@@ -29,7 +29,7 @@ def config_map(namespace: str, name: str, ttl: str) -> ConfigMap:
 async def test_a_config_map_expires_and_a_bad_ttl_is_refused(
     control_plane: Environment, live_client: LiveClient, namespace: str, start_example: Callable[..., Any]
 ) -> None:
-    # Other tests run against the same API server: they are left in peace.
+    # Other tests use the same API server and must not be affected.
     serving = await control_plane.install_webhooks(MANIFEST, prefix=f"{namespace}-", namespaces=[namespace])
     start_example("expiring_configmaps", f"--port={serving.port}", f"--cert-dir={serving.cert_dir}")
     tries = 0

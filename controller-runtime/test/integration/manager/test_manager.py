@@ -24,7 +24,7 @@ NOBODYS = unstructured(GVK("nobody.example.com", "v1", "Nothing"))
 
 
 class Stamp:
-    """Labels every ConfigMap that asks for it, and says so."""
+    """Labels every ConfigMap that requests it, and records an event."""
 
     def __init__(self, client: Client, events: recorder.EventRecorder) -> None:
         self._client = client
@@ -101,7 +101,7 @@ async def test_a_controller_works_tells_and_hands_over(
 
 
 def stall(seconds: float) -> None:
-    """Keep the event loop from running, and the interpreter busy."""
+    """Block the event loop, and keep the interpreter busy."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         sum(range(1000))
@@ -142,7 +142,7 @@ async def test_an_event_loop_that_stands_still_for_longer_than_the_lease_ends_it
                 ConfigMap.from_dict({"metadata": {"namespace": namespace, "name": "one"}})
             )
     lease = await live_client.get(Lease, NamespacedName(namespace, "stamps"))
-    # It is not released: what the process began before it stood still may still arrive.
+    # It is not released: requests that the process sent before it blocked may still arrive.
     assert lease.spec.holder_identity
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A new operator passes its own checks and tests, and runs with the rights that its manifests grant."""
+"""A new operator passes its own checks and tests, and runs with the permissions that its manifests grant."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def environ() -> dict[str, str]:
-    """Return the variables of a project of its own, which finds this library."""
+    """Return the environment variables of a separate project that imports this library."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return {**kept, "PYTHONPATH": str(ROOT)}
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A real API server asks our webhook."""
+"""A real API server calls our webhook."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ class NoSpoons(webhook.CustomValidator[ConfigMap]):
 
 @asynccontextmanager
 async def hooked(live_client: LiveClient, namespace: str, tmp_path: Path) -> AsyncIterator[None]:
-    """Have the validator asked about ConfigMaps of the namespace."""
+    """Have the validator called for the namespace's ConfigMaps."""
     cert, key = webhook.SelfSigned("localhost", "127.0.0.1").pair()
     (tmp_path / "tls.crt").write_bytes(cert)
     (tmp_path / "tls.key").write_bytes(key)

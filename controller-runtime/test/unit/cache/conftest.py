@@ -136,7 +136,7 @@ class Stream:
 
 
 class Heard:
-    """What a handler was told, in a line each."""
+    """The events that a handler received, one line each."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -38,8 +38,8 @@ async def test_the_room_exports_what_others_build_on() -> None:
     exported = {name for name in vars(room) if name[0].isupper()}
     assert exported == {
         "ALL_NAMESPACES", "BadObjectError", "ByObject", "Cache", "CacheDegradedError", "CacheError",
-        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "InNamespace", "IndexMissingError", "Informer",
-        "LazyHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Transform", "UndecodableObjectError",
+        "CacheNotStartedError", "CacheSyncTimeoutError", "EventHandlerFuncs", "InNamespace", "IndexMissingError",
+        "Informer", "LazyHandlerFuncs", "NamespaceNotCachedError", "Options", "Registration", "Transform", "UndecodableObjectError",
     }  # fmt: skip
 
 
@@ -210,7 +210,7 @@ async def test_a_transform_that_fails_on_one_object_loses_only_that(
             case {"bad": "raise"}:
                 raise OddError("not this one")
             case {"bad": "nothing"}:
-                return None  # type: ignore[return-value]  # what a transform might return by mistake
+                return None  # type: ignore[return-value]  # a transform might return it by mistake
             case {"bad": "nameless"}:
                 return {"metadata": {}}
         return obj
@@ -394,8 +394,8 @@ class TestHandlers:
         server.remove("n39")
         await settle()
         assert registration.has_synced
-        # Whatever its turn, each is told of once, as it is by then; what is gone by then never was, and what
-        # has changed since the handler came is no old news.
+        # In any order, each object is delivered once, in its current state. A deleted one is not delivered, and one
+        # that changed since the handler was added is not part of the initial list.
         assert sorted(late.lines) == sorted(["add n38", *(f"add n{number} initial" for number in range(38))])
 
     async def test_that_left_hear_nothing(self, server: Any, start: Any, heard: Any, settle: Any) -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever happens on the way, the cache and its handlers end up with what the server has."""
+"""After any faults, the cache and its handlers converge to the server's state."""
 
 import random
 from collections.abc import Callable
@@ -36,7 +36,7 @@ FAULTS = [
 
 
 class Mirror:
-    """What a handler believes there is; every event must fit what it believed before."""
+    """A handler's view of the objects; every event must be consistent with the previous view."""
 
     def __init__(self) -> None:
         self.versions: dict[str, str] = {}
@@ -110,12 +110,12 @@ async def test_cache_and_handlers_converge(server: Any, start: Any, seed: int, s
             await anyio.sleep(dice.choice([0, 0.5, 5, 60]))
     while writes:
         writes.pop().__exit__(None, None, None)
-    # A silent change whose 410 is still to be told would never be heard of: it is told now, and nothing else.
+    # A change without an event stays unnoticed while its 410 is pending: deliver the 410 now, and no other fault.
     server.faults.clear()
     server.faults.append(refusal(410, "Expired"))
     server.hang_up()
     await anyio.sleep(200)
-    # Answers that come later than the watch change nothing, whatever became of their objects.
+    # Responses that arrive after the watch event change nothing, even if their objects were changed or deleted.
     for answer in answers:
         cache.remember_write(answer)
     truth = {name: obj["metadata"]["resourceVersion"] for (_, name), obj in server.objects.items()}

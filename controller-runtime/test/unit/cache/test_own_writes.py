@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers can tell the echo of this process's own writes, whether it comes before or after the answer."""
+"""Handlers can recognize events of this process's own writes, whether they arrive before or after the response."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress

@@ -106,7 +106,7 @@ async def test_a_watch_that_works_between_its_failures_is_back_as_soon_each_time
         server.hang_up(LOST)
         await settle()
         before = len(server.transport.requests)
-        # 0.8 s after the cut and 1.6 s after nobody was there; 0.8 s after the 410
+        # 0.8 s after the cut and 1.6 s after the refused connection; 0.8 s after the 410
         await anyio.sleep(3.3)
         assert len(server.transport.requests) == before + 3
         (obj,) = await watched.list(ConfigMap)
@@ -221,7 +221,7 @@ async def test_a_silent_watch_is_declared_dead_where_bookmarks_are_usual(
 ) -> None:
     server.bookmark()
     await settle()
-    server.streams.clear()  # half open: the other side is gone and says nothing
+    server.streams.clear()  # half open: the peer has ended without closing the connection
     server.put("missed")
     await anyio.sleep(69.9)
     assert len(server.transport.requests) == 1
@@ -234,7 +234,7 @@ async def test_a_quiet_watch_with_bookmarks_lives_as_long_as_the_server_lets_it(
     server: Any, watched: Any
 ) -> None:
     for _ in range(60):
-        await anyio.sleep(62.5)  # a minute, and what real servers take longer
+        await anyio.sleep(62.5)  # a minute, and the time by which real servers exceed it
         server.bookmark()
     assert len(server.transport.requests) == 1
 

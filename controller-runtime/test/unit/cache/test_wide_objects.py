@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An object whose shape would hold up the process is never decoded; its name, owners and end are known."""
+"""An object whose shape would block the process is never decoded; its name, owners and deletion are known."""
 
 from typing import Any
 
@@ -140,7 +140,8 @@ def test_what_managed_fields_hold_does_not_count() -> None:
 
 @pytest.mark.parametrize("depth", [300, 900, 5000, 100_000])
 async def test_deep_objects_are_survived(server: Any, watched: cache.Cache, settle: Any, depth: int) -> None:
-    text = b'{"type":"ADDED","object":{"metadata":{"name":"deep","namespace":"team-a","uid":"u","resourceVersion":"11"},"x":'
+    metadata = b'{"name":"deep","namespace":"team-a","uid":"u","resourceVersion":"11"}'
+    text = b'{"type":"ADDED","object":{"metadata":' + metadata + b',"x":'
     server.say(text + b"[" * depth + b"]" * depth + b"}}")
     server.put("a")
     await settle()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever answers in an API server's place, each call ends in an error of that call."""
+"""If another server responds instead of an API server, each call raises its own error."""
 
 from collections.abc import Awaitable, Callable
 
@@ -83,7 +83,7 @@ async def test_a_body_that_cannot_be_decoded_is_an_error_of_the_transport(
     case = request.node.callspec.id
     looked_at = not ("delete" in case and body.endswith(b"}")) and case != "another object-subresource create"
     if not looked_at:
-        # A deletion's object serves only to see whether it still exists; what a subresource returns may have no name.
+        # A deletion's object only shows whether it still exists; the result of a subresource may have no name.
         await made
     else:
         with pytest.raises(rest.AnswerError):
@@ -97,7 +97,7 @@ async def test_a_failure_under_a_code_of_success_is_a_refusal(
     status = b'{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"no"}'
     with pytest.raises(ForbiddenError, match="no"):
         await call(client(200, status))
-    with pytest.raises(rest.AnswerError, match="the answer is a Status, not a ConfigMap"):
+    with pytest.raises(rest.AnswerError, match="the response is a Status, not a ConfigMap"):
         await call(client(200, b'{"kind":"Status","status":"Success"}'))
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""CachedClient: what is read where, and what the cache is told."""
+"""CachedClient: which reads use the cache, and which writes are reported to it."""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -16,7 +16,7 @@ from controller_runtime.client import CachedClient, FakeClient, apply_lazily, me
 
 
 class MemoryCache(FakeClient):
-    """A cache that only knows what it is told."""
+    """A cache that contains only reported objects."""
 
     def __init__(self, *objects: Object) -> None:
         super().__init__(*objects)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""LiveClient: each call is one request, each answer an object of the kind that was asked for."""
+"""LiveClient: each call is one request, each result an object of the requested kind."""
 
 import json
 from typing import Any

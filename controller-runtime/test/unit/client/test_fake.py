@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The in-memory client behaves as an API server does; the integration tests ask the same of a real one."""
+"""The in-memory client behaves like an API server; the integration tests compare it with a real one."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Deletions that wait for their dependents, and the garbage collector that a test calls."""
+"""Deletions that wait for dependents, and the garbage collector that tests call."""
 
 from typing import Any, Literal
 

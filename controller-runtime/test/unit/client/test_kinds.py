@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the in-memory client knows of kinds, from CustomResourceDefinitions, models and Kubernetes' own types."""
+"""The in-memory client's knowledge of kinds, from CustomResourceDefinitions, models and Kubernetes' own types."""
 
 from typing import Any
 

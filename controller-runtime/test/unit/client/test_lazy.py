@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Answers to writes, decoded as far as somebody looks."""
+"""Responses to writes are decoded only as far as they are read."""
 
 import json
 from typing import Any

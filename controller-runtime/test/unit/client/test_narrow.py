@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that may do less."""
+"""Clients with restricted capabilities."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Field sets: what an apply adds, what it takes away, and how paths are written."""
+"""Field sets: additions and removals by an apply, and the format of paths."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def applied(live: Any, before: ownership.FieldSet, config: Any) -> Any:
 
 
 def ordered(value: Any) -> Any:
-    """The same with lists of named items sorted: who merges keeps what was there in its place."""
+    """The same with lists of named items sorted, because a merge keeps the order of existing items."""
     if isinstance(value, dict):
         return {key: ordered(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Patches that are made of an earlier copy."""
+"""Patches created from an earlier copy."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A cache's word for an object's absence is not taken."""
+"""An object that is missing from the cache is read from the API server."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def config_map(name: str) -> ConfigMap:
 
 
 class Server(FakeClient):
-    """Counts how often it is asked for a list; may fail, or not answer."""
+    """Counts list requests; may fail, or not respond."""
 
     asked = 0
     error: Exception | None = None

@@ -26,7 +26,7 @@ A, B = Request("ns", "a"), Request("ns", "b")
 
 
 class Script:
-    """A reconciler that does what it is told, and remembers when it was asked."""
+    """A reconciler with scripted results that records the time of each call."""
 
     def __init__(self, *outcomes: Result | Exception) -> None:
         self.outcomes = list(outcomes)

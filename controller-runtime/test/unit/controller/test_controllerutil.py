@@ -191,7 +191,7 @@ async def test_another_failure_than_absence_is_raised(upsert: Upsert) -> None:
 
 async def test_an_update_conflicts_with_a_change_in_between_and_a_patch_does_not() -> None:
     class Meddled(FakeClient):
-        """Somebody changes the object after each read."""
+        """Another writer changes the object after each read."""
 
         async def get(self, kind: Any, key: Any) -> Any:
             read = await super().get(kind, key)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a binary is looked for, and what makes it another one."""
+"""The places where binaries are searched, and the inputs of their cache key."""
 
 import json
 from collections.abc import Callable

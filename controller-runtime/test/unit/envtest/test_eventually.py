@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Waits on the virtual clock: how long they take and what they say when they fail."""
+"""Waits on the virtual clock: their duration and their error messages."""
 
 import anyio
 import pytest

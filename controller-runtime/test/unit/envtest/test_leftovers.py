@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What environments that were killed left on disk."""
+"""Files that killed environments left on disk."""
 
 import os
 from pathlib import Path

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates that servers and clients of Kubernetes accept, and files that nobody else reads."""
+"""Certificates that Kubernetes servers and clients accept, and files that other users cannot read."""
 
 import ipaddress
 from datetime import UTC, datetime, timedelta

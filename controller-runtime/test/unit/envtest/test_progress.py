@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lines where there is no terminal."""
+"""Progress lines without a terminal."""
 
 import io
 

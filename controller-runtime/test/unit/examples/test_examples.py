@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An example is a file that a stranger can copy: short, listed, and free of what only Trainer has."""
+"""An example is a file that users can copy: short, listed, and without code of Trainer."""
 
 import ast
 import re

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes over a real pair of sockets, on the virtual clock: what is answered, in which order, and when a connection ends."""
+"""Bytes over a real pair of sockets, on the virtual clock: responses, their order, and when a connection ends."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ CHUNKED = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n
 
 
 class Service:
-    """What the connections under test share: an echo, and a handler that waits to be told to go on."""
+    """The shared server of the connections under test: an echo, and a handler that waits until it is released."""
 
     def __init__(self) -> None:
         self.hall = Hall(self._route, 1000, now=lambda: 0.0, max_held=2000)
@@ -129,7 +129,7 @@ class Client:
         return int(head.split()[1]), body
 
     async def ends(self) -> bytes:
-        """Return what still comes before the connection ends; fail when it does not."""
+        """Return the remaining data until the connection ends; fail if it does not end."""
         while await self._more():
             pass
         return self._got

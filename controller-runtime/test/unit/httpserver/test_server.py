@@ -34,7 +34,7 @@ def open_files() -> int:
 
 
 def run(loop_factory: Callable[[], asyncio.AbstractEventLoop], body: Body, *, tls: bool) -> None:
-    """Run ``body`` beside a server; it is given what the event loop complained of, too."""
+    """Run ``body`` with a server, and pass it the event loop's error reports."""
 
     async def main() -> None:
         complaints: list[dict[str, Any]] = []

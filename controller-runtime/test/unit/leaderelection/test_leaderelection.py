@@ -263,7 +263,7 @@ async def test_a_candidate_survives_any_answer(answer: FakeResponse) -> None:
     assert waited.cancelled_caught
     assert not one.is_leader
     proxy.on = False
-    if one.leader != "b":  # as the lease without an end says
+    if one.leader != "b":  # as in the lease without an end
         await one.acquire()
         assert one.is_leader
 

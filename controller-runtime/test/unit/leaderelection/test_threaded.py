@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A lease outlives a busy event loop, and a program that lost it while its loop stood still does nothing more."""
+"""A lease is renewed while the event loop is busy; a program that lost it while its loop was blocked stops."""
 
 import asyncio
 import threading

@@ -33,7 +33,7 @@ ELECTION = {"leader_election": True, "leader_election_id": "lock", "leader_elect
 
 
 class Worker:
-    """A runnable that writes down what happens to it."""
+    """A runnable that records its lifecycle."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Worker:
 
 
 class Polite(Worker):
-    """Ends by itself when asked, after a while; it says whether it was cancelled instead."""
+    """Ends by itself some time after a request; records if it was cancelled instead."""
 
     def __init__(self, name: str, diary: list[str], *, takes: float) -> None:
         super().__init__(name, diary)
@@ -112,7 +112,7 @@ async def running(mgr: Manager) -> AsyncIterator[None]:
 
 
 async def failure_of(mgr: Manager, meanwhile: Callable[[], Coroutine[Any, Any, None]]) -> ManagerError:
-    """Return what the manager fails with."""
+    """Return the error with which the manager fails."""
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(meanwhile)
         with pytest.raises(ManagerError) as caught:
@@ -519,7 +519,7 @@ def held_by_another(server: LeaseServer) -> None:
 
 
 class Seen:
-    """A reconciler that remembers what it was given, and when."""
+    """A reconciler that records its requests and their times."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, float]] = []

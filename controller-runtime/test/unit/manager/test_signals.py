@@ -37,7 +37,7 @@ async def test_the_first_signal_asks_to_stop_and_the_second_ends_the_process(num
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """What the log writes, from a start at info; the process's own set-up is put back."""
+    """The log's output, starting at level info; the process's own configuration is restored."""
     stream = io.StringIO()
     log.configure(stream=stream)
     yield stream

@@ -14,7 +14,7 @@ from controller_runtime.metrics import ReviewError, filters, with_authentication
 
 
 class Judge:
-    """An API server that knows tokens, and users who may read; it remembers what it was asked."""
+    """An API server with known tokens and users with read access; it records its requests."""
 
     def __init__(self) -> None:
         self.users = {"good": "scraper", "nosy": "stranger"}

@@ -13,7 +13,7 @@ from controller_runtime.metrics import MetricsServer
 
 
 class Counting(Collector):
-    """Counts how often it is asked."""
+    """Counts its calls."""
 
     asked = 0
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Settings: found where kubectl finds them, and complaints that name the file on one line."""
+"""Client configuration: found in the same places as by kubectl; errors name the file on one line."""
 
 import base64
 import dataclasses
@@ -54,7 +54,8 @@ def plugin(tmp_path: Path, *statuses: dict[str, Any]) -> dict[str, Any]:
         "n = int(count.read_text()) if count.exists() else 0\n"
         "count.write_text(str(n + 1))\n"
         f"status = json.loads({json.dumps(json.dumps(statuses))})[min(n, {len(statuses) - 1})]\n"
-        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential', 'status': status}))\n"
+        "kind = {'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential'}\n"
+        "print(json.dumps({**kind, 'status': status}))\n"
     )
     return {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "args": [str(script)]}
 

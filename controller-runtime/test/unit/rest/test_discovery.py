@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where kinds are served: asked once, misses for a while only."""
+"""Discovery of kinds: results are cached, misses only for a while."""
 
 import anyio
 import pytest
@@ -17,7 +17,7 @@ GADGET = GVK("example.org", "v1", "Gadget")
 
 
 class Server:
-    """Serves one group, with the kinds it is told to."""
+    """Serves one group with the given kinds."""
 
     def __init__(self) -> None:
         self.kinds = ["Widget"]
@@ -106,7 +106,7 @@ async def test_what_cannot_be_a_group_or_a_version_is_not_asked_about(
 
 
 class Groups(Server):
-    """Lists its groups, and says of any other that there is none."""
+    """Lists its groups, and responds to any other with 404."""
 
     async def answer(self, request: rest.Request) -> rest.Response:
         if request.path == "/apis":

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Refusals: whatever the body is, an error with code, reason and the wait the server asks for."""
+"""Error responses: for any body, an error with code, reason and the server's requested delay."""
 
 from datetime import UTC, datetime
 

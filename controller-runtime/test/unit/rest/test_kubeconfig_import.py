@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The library that reads kubeconfigs: what we assume of it, checked against the release that is installed."""
+"""Assumptions about the library that reads kubeconfigs, checked against the installed release."""
 
 import json
 import subprocess

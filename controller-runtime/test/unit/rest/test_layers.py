@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a request passes on its way out: throttle, Retry-After, credentials, counting."""
+"""The layers of an outgoing request: throttle, Retry-After, credentials, counting."""
 
 import json
 

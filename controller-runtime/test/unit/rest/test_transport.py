@@ -132,7 +132,7 @@ async def test_a_watch_in_a_reads_place_does_not_grow_for_ever() -> None:
             await writer.drain()
 
     async with serving(answer) as url, rest.Transport(rest.Config(url)) as transport:
-        with pytest.raises(rest.TransportError, match="the answer is larger than 16777216 bytes"):
+        with pytest.raises(rest.TransportError, match="the response is larger than 16777216 bytes"):
             await rest.RESTMapper(transport).discover(GVK("example.com", "v1", "Widget"))
 
 
@@ -176,7 +176,7 @@ async def test_a_silent_server_is_given_up_in_time() -> None:
         await asyncio.sleep(30)
 
     async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
-        with pytest.raises(rest.TransportTimeoutError, match=r"no answer to GET /x within 0.05 s"):
+        with pytest.raises(rest.TransportTimeoutError, match=r"no response to GET /x within 0.05 s"):
             await transport.send(rest.Request("GET", "/x", timeout=0.05))
 
 
@@ -201,7 +201,7 @@ async def test_only_a_read_is_sent_again_when_its_connection_breaks(
 
     async with serving(answer) as host, rest.Transport(rest.Config(host)) as transport:
         with pytest.raises(
-            rest.TransportError, match=r"closed the connection without an answer|reset by peer"
+            rest.TransportError, match=r"closed the connection without a response|reset by peer"
         ):
             await transport.send(request_)
     assert len(heads) == tries

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m controller_runtime new``: the files that it writes, and the names and places that it refuses."""
+"""``python -m controller_runtime new``: the files that it writes, and the names and folders that it rejects."""
 
 import ast
 import dataclasses

@@ -29,7 +29,7 @@ MAP = {
 
 
 class Judge(webhook.CustomValidator[ConfigMap]):
-    """Does what it is told; remembers what it was asked."""
+    """Returns scripted results, and records its calls."""
 
     def __init__(self, verdict: Any = None) -> None:
         self.verdict = verdict

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is done to a queue, it agrees with a plain model of what should be in it."""
+"""After any sequence of operations, a queue's content equals that of a simple model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Waiting:
 
 
 class Model:
-    """Does what the queue should, slowly."""
+    """A simple, slow model of the queue."""
 
     def __init__(self) -> None:
         self.items: dict[str, Waiting] = {}

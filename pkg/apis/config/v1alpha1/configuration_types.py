@@ -23,7 +23,8 @@ class ControllerWebhook(Struct):
     host: str | None = Field(default=None, description="the address it listens on; empty: all")
     cert_dir: str | None = Field(
         default=None,
-        description="the folder of `tls.crt` and `tls.key`; unset: `k8s-webhook-server/serving-certs` in the temporary folder",
+        description="the folder of `tls.crt` and `tls.key`; "
+        "unset: `k8s-webhook-server/serving-certs` in the temporary folder",
     )
 
 
@@ -61,7 +62,7 @@ class LeaderElection(Struct):
     leader_elect: bool | None = Field(default=None, description="let one of several replicas work at a time")
     lease_duration: str | None = Field(
         default=None,
-        description="how long a lease is good for that nobody renews",
+        description="how long a lease is valid without renewal",
     )
     renew_deadline: str | None = Field(
         default=None,

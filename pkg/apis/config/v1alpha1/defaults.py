@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the fields of a Configuration become that nobody set."""
+"""The defaults of a Configuration's unset fields."""
 
 from __future__ import annotations
 

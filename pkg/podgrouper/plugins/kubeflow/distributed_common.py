@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the training operators' jobs have in common: replicas by role, all of them at once."""
+"""Common to the training operators' jobs: replicas by role, all of them at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 # +kubebuilder:rbac:groups=kubeflow.org,resources=mpijobs;notebooks;pytorchjobs;jaxjobs;tfjobs;xgboostjobs;scheduledworkflows,verbs=get;list;watch
 class KubeflowDistributedGrouper(DelegatingGrouper):
-    """Groups a job by its replica specs; a kind of job names them and the roles it cannot do without."""
+    """Groups a job by its replica specs; each kind of job names the field and its mandatory roles."""
 
     name = "Kubeflow Distributed Grouper"
     reads = Reads.SPEC
@@ -28,7 +28,7 @@ class KubeflowDistributedGrouper(DelegatingGrouper):
     mandatory_roles: ClassVar[tuple[str, ...]] = ()
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require what the scheduling policy says, or else all replicas.
+        """Require the scheduling policy's minimum, else all replicas.
 
         Raises:
             GroupingError: a role is missing or has no replicas, or the spec is malformed.

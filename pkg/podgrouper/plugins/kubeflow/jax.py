@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JAXJobs: workers, all at once; there is no master."""
+"""JAXJobs: workers, all at once, without a master."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""MPIJobs: a launcher and workers at once, or the workers first where the launcher waits for them."""
+"""MPIJobs: a launcher and workers at once, or the workers first if the launcher waits for them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MpiGrouper(KubeflowDistributedGrouper):
         self._client = client
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
-        """Require launcher and workers, without the launcher while it is yet to come.
+        """Require launcher and workers, without the launcher until it is created.
 
         Raises:
             GroupingError: a role is missing or has no replicas, or the spec is malformed.
@@ -60,7 +60,7 @@ def _launchers(job: Unstructured) -> int:
     cause: AccessorError | None = None
     try:
         replicas = fields.nested_int64(job, "spec", MpiGrouper.replica_specs, _LAUNCHER, "replicas")
-    except AccessorError as error:  # with minAvailable set, nobody has looked at it before
+    except AccessorError as error:  # with minAvailable set, the field was not validated before
         replicas, cause = None, error
     if not replicas:
         raise GroupingError(

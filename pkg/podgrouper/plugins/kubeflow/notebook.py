@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Notebooks: grouped by default, with the class of builds."""
+"""Notebooks: grouped by default, with the priority class of builds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pkg.podgrouper.podgroup import Metadata
 
 
 class NotebookGrouper(DelegatingGrouper):
-    """Groups a Notebook; people work in it, so its class is that of builds."""
+    """Groups a Notebook; it is interactive, so its priority class is that of builds."""
 
     name = "Kubeflow Notebook Grouper"
     reads = Reads.METADATA

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorchJobs: master and workers as subgroups, the workers in segments where a size is given."""
+"""PyTorchJobs: master and workers as subgroups, the workers in segments if a size is set."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Group master and workers.
 
-        Needed are, by what is set: the scheduling policy's minimum, the elastic policy's, all replicas.
+        The group requires the scheduling policy's minimum, else the elastic policy's, else all replicas.
 
         Raises:
-            GroupingError: there are no replicas, the spec is malformed, or labels and annotations about segments are.
+            GroupingError: there are no replicas, or the spec or the labels and annotations of segments are invalid.
         """
         await super().adjust(metadata, owner, pod)
         for path in (("elasticPolicy", "minReplicas"), ("runPolicy", "schedulingPolicy", "minAvailable")):
@@ -91,7 +91,7 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int) -> list[Su
 
 
 def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: int) -> list[SubGroupMetadata]:
-    """Return the parts of the workers; the last one may be smaller than ``size``."""
+    """Return the segments of the workers; the last one may be smaller than ``size``."""
     if not size:
         raise GroupingError(f"segment size 0 on pod {pod.namespace}/{pod.name} divides no workers")
     number, rest = divide(replicas, size)
@@ -117,7 +117,7 @@ def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: i
 
 
 def _segment_of(pod: Pod, size: int) -> int | None:
-    """Return the segment a worker is in, by its index; None for any other pod."""
+    """Return a worker's segment by its index; None for any other pod."""
     if pod.labels.get(REPLICA_TYPE_LABEL) != _WORKERS:
         return None
     text = pod.labels.get(REPLICA_INDEX_LABEL)
@@ -130,9 +130,9 @@ def _segment_of(pod: Pod, size: int) -> int | None:
 
 
 def _segment_size(pod: Pod, specs: _Specs) -> int | None:
-    """Return the size the pod says, else its template; None where neither does.
+    """Return the pod's segment size, else its template's; None if neither sets one.
 
-    Only a template's is refused when it is not positive, as upstream does.
+    As upstream, only a template's size must be positive.
     """
     if text := pod.annotations.get(kai.SEGMENT_SIZE_KEY):
         return _size(text, f"pod {pod.namespace}/{pod.name}")

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Ray's clusters, and the jobs and services that make one."""
+"""Ray's clusters, and the jobs and services that create one."""
 
 from .ray_grouper import RayGrouper as RayGrouper
 from .raycluster_grouper import RayClusterGrouper as RayClusterGrouper

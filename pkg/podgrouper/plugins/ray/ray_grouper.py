@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What Ray's kinds have in common: the head and the worker groups of a RayCluster, at once."""
+"""Common to Ray's kinds: the head and the worker groups of a RayCluster start at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RayGrouper(ReadingGrouper):
     name = DefaultGrouper.name
     reads = Reads.SPEC
     cluster_name_paths: ClassVar[tuple[tuple[str, ...], ...]] = ()
-    """Where an owner names its RayCluster, the first that is there counts; nowhere: the owner is one."""
+    """Paths to the name of the RayCluster, the first found is used; empty if the owner is a RayCluster."""
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
@@ -76,7 +76,7 @@ class RayGrouper(ReadingGrouper):
         return await self._client.get(kind, (owner.namespace, name))
 
     async def _wants_sub_groups(self, metadata: Metadata) -> bool:
-        """Whether to make subgroups: not where a group of an older release, without any, is in use."""
+        """Return False if a group from an older release, without subgroups, is in use."""
         try:
             existing = await self._client.get(PodGroup, (metadata.namespace, metadata.name))
         except NotFoundError:
@@ -94,9 +94,9 @@ def _worker_groups(cluster: Unstructured) -> list[SubGroupMetadata]:
 
 
 def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:
-    """Return the subgroup of a worker group: its minimum, else all replicas, each on so many hosts.
+    """Return the subgroup of a worker group: its minimum, else all replicas, times the hosts of each.
 
-    A group that is suspended or has no replicas is none.
+    Return None for a group that is suspended or has no replicas.
     """
     if not isinstance(spec, dict):
         raise GroupingError(f"spec.workerGroupSpecs[{index}] is no map: {go_text(spec)}")
@@ -126,7 +126,7 @@ def _group_name(index: int, spec: dict[str, JSON]) -> str:
 
 
 def _assign(pod: Pod, sub_groups: list[SubGroupMetadata]) -> None:
-    """Put the pod in the first subgroup that its label names; a job's submitter is in none."""
+    """Put the pod in the first subgroup that its label names; a job's submitter is in no subgroup."""
     group = pod.labels.get(NODE_GROUP_LABEL)
     for sub_group in sub_groups:
         if sub_group.name == group:

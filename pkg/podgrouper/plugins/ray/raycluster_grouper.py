@@ -10,6 +10,6 @@ from .ray_grouper import RayGrouper
 
 
 class RayClusterGrouper(RayGrouper):
-    """Groups a RayCluster that nobody owns."""
+    """Groups a RayCluster without an owner."""
 
     reads = Reads.SPEC

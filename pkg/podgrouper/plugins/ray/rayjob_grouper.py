@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""RayJobs: sized by the cluster that was made for them."""
+"""RayJobs: sized by the cluster created for them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""RayServices: sized by the cluster that serves, or the one that is to."""
+"""RayServices: sized by the active cluster, else the pending one."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins; :mod:`.registry` names them in their order."""
+"""The plugins; :mod:`.registry` lists them in order."""

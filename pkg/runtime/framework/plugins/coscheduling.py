@@ -43,7 +43,7 @@ class CoScheduling(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchExt
         self._needed = anyio.Event()
 
     def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
-        """Say that there is no coscheduling policy."""
+        """Return a reason if the coscheduling policy is missing."""
         del train_job
         return "the runtime has no podGroupPolicy.coscheduling" if _policy(info) is None else None
 
@@ -60,7 +60,7 @@ class CoScheduling(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchExt
 
         Raises:
             StatusError: reading the PodGroup failed for a reason other than its absence.
-            CacheDegradedError: the server has no such PodGroups, or denies them.
+            CacheDegradedError: the server does not serve these PodGroups, or denies access.
         """
         policy = _policy(info)
         if policy is None:
@@ -76,7 +76,7 @@ class CoScheduling(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchExt
         return [PodGroup(metadata=podgroups.metadata_for(train_job), spec=spec)]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the PodGroups that TrainJobs control and their kind's arrival, LimitRanges and RuntimeClasses."""
+        """Watch the TrainJobs' PodGroups, the appearance of their kind, LimitRanges and RuntimeClasses."""
         from . import podgroup_watches  # rendering without a cluster loads no controllers
 
         return podgroup_watches.watches(

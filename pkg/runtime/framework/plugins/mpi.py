@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""MPI: the launcher reaches every node by SSH, with keys of the TrainJob's own, and finds them in a host file.
+"""MPI: the launcher connects to every node of a host file by SSH, with keys generated for the TrainJob.
 
-Works on the template's jobs called ``launcher`` and ``node``, and there on the containers called ``node``. Only Open
-MPI is supported. The Secret's keys are made once: a Secret that exists is never written again.
+Applies to the template's jobs ``launcher`` and ``node``, and to their containers ``node``. Only Open MPI is
+supported. The keys are generated once: an existing Secret is never written again.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _SSH_AUTH: Final = "kubernetes.io/ssh-auth"
 _PRIVATE_KEY: Final = "ssh-privatekey"
 _PUBLIC_KEY: Final = "ssh-publickey"
 _KEY_FILES: Final = (
-    (_PRIVATE_KEY, "id_rsa"),  # the name that ssh looks for, whatever the kind of key
+    (_PRIVATE_KEY, "id_rsa"),  # the name that ssh looks for, with any type of key
     (_PUBLIC_KEY, "id_rsa.pub"),
     (_PUBLIC_KEY, "authorized_keys"),
 )
@@ -72,17 +72,17 @@ _HOST_FILE_DIR: Final = "/etc/mpi"
 _HOST_FILE_MODE: Final = 0o444
 _HOST_FILE_VOLUME: Final = "mpi-hostfile"
 _HOST_FILE_LIMIT: Final = 1 << 20
-"""Bytes that the API server takes in a ConfigMap."""
+"""Maximum bytes of a ConfigMap that the API server accepts."""
 
 _TRAINER: Final = field.Path("spec").child("trainer")
 
 
 class UnsupportedMPIImplementationError(PluginError):
-    """A runtime asks for an implementation of MPI that we cannot set up."""
+    """The runtime's MPI implementation is not supported."""
 
 
 class HostFileTooLargeError(PluginError):
-    """A TrainJob has more nodes than a host file has room for."""
+    """The host file of a TrainJob's nodes does not fit into a ConfigMap."""
 
 
 class SSHKeys(NamedTuple):
@@ -127,14 +127,14 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
         self._needed = anyio.Event()
 
     def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
-        """Say that there is no mpi policy."""
+        """Return a reason if the mpi policy is missing."""
         del train_job
         return "the runtime has no mlPolicy.mpi" if _policy(info) is None else None
 
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check that processes are counted by a number, and that there is a job for the nodes beside the launcher."""
+        """Check that the processes per node are a number, and that a training launcher has nodes beside it."""
         errors = field.ErrorList()
         policy, trainer = _policy(info), new.spec.trainer
         if policy is None or trainer is None:
@@ -153,10 +153,10 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
         return [], errors
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
-        """Set the nodes' count and the slots of each, and give the pods keys, host file and environment.
+        """Set the number of nodes and their slots, and add keys, host file and environment to the pods.
 
         Raises:
-            UnsupportedMPIImplementationError: there is a launcher, and it is not Open MPI's.
+            UnsupportedMPIImplementationError: the template has a launcher, and the implementation is not Open MPI.
         """
         policy = _policy(info)
         if policy is None:
@@ -179,10 +179,10 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
                     container.env = apply.upsert_env_vars(container.env, _environment(policy, slots))
 
     async def build(self, info: runtime.Info, train_job: TrainJob) -> list[Object]:
-        """Return the ConfigMap with the host file, and the Secret with the keys unless there is one.
+        """Return the ConfigMap with the host file, and the Secret with the keys unless it exists.
 
         Raises:
-            HostFileTooLargeError: no ConfigMap can hold the names of all nodes.
+            HostFileTooLargeError: the names of all nodes do not fit into a ConfigMap.
             ChildConflictError: the TrainJob does not control the Secret of that name.
             StatusError: reading the Secret failed for a reason other than its absence.
         """
@@ -201,7 +201,7 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
         return [*objects, _config_map(train_job, _host_file(info, policy, train_job))]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the ConfigMaps and Secrets that TrainJobs control, by their metadata, from the first MPI TrainJob on."""
+        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, from the first MPI TrainJob on."""
         return [self._watch_children]
 
     def _watch_children(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
@@ -229,7 +229,7 @@ def _is_open_mpi(policy: MPIMLPolicySource) -> bool:
 
 
 def _set_count(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> None:
-    """Set the number of nodes; a launcher that trains is one of them."""
+    """Set the number of nodes, including a launcher that trains."""
     trainer = train_job.spec.trainer
     node = info.find_pod_set_by_name(constants.NODE)
     if trainer is None or trainer.num_nodes is None or node is None:
@@ -238,7 +238,7 @@ def _set_count(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJo
 
 
 def _slots(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -> int:
-    """Return the processes on each node: as the TrainJob says, else the runtime; its 1 gives way to the GPUs."""
+    """Return the processes per node: the TrainJob's, else the runtime's; its 1 is replaced by the number of GPUs."""
     trainer = train_job.spec.trainer
     if trainer is not None and trainer.num_proc_per_node is not None:
         return int_value(trainer.num_proc_per_node)
@@ -252,7 +252,7 @@ def _slots(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -
 
 
 def _set_slots(info: runtime.Info, policy: MPIMLPolicySource, slots: int) -> None:
-    """Keep the slots for the stage that builds, in a policy of this pass's own."""
+    """Store the slots in a copy of the policy, for the stage that builds the objects."""
     ml_policy = info.runtime_policy.ml_policy_source
     if ml_policy is not None:
         changed = policy.model_copy(update={"num_proc_per_node": slots})
@@ -277,7 +277,7 @@ def _mounts(policy: MPIMLPolicySource, launches: bool) -> list[VolumeMount]:
 
 def _environment(policy: MPIMLPolicySource, slots: int) -> list[EnvVar]:
     if not _is_open_mpi(policy):
-        # Upstream prints an address where the name belongs.
+        # Upstream prints an address instead of the name.
         raise UnsupportedMPIImplementationError(
             f'MPI implementation for "{policy.mpi_implementation}" doesn\'t supported'
         )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""PlainML: runtimes without a framework of their own; numNodes and env of the trainer, nothing else."""
+"""PlainML: runtimes without a framework. Applies the trainer's numNodes and env only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PlainML(EnforceMLPolicyPlugin):
     name = NAME
 
     def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
-        """Say that a framework's plugin is in charge, or that the TrainJob asks for nothing."""
+        """Return a reason if the mlPolicy names a framework, or the TrainJob has no trainer."""
         policy = info.runtime_policy.ml_policy_source
         if policy is not None and (policy.torch is not None or policy.mpi is not None):
             return f"the runtime's mlPolicy names {'torch' if policy.torch is not None else 'mpi'}"

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What wakes a gang-scheduled TrainJob: its PodGroup, and what may change how much a suspended one will ask for.
+"""The watches for gang-scheduled TrainJobs: PodGroups, and the kinds that change a suspended one's resource requests.
 
-Nothing here is watched before the first gang-scheduled TrainJob: most clusters have neither kind of PodGroup.
+They start with the first gang-scheduled TrainJob: most clusters have neither kind of PodGroup.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Needed = Callable[[], Awaitable[object]]
 
 
 Gangs = Callable[[PodGroupPolicy], bool]
-"""Says whether a runtime's TrainJobs are gang-scheduled by the plugin that asks."""
+"""Returns True if the calling plugin gang-schedules the runtime's TrainJobs."""
 
 
 def watches(pod_group: type[Object], needed: Needed, gangs: Gangs) -> list[ReconcilerBuilder]:
-    """Return what makes the controller watch PodGroups, LimitRanges and RuntimeClasses, once they are needed."""
+    """Return the functions that add the watches of PodGroups, LimitRanges and RuntimeClasses, once needed."""
 
     def pod_groups(builder: Builder, _client: Client, _cache: Cache) -> Builder:
         owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
@@ -62,9 +62,9 @@ def watches(pod_group: type[Object], needed: Needed, gangs: Gangs) -> list[Recon
 
 
 async def train_jobs_of_runtime_class(client: Reader, name: str) -> list[TrainJob]:
-    """Return the TrainJobs, in all namespaces, that refer to a runtime whose pods are of this RuntimeClass.
+    """Return the TrainJobs of all namespaces whose runtime's pods use this RuntimeClass.
 
-    A TrainingRuntime counts for its name alone, in whatever namespace the TrainJob is.
+    TrainingRuntimes are matched by name only, in any namespace.
     """
     namespaced = await client.list(
         TrainingRuntime, fields={index.TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY: name}
@@ -83,7 +83,7 @@ async def train_jobs_of_runtime_class(client: Reader, name: str) -> list[TrainJo
 
 
 async def gang_scheduled_train_jobs(client: Reader, gangs: Gangs) -> list[TrainJob]:
-    """Return the TrainJobs of runtimes whose policy ``gangs`` says yes to."""
+    """Return the TrainJobs of runtimes for which ``gangs`` returns True."""
     found: list[TrainJob] = []
     for runtime in await client.list(TrainingRuntime):
         if _is_gang(runtime.spec.pod_group_policy, gangs):
@@ -102,9 +102,9 @@ def _is_gang(policy: PodGroupPolicy | None, gangs: Gangs) -> bool:
 
 
 class _Arrival(source.Source):
-    """Wakes the TrainJobs that wait for a kind that the server did not have, the moment it has it.
+    """Enqueues the TrainJobs that wait for a kind when the server begins to serve it.
 
-    Their own next try may be minutes away, and a kind that begins without any object makes no event.
+    Their next retry may be minutes away, and a new kind without objects causes no event.
     """
 
     def __init__(self, cache: Cache, client: Reader, pod_group: type[Object], gangs: Gangs) -> None:
@@ -117,7 +117,7 @@ class _Arrival(source.Source):
         return f"arrival of {self._pod_group.gvk.group_kind}"
 
     async def start(self, queue: handler.Queue) -> None:
-        """Wait until the kind is served; if it was not from the start, queue those who waited."""
+        """Wait until the kind is served; if it was not served at the start, enqueue the waiting TrainJobs."""
         informer = await self._cache.get_informer(self._pod_group)
         await informer.wait_for_sync(or_problem=True)
         if informer.has_synced:
@@ -135,7 +135,7 @@ class _Arrival(source.Source):
 def _wake_suspended(
     noun: str, concerned: Callable[[Object], Awaitable[Iterable[TrainJob]]]
 ) -> handler.EventHandler[Object]:
-    """Return a handler that wakes those ``concerned`` that are suspended: of the others nothing may change."""
+    """Return a handler that enqueues the suspended TrainJobs of ``concerned``; the others must not change."""
 
     async def wake(obj: Object, queue: handler.Queue) -> None:
         try:

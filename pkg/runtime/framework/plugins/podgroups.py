@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the plugins of gang schedulers share: how large the gang is, and when its PodGroup may be written."""
+"""The shared part of the gang-scheduling plugins: the size of the gang, and when its PodGroup may be written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def total_members(info: Info) -> int:
 
 
 def total_requests(info: Info) -> ResourceList:
-    """Return what all pods together ask for: the template's requests, whatever the TrainJob's trainer asks for."""
+    """Return the sum of all pods' requests in the template. The trainer's resources are ignored."""
     total: ResourceList = {}
     for pod_set in info.template_spec.pod_sets:
         for name, amount in pod_set.single_pod_requests.items():
@@ -31,11 +31,11 @@ def total_requests(info: Info) -> ResourceList:
 
 
 async def may_be_written(client: Reader, kind: type[Object], train_job: TrainJob) -> bool:
-    """Say whether the TrainJob's PodGroup may be written: always while it is suspended, else only to create it.
+    """Return True if the TrainJob's PodGroup may be written: while it is suspended, or to create it.
 
     Raises:
         StatusError: reading the PodGroup failed for a reason other than its absence.
-        CacheDegradedError: the server has no PodGroups, or denies them.
+        CacheDegradedError: the server does not serve PodGroups, or denies access.
     """
     try:
         await client.get(kind, train_job.key)
@@ -45,7 +45,7 @@ async def may_be_written(client: Reader, kind: type[Object], train_job: TrainJob
 
 
 def metadata_for(train_job: TrainJob) -> ObjectMeta:
-    """Return the metadata of a PodGroup: named as the TrainJob, and controlled by it."""
+    """Return the metadata of a PodGroup with the TrainJob's name and as its controller."""
     return ObjectMeta(
         name=train_job.name,
         namespace=train_job.namespace,

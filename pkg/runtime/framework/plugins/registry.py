@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The registry: every plugin by its name, in the order the stages run them.
 
-Plugins of others come in through the entry-point group ``trainer.kubeflow.org.plugins``: the entry's name is the
-plugin's, its value a ``PluginFactory``. They run after ours, in the order of their names.
+Third-party plugins use the entry-point group ``trainer.kubeflow.org.plugins``: the entry's name is the plugin's name,
+its value is a ``PluginFactory``. They run after the built-in plugins, in the order of their names.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Registry = dict[str, PluginFactory]
 
 
 class PluginLoadError(ManagerError):
-    """A third-party plugin cannot be loaded; the text names the entry point and the reason."""
+    """A third-party plugin cannot be loaded. The text has the entry point and the reason."""
 
 
 def new_registry(found: Iterable[EntryPoint] | None = None) -> Registry:
-    """Return our plugins and those that ``found`` (default: the installed entry points) brings.
+    """Return the built-in plugins and those of ``found`` (default: the installed entry points).
 
     Raises:
-        PluginLoadError: an entry point does not load, is no factory, or takes a name that is taken.
+        PluginLoadError: an entry point does not load, is not a factory, or has a duplicate name.
     """
     registry: Registry = {
         plainml.NAME: plainml.new,
@@ -52,7 +52,7 @@ def new_registry(found: Iterable[EntryPoint] | None = None) -> Registry:
 
 
 def _load(entry: EntryPoint) -> PluginFactory:
-    """Return an entry point's factory. Its code may fail with anything, and may even try to end the process."""
+    """Return an entry point's factory. Its code may raise anything, even SystemExit."""
     where = f"plugin {entry.name} ({entry.value})"
     try:
         factory: PluginFactory = entry.load()
@@ -74,7 +74,7 @@ def _load(entry: EntryPoint) -> PluginFactory:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the text of an import's error, which says enough, and the type and text of any other."""
+    """Return the text of an ImportError, or the type and text of another error."""
     if isinstance(error, ImportError | AttributeError):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Volcano: gang-scheduling by Volcano, in a queue, with a priority, near each other in the network."""
+"""Volcano: gang-scheduling by Volcano with queue, priority and network topology."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Volcano(
         self._needed = anyio.Event()
 
     def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
-        """Say that there is no volcano policy."""
+        """Return a reason if the volcano policy is missing."""
         del train_job
         return "the runtime has no podGroupPolicy.volcano" if _policy(info) is None else None
 
@@ -73,7 +73,7 @@ class Volcano(
     ) -> tuple[list[str], field.ErrorList]:
         """Check that the queue has a name, and that the pods' PriorityClasses exist.
 
-        A PriorityClass that every cluster has ends the checks: upstream looks at no further job either.
+        A built-in PriorityClass ends the checks, as upstream.
         """
         del old, new
         errors = field.ErrorList()
@@ -104,14 +104,14 @@ class Volcano(
             info.scheduler.pod_annotations[KUBE_GROUP_NAME_ANNOTATION_KEY] = train_job.name
 
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
-        """Return the PodGroup of all the TrainJob's pods; its queue is named by an annotation of runtime or TrainJob.
+        """Return the PodGroup of all the TrainJob's pods. An annotation of the runtime or TrainJob sets its queue.
 
         Nothing is returned without a Volcano policy, nor for a running job whose PodGroup exists: a PodGroup
         is rewritten only while its job is suspended.
 
         Raises:
             StatusError: reading the PodGroup failed for a reason other than its absence.
-            CacheDegradedError: the server has no such PodGroups, or denies them.
+            CacheDegradedError: the server does not serve these PodGroups, or denies access.
         """
         policy = _policy(info)
         if policy is None:
@@ -124,7 +124,7 @@ class Volcano(
             min_resources=podgroups.total_requests(info),
             queue=info.annotations.get(QUEUE_NAME_ANNOTATION_KEY),
         )
-        for name in _priority_classes(info):  # the last job's counts for the group
+        for name in _priority_classes(info):  # the last job's priority is the group's
             spec.priority_class_name = name
         if (topology := policy.network_topology) is not None:
             spec.network_topology = NetworkTopologySpec(
@@ -133,7 +133,7 @@ class Volcano(
         return [PodGroup(metadata=podgroups.metadata_for(train_job), spec=spec)]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the PodGroups that TrainJobs control and their kind's arrival, LimitRanges and RuntimeClasses."""
+        """Watch the TrainJobs' PodGroups, the appearance of their kind, LimitRanges and RuntimeClasses."""
         from . import podgroup_watches  # rendering without a cluster loads no controllers
 
         return podgroup_watches.watches(

@@ -92,9 +92,9 @@ class Api:
         Raises:
             StatusError: the server refused with a status that is not ``allowed``.
         """
-        told = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        payload = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         headers = {"Accept": requests.JSON, "Content-Type": content}
-        request = requests.Request(method, path, tuple(query.items()), headers, told, timeout=_PATIENCE)
+        request = requests.Request(method, path, tuple(query.items()), headers, payload, timeout=_PATIENCE)
         response = await self._transport.send(request)
         if response.status not in allowed:
             await response.raise_for_status()
@@ -106,10 +106,10 @@ class Api:
 
     def patching(self, path: str, body: Any, **query: str) -> Callable[[str], Awaitable[None]]:
         """Return the step that merges ``body`` into the object whose name takes the place of ``{}`` in ``path``."""
-        told = msgspec.json.encode(body)
+        payload = msgspec.json.encode(body)
 
         async def patch(name: str) -> None:
-            await self.send("PATCH", path.replace("{}", name), told, content=MERGE, query=query)
+            await self.send("PATCH", path.replace("{}", name), payload, content=MERGE, query=query)
 
         return patch
 
@@ -147,7 +147,7 @@ class Api:
         *,
         metadata: bool = True,
     ) -> AsyncIterator[Watch]:
-        """Follow a collection until each of ``names`` was told of in the wanted form."""
+        """Follow a collection until it has reported each of ``names`` in the wanted form."""
         watch = Watch(self._transport, path, set(names), wanted, await self.version(path), metadata=metadata)
         async with anyio.create_task_group() as tasks:
             await tasks.start(watch.follow)
@@ -156,7 +156,7 @@ class Api:
 
 
 class Watch:
-    """A watch, and when it first told of each name in the wanted form."""
+    """A watch, and the time of its first report of each name in the wanted form."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Charts as SVG: how many times an alternative's figure ours is, as bars from 1; the figures themselves where there is none.
+"""SVG charts: the ratio of our figure to an alternative's as bars from 1; without an alternative, the figures.
 
 A chart is one file for a workload and its alternative. It follows the reader's light or dark scheme.
 """
@@ -23,7 +23,7 @@ _PLOT: Final = 330
 _ROW: Final = 24
 _TOP: Final = 58
 _REACH: Final = 4.0
-"""Ratios are drawn from a quarter to four times; what is beyond ends at the edge, and its number tells."""
+"""Ratios are drawn from a quarter to four times; larger ratios end at the edge, with their number."""
 _TICKS: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 _NOT_DRAWN: Final = ("bench_cpu", "etcd_cpu", "others", "p95")
 _HEADLINES: Final = (
@@ -91,7 +91,7 @@ def _is_headline(each: Figure) -> bool:
 
 
 def _is_drawn(each: Figure) -> bool:
-    """Leave out what belongs into the table alone: requests one by one, other parties' CPU, ratios there are none of."""
+    """Omit rows for the table only: single requests, other parties' CPU, undefined ratios."""
     if each.name.endswith(_NOT_DRAWN) or ".requests." in each.name:
         return False
     if each.name.endswith("peak_rss") and not each.name.startswith(_STARTS):

@@ -74,14 +74,14 @@ class Cluster:
         binding["metadata"]["name"] = "bench"
         await apply_manifests(self._live, [binding, *objects.runtimes()], owner="bench")
         authorization = (await account.credentials.headers())["Authorization"]
-        told = kubeconfig(
+        document = kubeconfig(
             self._environment.control_plane.url,
             self.authority.certificate,
             user="manager",
             token=authorization.removeprefix("Bearer "),
         )
         self.kubeconfig.touch(mode=0o600)
-        self.kubeconfig.write_text(yaml.safe_dump(told))
+        self.kubeconfig.write_text(yaml.safe_dump(document))
 
     def requests(self, begin: int, end: int) -> Counter[str]:
         """Count the manager's requests between two sizes of the audit log, by verb and resource."""

@@ -123,12 +123,12 @@ def _plan(options: argparse.Namespace) -> Plan:
     if options.rounds < 1:
         raise ValueError("there must be a round")
     sizes = QUICK if options.quick else FULL if options.full else MODERATE
-    told = {
+    chosen = {
         name: value
         for name in (each.name for each in dataclasses.fields(sizes))
         if (value := getattr(options, name)) is not None
     }
-    sizes = dataclasses.replace(sizes, **told)
+    sizes = dataclasses.replace(sizes, **chosen)
     plan = dataclasses.replace(quick() if options.quick else Plan(3), rounds=options.rounds, sizes=sizes)
     ours = not options.without_ours
     managers: tuple[Entrant, ...] = plan.managers

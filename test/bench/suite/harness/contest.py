@@ -62,7 +62,7 @@ class Found:
 async def phase(
     found: Found, name: str, manager: Manager, count: int | None = None, unit: str = "job"
 ) -> AsyncIterator[None]:
-    """Keep what the body costs, and the memory after it: by 1,000 where ``count`` objects are worked on, else in all."""
+    """Record the body's cost and the memory after it: per 1,000 objects if ``count`` is given, else in total."""
     cluster = manager.cluster
     parties = {"apiserver": cluster.api_server, "etcd": cluster.etcd, "bench": psutil.Process()}
 
@@ -96,7 +96,7 @@ Run = Callable[[Entrant, int], Awaitable[Found]]
 async def contest(rounds: int, entrants: Sequence[Entrant], run: Run) -> dict[str, list[Found]]:
     """Return what each entrant came to, round by round.
 
-    Who goes first changes from round to round. A round in which one failed counts for nobody.
+    The order changes with each round. A round in which one entrant failed is discarded.
 
     Raises:
         ManagerError: no round was whole.

@@ -58,7 +58,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is reached; None where there is none."""
+        """Whether the target is reached; None without a target."""
         if not self.target:
             return None
         *about, sign, limit = self.target.split()

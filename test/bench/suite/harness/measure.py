@@ -34,7 +34,7 @@ class Clock:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew, on a tidy heap."""
+        """Start again, after a garbage collection."""
         gc.collect()
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 

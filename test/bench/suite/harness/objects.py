@@ -115,7 +115,7 @@ def names(tag: str, count: int) -> list[str]:
 
 
 def secret(name: str) -> dict[str, Any]:
-    """Return a Secret of 32 KiB that is no business of the manager's."""
+    """Return a Secret of 32 KiB that the manager does not use."""
     data = base64.b64encode(name.encode() * (32 * 1024 // len(name)))
     return {
         "apiVersion": "v1",
@@ -126,7 +126,7 @@ def secret(name: str) -> dict[str, Any]:
 
 
 def permissive_crd(group: str, version: str, kind: str) -> dict[str, Any]:
-    """Return a CRD whose spec and status take anything, for a kind whose own CRD somebody else ships."""
+    """Return a CRD whose spec and status take anything, for a kind whose CRD is shipped elsewhere."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
     plural = f"{kind.lower()}s"

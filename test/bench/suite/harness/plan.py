@@ -16,7 +16,7 @@ _PROGRAM: Final = f"{shlex.quote(sys.executable)} -P -m pkg.app --config={{confi
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entrant:
-    """A program to measure: a name, and a command in which ``{config}``, ``{metrics}`` and ``{health}`` are filled in."""
+    """A program to measure: a name, and a command with the placeholders ``{config}``, ``{metrics}`` and ``{health}``."""
 
     name: str
     command: str
@@ -70,14 +70,14 @@ def quick() -> Plan:
     return Plan(rounds=1, sizes=QUICK, patience=60.0, quiet=0.5)
 
 
-def entrants(default: Sequence[Entrant], told: Sequence[str], *, ours: bool) -> tuple[Entrant, ...]:
-    """Return our own program and those told of as ``NAME=CMD``, or these alone.
+def entrants(default: Sequence[Entrant], given: Sequence[str], *, ours: bool) -> tuple[Entrant, ...]:
+    """Return our own program and those given as ``NAME=CMD``, or these alone.
 
     Raises:
         ValueError: one has no name or no command, or two have the same name.
     """
     found = list(default) if ours else []
-    for each in told:
+    for each in given:
         name, _, command = each.partition("=")
         if not name or not command.strip():
             raise ValueError(f"{each!r} is not NAME=CMD")

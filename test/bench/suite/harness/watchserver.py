@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A process that answers every watch with the same stream, as fast as it is read: prints its port, then serves.
 
-Arguments: how many objects there are, and how many events. The first tell of each object, the rest of changes.
+Arguments: the number of objects and of events. The first events report each object, the others changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sample_pods as pods
 
 _HEAD: Final = f"HTTP/1.1 {HTTPStatus.OK.value} OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 _FRAMES: Final = 4
-"""Lines an API server's writes carry at a time, when it has much to tell."""
+"""Lines in one write of a busy API server."""
 
 
 def stream(objects: int, events: int) -> bytes:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What admission costs: dry-run creates with and without the webhook, and AdmissionReviews straight to the manager's port.
+"""Cost of admission: dry-run creates with and without the webhook, and AdmissionReviews to the manager's port.
 
 With and without take turns, request by request, so that what else the machine does meets both alike. Without is the
 control: no manager takes part in it, so its ratio says how far the others can be trusted.
@@ -34,7 +34,7 @@ _TARGETS = {
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
-    """Measure on an API server that nobody else uses."""
+    """Measure on a dedicated API server."""
 
     async def one(entrant: Entrant, number: int) -> Found:
         del number

@@ -16,7 +16,7 @@ from harness.steps import create
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
-    """Measure on an API server that nobody else uses."""
+    """Measure on a dedicated API server."""
 
     async def one(entrant: Entrant, number: int) -> Found:
         del number

@@ -20,7 +20,7 @@ from harness.steps import populate, preload
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
-    """Measure on an API server that nobody else uses."""
+    """Measure on a dedicated API server."""
     made: list[figures.Figure] = []
     for existing in plan.sizes.existing:
         await empty(where)

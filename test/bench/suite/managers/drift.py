@@ -17,7 +17,7 @@ _MARK = "bench/overwritten"
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
-    """Measure on an API server that nobody else uses."""
+    """Measure on a dedicated API server."""
 
     async def one(entrant: Entrant, number: int) -> Found:
         del number

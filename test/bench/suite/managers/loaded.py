@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Memory of a start in a full cluster: Secrets of 32 KiB that are somebody else's, and pods that have their groups.
+"""Memory of a start in a full cluster: unrelated Secrets of 32 KiB, and pods that have their groups.
 
 ``cold_start`` has the same of TrainJobs. An MPI TrainJob is there, so a manager looks at Secrets if it ever does.
 """
@@ -18,7 +18,7 @@ from harness.steps import create, preload
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
-    """Measure on an API server that nobody else uses."""
+    """Measure on a dedicated API server."""
     await empty(where)
     made = await _secrets(plan, where)
     await empty(where)

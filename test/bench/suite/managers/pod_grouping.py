@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pods into groups: at once, one after another, when their status changes, after a restart, and all anew.
+"""Pods into groups: at once, one after another, when their status changes, after a restart, and all again.
 
 The pods belong to workloads of twenty: Deployments, Jobs, TrainJobs, StatefulSets, and none. ``podgroups`` must be
 equal for all programs: else one groups differently, and nothing else compares.
@@ -19,7 +19,7 @@ _RATE = 20.0
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
-    """Measure on an API server that nobody else uses."""
+    """Measure on a dedicated API server."""
 
     async def one(entrant: Entrant, number: int) -> Found:
         del number
@@ -30,7 +30,7 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
 
 
 class _Run:
-    """One program, on pods that nobody has grouped."""
+    """One program, on pods without a group."""
 
     def __init__(self, plan: Plan, where: Cluster, entrant: Entrant) -> None:
         self._plan = plan

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Events that change nothing: every JobSet and every TrainJob is annotated, and the manager is started anew.
+"""Events that change nothing: every JobSet and every TrainJob is annotated, and the manager is restarted.
 
 A quarter of the TrainJobs is suspended, a quarter runs, and half are complete. What a manager writes then is not
 needed.
@@ -17,7 +17,7 @@ from harness.steps import populate
 
 
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
-    """Measure on an API server that nobody else uses."""
+    """Measure on a dedicated API server."""
 
     async def one(entrant: Entrant, number: int) -> Found:
         del number

@@ -59,14 +59,14 @@ async def run(rounds: int) -> list[figures.Figure]:
         names = [f"object-{number:04}" for number in range(OBJECTS)]
         for name in names:
             await live.create(ConfigMap(metadata=ObjectMeta(namespace=namespace, name=name)))
-        async with _controller(environment.config, namespace) as (applier, told):
+        async with _controller(environment.config, namespace) as (applier, queue):
 
             async def by_controller(number: int) -> measure.Spent:
                 applier.prefix, applier.left, applier.done = f"c{number}", OBJECTS, anyio.Event()
                 clock = measure.Clock()
                 for name in names:
                     about = ConfigMap(metadata=ObjectMeta(namespace=namespace, name=name))
-                    told.send_nowait(event.GenericEvent(about))
+                    queue.send_nowait(event.GenericEvent(about))
                 await applier.done.wait()
                 return clock.read()
 
@@ -107,7 +107,7 @@ async def run(rounds: int) -> list[figures.Figure]:
 async def _controller(
     config: rest.Config, namespace: str
 ) -> AsyncIterator[tuple[Applier, MemoryObjectSendStream[event.GenericEvent[ConfigMap]]]]:
-    """Run a manager with one controller, which hears of objects when it is told."""
+    """Run a manager with one controller, which receives objects from a queue."""
     options = ctrl.Options(metrics_bind_address="0", cache=cache.Options(default_namespaces=(namespace,)))
     mgr = ctrl.Manager(config, options)
     applier = Applier(mgr.client, namespace)

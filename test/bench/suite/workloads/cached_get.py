@@ -21,11 +21,11 @@ OBJECTS: Final = 2_000
 
 async def run(rounds: int) -> list[figures.Figure]:
     """Measure."""
-    told = [json.loads(pods.line(number))["object"] for number in range(OBJECTS)]
-    for each in told:  # a cache of dicts would drop them, too
+    decoded = [json.loads(pods.line(number))["object"] for number in range(OBJECTS)]
+    for each in decoded:  # a cache of dicts would drop them, too
         del each["metadata"]["managedFields"]
-    keys = [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in told]
-    dicts = dict(zip(keys, told, strict=True))
+    keys = [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in decoded]
+    dicts = dict(zip(keys, decoded, strict=True))
     async with anyio.create_task_group() as tasks:
         reader = cache.Cache(FakeTransport(lambda _: FakeResponse(lines=_lines())))
         await tasks.start(reader.start)

@@ -84,15 +84,15 @@ async def _request_of(pod: Pod) -> list[Request]:
 
 async def _ingest(config: rest.Config, how: handler.EventHandler[Any]) -> measure.Spent:
     """Take in the stream; the clock starts when the first event has arrived."""
-    clock, told, last = measure.Clock(), 0, anyio.Event()
+    clock, delivered, last = measure.Clock(), 0, anyio.Event()
     queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue()
 
     def count(*_: object) -> None:
-        nonlocal told
-        told += 1
-        if told == 1:
+        nonlocal delivered
+        delivered += 1
+        if delivered == 1:
             clock.restart()
-        elif told == EVENTS:
+        elif delivered == EVENTS:
             last.set()
 
     async with rest.Transport(config) as transport, anyio.create_task_group() as tasks:
@@ -126,7 +126,7 @@ async def _loads(config: rest.Config) -> measure.Spent:
 
 
 async def _kubernetes_asyncio(number: int) -> measure.Spent:
-    del number  # in a process of its own: its models would weigh on everybody's garbage collections
+    del number  # in a process of its own: its models would slow all garbage collections
     return measure.Spent(*await anyio.to_thread.run_sync(measure.in_child, "-m", "workloads.ingest"))
 
 

@@ -55,9 +55,9 @@ async def _measure(how: str) -> dict[str, float]:
             await reader.wait_for_sync()
         else:
             for number in range(OBJECTS):
-                told = json.loads(pods.line(number))["object"]
-                del told["metadata"]["managedFields"]
-                kept.append(told)
+                decoded = json.loads(pods.line(number))["object"]
+                del decoded["metadata"]["managedFields"]
+                kept.append(decoded)
         clock = measure.Clock()
         gc.collect()
         collection = clock.read().cpu * 1000

@@ -138,7 +138,14 @@ REFERENCE = AT_0 + r"failed to parse spec.podgroups\[0\].podreferences\[0\] from
             {},
             AT_0 + "failed to parse topology constraint from PodGang team-a/gang. Err: ",
         ),
-        ([], PACK, "failed to apply topology constraints .* Err: topology name cannot be empty when"),
+        (
+            [],
+            PACK,
+            (
+                "failed to apply topology constraints from PodGang team-a/gang. Err: failed to parse topology "
+                "from PodGang, Err: topology name cannot be empty when"
+            ),
+        ),
         (
             [],
             {"podgroups": {}},

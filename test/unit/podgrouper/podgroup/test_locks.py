@@ -9,19 +9,19 @@ from pkg.podgrouper.podgroup import KeyedLocks
 
 async def test_one_a_key_at_a_time_first_come_first_served() -> None:
     locks: KeyedLocks[str] = KeyedLocks()
-    told: list[str] = []
+    events: list[str] = []
 
     async def work(key: str, name: str) -> None:
         async with locks.holding(key):
-            told.append(f"{name} begins")
+            events.append(f"{name} begins")
             await anyio.lowlevel.checkpoint()
-            told.append(f"{name} ends")
+            events.append(f"{name} ends")
 
     async with anyio.create_task_group() as tasks:
         for key, name in (("a", "first"), ("a", "second"), ("b", "other"), ("a", "third")):
             tasks.start_soon(work, key, name)
 
-    assert [line for line in told if "other" not in line] == [
+    assert [line for line in events if "other" not in line] == [
         "first begins",
         "first ends",
         "second begins",
@@ -29,7 +29,7 @@ async def test_one_a_key_at_a_time_first_come_first_served() -> None:
         "third begins",
         "third ends",
     ]
-    assert told.index("other begins") < told.index("first ends")
+    assert events.index("other begins") < events.index("first ends")
 
 
 async def test_who_gives_up_waiting_does_not_keep_the_next_one_out() -> None:

@@ -26,13 +26,13 @@ HOST = "manager.system.svc"
 
 
 class Events(EventRecorder):
-    """Remembers what was told."""
+    """Remembers the events."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, str, str]] = []
+        self.recorded: list[tuple[str, str, str]] = []
 
     def event(self, obj: Object, event_type: str, reason: str, message: str) -> None:
-        self.told.append((event_type, reason, message))
+        self.recorded.append((event_type, reason, message))
 
 
 def hooks(*urls: str) -> ValidatingWebhookConfiguration:

@@ -35,7 +35,7 @@ async def test_an_empty_or_absent_secret_is_filled_and_served_and_trusted_by_eve
         assert await world.bundles() == [material.ca_crt, material.ca_crt]
         assert admits(replica, material.ca_crt)
         assert not admits(replica, material.ca_crt, "elsewhere.svc")
-    assert [(kind, reason) for kind, reason, _ in world.events.told] == [
+    assert [(kind, reason) for kind, reason, _ in world.events.recorded] == [
         ("Normal", "WebhookCertificatesCreated")
     ]
 
@@ -47,16 +47,16 @@ async def test_replicas_that_start_together_end_with_one_authority(world: Any, a
         (one,) = {*await world.bundles()}
         assert one.count(b"BEGIN CERTIFICATE") == 1
         assert all(admits(replica, one) for replica in replicas)
-    assert len(world.events.told) == 1
+    assert len(world.events.recorded) == 1
 
 
 async def test_who_loses_the_race_for_the_secret_takes_the_winners(world: Any, admits: Any) -> None:
     winner = pki.issue(["manager.system.svc"], world.now())
 
     async def lose(client: Any, obj: Any, **options: Any) -> Any:
-        if isinstance(obj, Secret) and len(world.events.told) == 0 and not (await world.material()):
+        if isinstance(obj, Secret) and len(world.events.recorded) == 0 and not (await world.material()):
             await client.update(Secret(metadata=SECRET.metadata, data=winner.to_data()))
-            raise ConflictError("somebody was quicker", code=409, reason="Conflict")
+            raise ConflictError("another replica was faster", code=409, reason="Conflict")
         return await client.update(obj, **options)
 
     world.client = interceptor.wrap(world.client, interceptor.Funcs(update=lose))
@@ -65,7 +65,7 @@ async def test_who_loses_the_race_for_the_secret_takes_the_winners(world: Any, a
         await replica.served()
         assert await world.material() == winner
         assert admits(replica, winner.ca_crt)
-    assert world.events.told == []
+    assert world.events.recorded == []
 
 
 async def test_no_admission_fails_while_the_authority_changes_however_late_the_api_server_hears(
@@ -118,7 +118,7 @@ async def test_a_serving_certificate_is_renewed_120_days_ahead_under_the_same_au
         assert second.ca_crt == first.ca_crt
         assert second.tls_crt != first.tls_crt
         assert await world.bundles() == [first.ca_crt] * 2
-    assert [reason for _, reason, _ in world.events.told] == [
+    assert [reason for _, reason, _ in world.events.recorded] == [
         "WebhookCertificatesCreated",
         "WebhookCertificatesRenewed",
     ]
@@ -130,7 +130,7 @@ async def test_an_authority_is_replaced_before_it_could_not_sign_for_a_whole_yea
     async with world.replicas() as (replica,):
         await replica.served()
         assert (await world.material()).ca_crt != first.ca_crt
-    ((kind, reason, message),) = world.events.told
+    ((kind, reason, message),) = world.events.recorded
     assert (kind, reason) == ("Normal", "WebhookCertificatesRenewed")
     assert "ca.crt expires on" in message
 
@@ -145,10 +145,13 @@ def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
             Material(good.ca_crt, good.ca_key, good.tls_crt, b""),
             "tls.key is missing",
         ),
-        "garbage": (Material(b"what?", good.ca_key, good.tls_crt, good.tls_key), "ca.crt is no certificate"),
+        "garbage": (
+            Material(b"what?", good.ca_key, good.tls_crt, good.tls_key),
+            "ca.crt is not a certificate",
+        ),
         "a garbled key": (
             Material(good.ca_crt, good.ca_key, good.tls_crt, good.tls_key[:40]),
-            "tls.key is no private key",
+            "tls.key is not a private key",
         ),
         "another authority's key": (
             Material(good.ca_crt, other.ca_key, good.tls_crt, good.tls_key),
@@ -164,7 +167,7 @@ def broken(good: Material, world: Any) -> dict[str, tuple[Material, str]]:
         ),
         "no authority": (
             Material(good.tls_crt, good.tls_key, good.tls_crt, good.tls_key),
-            "ca.crt is no authority",
+            "ca.crt is not an authority",
         ),
         "another host": (pki.reissue(good, ["else.svc"], now), "tls.crt does not name manager.system.svc"),
         "an expired authority": (pki.issue(names, long_ago), "ca.crt expired on"),
@@ -194,7 +197,7 @@ async def test_a_broken_secret_is_repaired_and_reported_and_what_is_sound_of_it_
         await replica.served()
         good = await world.material()
         bad, why = broken(good, world)[case]
-        world.events.told.clear()
+        world.events.recorded.clear()
         await world.put(bad, extra="a2VwdA==")
         for _ in range(30):
             await anyio.sleep(0.5)
@@ -203,7 +206,7 @@ async def test_a_broken_secret_is_repaired_and_reported_and_what_is_sound_of_it_
         assert pki.inspect(mended, ["manager.system.svc"], world.now())
         assert (mended.ca_crt == good.ca_crt) == why.startswith("tls")
         assert (await world.secret()).data["extra"] == "a2VwdA=="
-    ((kind, reason, message),) = world.events.told
+    ((kind, reason, message),) = world.events.recorded
     assert (kind, reason) == ("Warning", "WebhookCertificatesRepaired")
     assert why in message
 
@@ -216,7 +219,7 @@ async def test_a_secret_made_by_somebody_else_is_used_as_it_is(world: Any, admit
         assert await world.material() == theirs
         assert await world.bundles() == [theirs.ca_crt] * 2
         assert admits(replica, theirs.ca_crt)
-    assert world.events.told == []
+    assert world.events.recorded == []
 
 
 async def test_a_configuration_that_is_replaced_or_made_later_is_told_of_the_authority(world: Any) -> None:
@@ -349,7 +352,7 @@ def test_hooks_that_trust_different_authorities_come_to_trust_all_of_them(world:
 
 
 def test_what_we_still_serve_with_stays_trusted_whatever_became_of_the_configuration(world: Any) -> None:
-    """A Secret that is restored from a backup brings an old authority back, and the overlap begins anew."""
+    """A Secret that is restored from a backup contains an old authority, and the overlap starts again."""
     old, served = (Authority.create(name).certificate for name in ("old", "served"))
     configuration = configuration_with(old)
     now = world.began + timedelta(days=30)

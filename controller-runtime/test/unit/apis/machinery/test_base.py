@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Structs: unset stays off, unknown stays on."""
+"""Structs: unset fields are omitted, unknown fields are kept."""
 
 import json
 from collections.abc import Callable

@@ -19,7 +19,7 @@ from controller_runtime.apis.machinery.quantity import Quantity
 
 
 class WidgetSpec(Struct):
-    """What a widget is to be."""
+    """The desired state of a widget."""
 
     crd: ClassVar[CRD] = CRD(min_properties=1, rules=(Rule("true", "never"),))
 
@@ -137,7 +137,7 @@ def test_a_struct_s_own_constraints(spec: dict[str, Any]) -> None:
     assert spec["required"] == ["name", "size"]
     assert spec["minProperties"] == 1
     assert spec["x-kubernetes-validations"] == [{"message": "never", "rule": "true"}]
-    assert spec["description"] == "What a widget is to be."
+    assert spec["description"] == "The desired state of a widget."
 
 
 def test_a_kind_without_a_plural_has_no_definition() -> None:

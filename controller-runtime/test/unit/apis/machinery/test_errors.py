@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a server's refusal becomes."""
+"""Errors from a server's Status."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Field errors: the texts a user reads."""
+"""Messages of field errors."""
 
 import pytest
 

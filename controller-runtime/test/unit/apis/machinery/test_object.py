@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Objects: typed, unstructured, metadata only; and the scheme that tells which."""
+"""Objects: typed, unstructured, metadata only; and the scheme that selects their class."""
 
 import pytest
 from sample_kinds import Fleet

@@ -106,7 +106,7 @@ def test_json_patch_operations(patch: list[dict[str, Any]], want: Any) -> None:
         ({"op": "test", "path": "/s", "value": "2"}, "test failed at '/s'"),
         ({"op": "move", "from": "/m", "path": "/m/x"}, "a value cannot be moved into itself"),
         ({"op": "add", "path": "/x"}, "value is missing"),
-        ({"op": "add", "path": "x", "value": 1}, "path is no JSON pointer: 'x'"),
+        ({"op": "add", "path": "x", "value": 1}, "path is not a JSON pointer: 'x'"),
         ({"op": "grow", "path": "/x"}, "unknown op 'grow'"),
     ],
 )

@@ -65,7 +65,7 @@ A, B = {"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}
         ),
         pytest.param(
             pod({"name": "a", "ports": [{"containerPort": 1}]}),
-            pod({"name": "a", "ports": [{"containerPort": 1, "protocol": "TCP"}, {"containerPort": 1, "protocol": "UDP"}]}),
+            pod({"name": "a", "ports": [{"containerPort": 1, "protocol": each} for each in ("TCP", "UDP")]}),
             pod(
                 {
                     "name": "a",

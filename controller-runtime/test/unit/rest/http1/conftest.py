@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A connection whose other end is the test: bytes in, bytes out, no socket."""
+"""A connection to the test itself: bytes in, bytes out, no socket."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from controller_runtime.rest.http1 import Connection
 
 
 class Line(asyncio.Transport):
-    """What is below a connection; it ends in the loop's next turn, as real ones do."""
+    """The transport of a connection; it closes in the loop's next iteration, as real ones do."""
 
     def __init__(self, protocol: asyncio.BaseProtocol) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Line(asyncio.Transport):
 
 
 class Wire:
-    """A connection with what its owner was told."""
+    """A connection and the notifications of its owner."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -63,5 +63,5 @@ class Wire:
 
 @pytest.fixture
 def new_wire() -> Callable[[], Wire]:
-    """What makes a connection; to be called in the loop."""
+    """Creates a connection; call it in the loop."""
     return Wire

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One connection, byte by byte: answers however they are cut, and every way to break off."""
+"""One connection, byte by byte: responses split at any position, and every way to fail."""
 
 import asyncio
 import gzip
@@ -94,19 +94,19 @@ async def test_a_body_without_a_length_lasts_until_the_connection_ends(new_wire:
 @pytest.mark.parametrize(
     ("arrived", "lost_by", "kind", "text"),
     [
-        (b"", None, http1.GoneError, "the server closed the connection without an answer"),
+        (b"", None, http1.GoneError, "the server closed the connection without a response"),
         (b"", ConnectionResetError(104, "Connection reset by peer"), http1.GoneError, "reset by peer"),
-        (b"HTTP/1.1 2", None, http1.Error, "the answer broke off"),
-        (b"HTTP/1.1 100 Continue\r\n\r\n", None, http1.Error, "the answer broke off"),
-        (OK[:-1], None, http1.Error, "the answer broke off"),
-        (STREAM + b"5\r\nab", None, http1.Error, "the answer broke off"),
+        (b"HTTP/1.1 2", None, http1.Error, "the response was cut off"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", None, http1.Error, "the response was cut off"),
+        (OK[:-1], None, http1.Error, "the response was cut off"),
+        (STREAM + b"5\r\nab", None, http1.Error, "the response was cut off"),
         (
             STREAM + b"2\r\nab\r\n",
             ConnectionResetError(104, "Connection reset"),
             http1.Error,
             "off: .* reset",
         ),
-        (b"HTTP/1.1 200 OK\r\n\r\nhalf", ConnectionResetError(104, "reset"), http1.Error, "broke off"),
+        (b"HTTP/1.1 200 OK\r\n\r\nhalf", ConnectionResetError(104, "reset"), http1.Error, "was cut off"),
     ],
 )
 async def test_an_answer_that_breaks_off_says_how(
@@ -127,20 +127,20 @@ async def test_an_answer_that_breaks_off_says_how(
 @pytest.mark.parametrize(
     ("arrived", "text"),
     [
-        (b"<html>", "malformed answer: "),
-        (b"\x15\x03\x01\x00\x02", "malformed answer: "),
-        (b"HTTP/1.1 20", "broke off"),
-        (b"HTTP/1.1 abc\r\n\r\n", "malformed answer: "),
+        (b"<html>", "malformed response: "),
+        (b"\x15\x03\x01\x00\x02", "malformed response: "),
+        (b"HTTP/1.1 20", "was cut off"),
+        (b"HTTP/1.1 abc\r\n\r\n", "malformed response: "),
         (
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok",
-            "malformed answer: .*Length",
+            "malformed response: .*Length",
         ),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nok", "malformed answer: .*Length"),
-        (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "malformed answer: "),
-        (b"HTTP/1.1 200 OK\r\nA: \x00\r\n\r\n", "malformed answer: "),
-        (STREAM + b"xyz\r\n", "malformed answer: .*chunk"),
-        (b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", "malformed answer: "),
-        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200_000, "malformed answer: its head has no end"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nok", "malformed response: .*Length"),
+        (b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n", "malformed response: "),
+        (b"HTTP/1.1 200 OK\r\nA: \x00\r\n\r\n", "malformed response: "),
+        (STREAM + b"xyz\r\n", "malformed response: .*chunk"),
+        (b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n", "malformed response: "),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 200_000, "malformed response: its head has no end"),
         (b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 2\r\n\r\nok", "encoded as 'br'"),
         (
             b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\noops",
@@ -386,7 +386,7 @@ async def test_an_answer_that_never_ends_is_given_up(new_wire: Any, deadline: fl
             arrive(wire.connection, b"1\r\nx\r\n")
 
     dripping = asyncio.ensure_future(drip())
-    with pytest.raises(http1.Error, match="the answer did not end within 100 s"):
+    with pytest.raises(http1.Error, match="the response did not end within 100 s"):
         await asking
     dripping.cancel()
     assert loop.time() - began == pytest.approx(max(deadline, 100))
@@ -409,7 +409,7 @@ async def test_an_answer_that_is_not_needed_is_read_without_being_kept(
 
     answer, size = await ask(1000)
     assert (answer.status, size) == (status, 1000)
-    with pytest.raises(http1.Error, match=f"the answer is larger than {most} bytes"):
+    with pytest.raises(http1.Error, match=f"the response is larger than {most} bytes"):
         await ask(most + 100)
     if most > 1000:
         answer, size = await ask(most)
@@ -436,7 +436,7 @@ async def test_an_answer_that_is_too_large_is_given_up(new_wire: Any, status: in
         assert (await asking).status == 200
         return
     arrive(wire.connection, b"1\r\nx\r\n")
-    with pytest.raises(http1.Error, match=f"the answer is larger than {size} bytes"):
+    with pytest.raises(http1.Error, match=f"the response is larger than {size} bytes"):
         await asking
     assert wire.told == ["lost"]
 

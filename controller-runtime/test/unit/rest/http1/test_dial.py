@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Real sockets, on both event loops: addresses, TLS, proxies, and what people read when it fails."""
+"""Real sockets, on both event loops: addresses, TLS, proxies, and error messages."""
 
 import asyncio
 import importlib.util
@@ -121,7 +121,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 async def reason(config: rest.Config) -> str:
-    """Why ``config`` reaches nobody."""
+    """Return the reason why no server is reachable with ``config``."""
     with pytest.raises(rest.TransportError) as raised:
         async with rest.Transport(config) as transport:
             await transport.send(GET)
@@ -308,7 +308,7 @@ def test_of_several_addresses_the_first_that_answers_is_taken(run: Run) -> None:
         with socket.create_server(("127.0.0.1", 0)) as good, socket.socket() as deaf:
             deaf.bind(("127.0.0.1", 0))
             deaf.listen(0)
-            # Whoever connects to a full queue hears nothing.
+            # A client that connects to a full queue gets no response.
             filling = [socket.socket() for _ in range(3)]
             for each in filling:
                 each.setblocking(False)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The room's public names."""
+"""The package's public names."""
 
 from controller_runtime.rest import http1
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Who may use which connection, and when."""
+"""Which request may use which connection, and when."""
 
 import asyncio
 import ssl

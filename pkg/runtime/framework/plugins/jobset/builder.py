@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Builder: writes what a TrainJob says about initializers and trainer into the JobSet made from the template."""
+"""Builder: applies a TrainJob's initializers and trainer to the JobSet of the template."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from .constants import INITIALIZER_ENV_STORAGE_URI
 
 
 class Builder:
-    """Changes the JobSet it was given, and its spec, step by step."""
+    """Changes its JobSet, and the JobSet's spec, step by step."""
 
     def __init__(self, job_set: JobSet) -> None:
         self._job_set = job_set
         self._jobs = job_set.spec.replicated_jobs or []
 
     def initializer(self, train_job: TrainJob) -> Self:
-        """Give initializer jobs one replica, and their containers what the TrainJob's initializer says."""
+        """Set one replica for initializer jobs, and apply the TrainJob's initializer to their containers."""
         wanted = train_job.spec.initializer
         for job in self._jobs:
             ancestor = _ancestor(job)
@@ -49,9 +49,9 @@ class Builder:
         return self
 
     def trainer(self, info: Info, train_job: TrainJob) -> Self:
-        """Give the trainer's job one replica, and the container ``node`` what the TrainJob's trainer says.
+        """Set one replica for the trainer's job, and apply the TrainJob's trainer to its container ``node``.
 
-        When the launcher trains too (MPI), the job ``node`` gets resources and environment as well.
+        If the launcher trains too (MPI), apply resources and environment to the job ``node`` as well.
         """
         wanted = train_job.spec.trainer
         launcher_trains = _runs_launcher_as_node(info)
@@ -129,7 +129,7 @@ def _runs_launcher_as_node(info: Info) -> bool:
 
 
 def _set_program(container: Container, trainer: Trainer, command: list[str] | None) -> None:
-    """Take over image, command (or what a plugin made of it) and args; an empty list takes the runtime's own away."""
+    """Set image, command (or the plugins' command) and args. An empty list removes the runtime's."""
     command = trainer.command if command is None else command
     if trainer.image is not None:
         container.image = trainer.image
@@ -141,5 +141,5 @@ def _set_program(container: Container, trainer: Trainer, command: list[str] | No
 
 def _set_resources(container: Container, wanted: ResourceRequirements | None) -> None:
     if wanted is not None and (wanted.limits is not None or wanted.requests is not None):
-        # An empty map stays on the wire, as upstream sends it.
+        # An empty map is sent, as upstream does.
         container.resources = ResourceRequirements(limits=wanted.limits, requests=wanted.requests)

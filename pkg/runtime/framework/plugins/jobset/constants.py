@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Names only this plugin uses."""
+"""Names of this plugin."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSet: builds the JobSet that runs a TrainJob, names its pods, reads its status, validates against its template."""
+"""JobSet: builds a TrainJob's JobSet, sets its pods' endpoints, reports its status, validates TrainJobs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class JobSetPlugin(
         return [], errors
 
     def identify_pod_network(self, info: Info, train_job: TrainJob) -> None:
-        """Name the pods as the JobSet controller will."""
+        """Set the pods' host names, as the JobSet controller creates them."""
         spec = template_spec_apply(info, JobSetSpec)
         if spec is None:
             return
@@ -103,7 +103,7 @@ class JobSetPlugin(
             )
 
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
-        """Return the JobSet; nothing while both TrainJob and JobSet run."""
+        """Return the JobSet, or nothing while both TrainJob and JobSet run."""
         if not train_job.spec.suspend and await self._runs(train_job):
             return []
         spec = template_spec_apply(info, JobSetSpec)
@@ -119,7 +119,7 @@ class JobSetPlugin(
         return not present.spec.suspend
 
     async def status(self, train_job: TrainJob) -> TrainJobStatus:
-        """Return the status as the JobSet's conditions and job counts have it.
+        """Return the status from the JobSet's conditions and job counts.
 
         Raises:
             NotFoundError: the TrainJob has no JobSet.
@@ -148,7 +148,7 @@ class JobSetPlugin(
 
 @dataclass(frozen=True, slots=True)
 class _Endpoints:
-    """The host names of a pod set's pods; counts anew each time, for other plugins may change the count."""
+    """The host names of a pod set's pods. Each iteration reads the count again: other plugins may change it."""
 
     job: str
     pod_set: PodSet

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a TrainJob may ask of its runtime's template, and when it may ask for something else."""
+"""Validation of a TrainJob against its runtime's template, and of its changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
 _OVERRIDES: Final = field.Path("spec").child("podTemplateOverrides")
 _RESERVED: Final = (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER, constants.NODE)
 _MAX_DETAILS: Final = 16
-"""Ways in which overrides can be wrong that are told at once."""
+"""Maximum number of different errors of overrides in one answer."""
 
 Containers = dict[str, set[str]]
 """By job, the names of its containers, init containers among them."""
@@ -76,7 +76,7 @@ def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList
             ]
             for container in override.spec.containers or ():
                 details += _container_override(container, known, target.name)
-    # Each text quotes all overrides: one error stands for all of a kind, and of many kinds the first will do.
+    # Each error quotes all overrides: build one error per detail, and only for the first details.
     quoted = field.Quoted(job.spec.pod_template_overrides)
     once = {
         detail: field.invalid(_OVERRIDES, quoted, detail)

@@ -1,10 +1,9 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Torch: how many processes torchrun starts on every node, and where they meet.
+"""Torch: the number of processes that torchrun starts on every node, and their rendezvous.
 
-A trainer whose command is ``tune run`` is TorchTune's (``torchtune.py``): it gets recipe and configuration as
-arguments and meets by ``--rdzv_endpoint``. A TrainJob without ``trainer`` keeps the runtime's environment as it is,
-as upstream has it.
+A trainer with the command ``tune run`` is TorchTune's (``torchtune.py``): its arguments are recipe, configuration
+and ``--rdzv_endpoint``. As upstream, a TrainJob without ``trainer`` keeps the runtime's environment.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
     name = NAME
 
     def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
-        """Say that there is no torch policy, or that the TrainJob's trainer is not there to be set up."""
+        """Return a reason if the torch policy or the TrainJob's trainer is missing."""
         if _policy(info) is None:
             return "the runtime has no mlPolicy.torch"
         return "the TrainJob has no spec.trainer" if train_job.spec.trainer is None else None
@@ -57,7 +56,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check the number of processes, that no variable of torchrun is set by hand, and what TorchTune can do."""
+        """Check the number of processes, reserved environment variables, and TorchTune's limits."""
         errors = field.ErrorList()
         trainer = new.spec.trainer
         if _policy(info) is None or trainer is None or trainer.num_proc_per_node is None:
@@ -76,7 +75,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         return [], errors
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
-        """Set the trainer's count, torchrun's environment and the port of its rendezvous."""
+        """Set the number of nodes, torchrun's environment and the port of its rendezvous."""
         policy = _policy(info)
         if policy is None:
             return
@@ -118,7 +117,7 @@ def _resources_per_node(info: runtime.Info, trainer: Trainer) -> ResourceRequire
 def _num_proc_per_node(
     policy: TorchMLPolicySource, trainer: Trainer, resources: ResourceRequirements | None
 ) -> IntOrString:
-    """Return the number of processes, or the word that torchrun resolves on the node itself."""
+    """Return the number of processes, or the word that torchrun resolves on the node."""
     wanted = trainer.num_proc_per_node
     if wanted is None:
         wanted = policy.num_proc_per_node if policy.num_proc_per_node is not None else _AUTO
@@ -136,7 +135,7 @@ def _num_cpu_per_node(resources: ResourceRequirements | None) -> int:
 
 
 def _node_env(nodes: int, processes: IntOrString) -> list[EnvVar]:
-    """Return what every node knows of itself and of the others' number."""
+    """Return the environment with the number of nodes and processes and the node's rank."""
     rank = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
     return [
         EnvVar(name=constants.TORCH_ENV_NUM_NODES, value=str(nodes)),
@@ -146,7 +145,7 @@ def _node_env(nodes: int, processes: IntOrString) -> list[EnvVar]:
 
 
 def _master_env(job: str) -> list[EnvVar]:
-    """Return where torchrun's nodes meet."""
+    """Return the environment with the rendezvous address and port."""
     return [
         EnvVar(name=constants.TORCH_ENV_MASTER_ADDR, value=f"{job}-{constants.NODE}-0-0.{job}"),
         EnvVar(name=constants.TORCH_ENV_MASTER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TorchTune: which recipe and configuration ``tune run`` gets.
+"""TorchTune: the recipe and configuration for ``tune run``.
 
-Both follow from the model, which the runtime's name tells, from the nodes and devices, and from the kind of tuning,
-which the TrainJob's arguments tell. Names are put together as torchtune does: recipe ``lora_finetune_single_device``
-with configuration ``llama3_2/1B_qlora_single_device``.
+Both are derived from the model in the runtime's name, the nodes and devices, and the kind of tuning in the TrainJob's
+arguments. Names are those of torchtune: recipe ``lora_finetune_single_device`` with configuration
+``llama3_2/1B_qlora_single_device``.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ _RUNTIME_KEYS: Final = (
     "checkpointer.checkpoint_dir",
     "tokenizer.merges_file",
 )
-"""Where things lie in the runtime's volumes; a TrainJob has no say in it."""
+"""Locations in the runtime's volumes, which a TrainJob cannot change."""
 
 _RUNTIME_NAME: Final = field.Path("spec").child("runtimeRef").child("name")
 _TRAINER: Final = field.Path("spec").child("trainer")
 
 
 class Tuning(StrEnum):
-    """What is tuned, by the word that names it in configurations."""
+    """The kind of tuning, by its name in configurations."""
 
     FULL = "full"
     LORA = "lora"
@@ -62,7 +62,7 @@ class Plan:
 
     @property
     def recipe(self) -> str:
-        """The recipe; QLoRA is LoRA's with another configuration."""
+        """The recipe. QLoRA uses LoRA's with another configuration."""
         method = "full" if self.tuning is Tuning.FULL else "lora"
         return f"{method}_finetune_{'single_device' if self.single_device else 'distributed'}"
 
@@ -74,12 +74,12 @@ class Plan:
 
 
 def is_torchtune(trainer: Trainer) -> bool:
-    """Tell whether a trainer runs TorchTune."""
+    """Return True if a trainer runs TorchTune."""
     return trainer.command == ENTRYPOINT
 
 
 def plan(train_job: TrainJob, trainer: Trainer, nodes: int, processes: IntOrString, gpus: int) -> Plan:
-    """Return the run that fits; adapters are only tuned on a single node."""
+    """Return the run for the model, nodes and devices; adapters are tuned on a single node only."""
     return Plan(
         model=_model(train_job),
         tuning=_tuning(trainer.args or ()) if nodes == 1 else Tuning.FULL,
@@ -91,7 +91,7 @@ def plan(train_job: TrainJob, trainer: Trainer, nodes: int, processes: IntOrStri
 def command(
     info: runtime.Info, train_job: TrainJob, trainer: Trainer, nodes: int, processes: IntOrString, gpus: int
 ) -> list[str]:
-    """Return the trainer's command: rendezvous where there is somebody to meet, recipe, configuration, places."""
+    """Return the trainer's command: rendezvous of several nodes or processes, recipe, configuration, locations."""
     run = plan(train_job, trainer, nodes, processes, gpus)
     rendezvous: list[str] = []
     if nodes > 1 or (processes if isinstance(processes, int) else gpus) > 1:
@@ -101,7 +101,7 @@ def command(
 
 
 def validate(train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus: int) -> field.ErrorList:
-    """Check that torchtune has a recipe and configuration for what the TrainJob wants."""
+    """Check that torchtune has a recipe and configuration for the TrainJob."""
     errors = field.ErrorList()
     name, nodes = train_job.spec.runtime_ref.name, trainer.num_nodes
     model = _model(train_job)
@@ -109,7 +109,7 @@ def validate(train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus
         detail = f"must have a supported pretrained model, invalid model configured: {model}"
         errors.append(field.invalid(_RUNTIME_NAME, name, detail))
     if nodes is None:
-        # Upstream breaks here; the runtime's number does not say which recipe the user had in mind.
+        # Upstream breaks here; the runtime's number does not determine the recipe.
         detail = "must be set along with numProcPerNode for a TorchTune TrainJob"
         errors.append(field.required(_TRAINER.child("numNodes"), detail))
         return errors
@@ -129,7 +129,7 @@ def validate(train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus
 
 
 def _model(train_job: TrainJob) -> str:
-    """Return the model that the name of a runtime like ``torchtune-llama3.2-1b`` tells; of another form, none."""
+    """Return the model in a runtime's name like ``torchtune-llama3.2-1b``, or an empty string for other names."""
     parts = train_job.spec.runtime_ref.name.split("-")
     if len(parts) != 3:
         return ""
@@ -149,7 +149,7 @@ def _tuning(args: Sequence[str]) -> Tuning:
 
 
 def _places(info: runtime.Info) -> list[str]:
-    """Return the arguments of the runtime's own command that say where things lie."""
+    """Return the arguments of the runtime's command that set locations."""
     spec = runtime.template_spec_apply(info, JobSetSpec)
     return [
         argument

@@ -24,10 +24,10 @@ async def test_a_job_needs_all_replicas_or_what_its_policy_says(
     specs = {role: {"replicas": 2} for role in (*mandatory, "Other")}
     policy = {"runPolicy": {"schedulingPolicy": {"minAvailable": 7}}}
     plain = make_object("kubeflow.org/v1", kind, "j", spec={field: specs})
-    told = make_object("kubeflow.org/v1", kind, "j", spec={field: specs, **policy})
+    job = make_object("kubeflow.org/v1", kind, "j", spec={field: specs, **policy})
 
     assert (await group(make_pod("p", plain), plain)).min_available == 2 * len(specs)
-    assert (await group(make_pod("p", told), told)).min_available == 7
+    assert (await group(make_pod("p", job), job)).min_available == 7
 
 
 @pytest.mark.parametrize(("kind", "field", "mandatory"), KINDS)
