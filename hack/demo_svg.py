@@ -51,7 +51,7 @@ class Screencast:
         """Return the time of each line; for a milestone of the TrainJob, the time at which it was reached."""
         title = next((at for at, text in self.lines if text.startswith("TrainJob ")), 0.0)
         found = [title + float(step[1]) if (step := _STEP.match(text)) else at for at, text in self.lines]
-        # A heading stands there no later than what is below it.
+        # A heading appears no later than the line below it.
         for above in range(len(found) - 2, -1, -1):
             found[above] = min(found[above], found[above + 1])
         return found

@@ -3,7 +3,7 @@
 """Returns free memory to the kernel.
 
 The C library keeps freed memory for later: after large bodies and answers have come and gone, 20 MiB and more
-between what is in use. It is returned once there is much of it; what a process uses at other times does not change.
+between the memory in use. It is returned once there is much of it; otherwise the process's memory does not change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PERIOD: Final = 1.0
 """Seconds between two checks of the memory in use."""
 _GROWTH: Final = 8 << 20
 _SHARE: Final = 8
-"""Memory is looked through again when it has grown by that many bytes, and by this part of what is in use."""
+"""Memory is checked again when it has grown by that many bytes, and by this part of the memory in use."""
 _STATM: Final = Path("/proc/self/statm")
 
 

@@ -68,7 +68,7 @@ class Console(rich.console.Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> NoReturn:
-        """Raise what was caught; rich would end the process from within."""
+        """Raise the caught error; rich would end the process."""
         raise BrokenPipeError(errno.EPIPE, "the reader has closed the pipe")
 
 

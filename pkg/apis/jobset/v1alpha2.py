@@ -108,7 +108,7 @@ class StartupPolicy(Struct):
 
 
 class Coordinator(Struct):
-    """The pod that the others are told as their coordinator."""
+    """The pod that is the coordinator of the others."""
 
     replicated_job: str = ""
     job_index: int | None = None

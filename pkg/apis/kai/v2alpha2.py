@@ -22,7 +22,7 @@ def parse_preemptibility(value: str) -> str:
     """Return ``value`` if it is a preemptibility; the empty one leaves it to the priority.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a preemptibility.
     """
     if value not in (PREEMPTIBLE, NON_PREEMPTIBLE, ""):
         raise ValueError(f"invalid preemptibility value: {value}")

@@ -250,7 +250,7 @@ class Certificates:
             found = await cluster.client.get(ValidatingWebhookConfiguration, ("", name))
         except NotFoundError:
             if not self._missing_told:
-                _log.warning("There is no webhook configuration: nothing is validated", name=name)
+                _log.warning("The webhook configuration does not exist: no object is validated", name=name)
             self._missing_changed = True
             return None
         self._missing_told = False

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration: what an operator sets about the manager. See ``defaults`` for what unset fields become."""
+"""Configuration: the operator's settings of the manager. See ``defaults`` for the defaults of unset fields."""
 
 from __future__ import annotations
 

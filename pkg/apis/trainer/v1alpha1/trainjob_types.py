@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""TrainJob: what a user asks for."""
+"""TrainJob: a user's request to train a model."""
 
 from __future__ import annotations
 

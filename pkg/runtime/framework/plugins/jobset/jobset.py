@@ -189,7 +189,7 @@ def _job_set(info: Info, spec: JobSetSpec, train_job: TrainJob) -> JobSet:
 
 
 def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:
-    """Write what plugins changed in the pod sets back to the template."""
+    """Write the plugins' changes of the pod sets back to the template."""
     for job, pod_set in zip(spec.replicated_jobs or (), pod_sets, strict=True):
         job.template.spec.parallelism = job.template.spec.completions = pod_set.count
         pod_spec = job.template.spec.template.spec
