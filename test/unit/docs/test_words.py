@@ -27,10 +27,10 @@ AREAS = {
     "tests": ("test/**/*.py", "controller-runtime/test/**/*.py"),
 }  # fmt: skip
 LIMITS = {
-    "documents": {"tell": 3, "somebody": 2, "anew": 0, "is no": 4, "what": 65},
-    "manager": {"tell": 36, "somebody": 24, "anew": 2, "is no": 28, "what": 283},
-    "library": {"tell": 136, "somebody": 78, "anew": 9, "is no": 44, "what": 508},
-    "tests": {"tell": 313, "somebody": 70, "anew": 7, "is no": 38, "what": 410},
+    "documents": {"tell": 1, "somebody": 0, "anew": 0, "is no": 4, "what": 63},
+    "manager": {"tell": 0, "somebody": 0, "anew": 0, "is no": 7, "what": 60},
+    "library": {"tell": 0, "somebody": 1, "anew": 0, "is no": 7, "what": 56},
+    "tests": {"tell": 154, "somebody": 25, "anew": 2, "is no": 10, "what": 317},
 }
 """The most occurrences of each word in each area. Lower a number when the count falls; never raise one."""
 OWN_NAMES = re.compile(r"\btest_\w+|id=\"[^\"]*\"")
