@@ -22,8 +22,8 @@ def simulate(
 ) -> Callable[[Callable[[Simulation], None]], Callable[[], None]]:
     """Make a test of a scenario: a function that sets up managers, users and checks of a :class:`Simulation`.
 
-    The test lives ``seeds`` lives of so many virtual ``minutes``, with so many ``faults`` each on average. The first that fails is
-    shrunk with at most ``tries`` more lives, and its steps and timeline are the message of the AssertionError.
+    The test runs ``seeds`` lives of so many virtual ``minutes``, with about ``faults`` faults each. The first that
+    fails is shrunk with at most ``tries`` more lives. Its steps and its timeline are the message of the AssertionError.
     """
 
     def decorate(scenario: Callable[[Simulation], None]) -> Callable[[], None]:

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An event loop whose every decision follows from one random generator: the clock is virtual, the order of what is ready is drawn.
+"""An event loop that takes every decision from one random generator: its clock is virtual, its order is drawn.
 
-asyncio runs what is ready in the order in which it became ready. A real program does not control that order: it depends on when
-bytes arrive. Here the generator picks among the tasks that are ready; what one task schedules keeps its order.
+asyncio runs callbacks in the order in which they became ready. A real program does not control that order: it depends
+on the arrival of bytes. Here the generator picks among the tasks that are ready. The callbacks that one task schedules
+keep their order.
 """
 
 from __future__ import annotations
@@ -72,7 +73,10 @@ class Lane:
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """A loop that draws its order from ``rng``; its clock starts at 1000 and jumps to the next timer when nothing is ready."""
+    """A loop that draws its order from ``rng``.
+
+    Its clock starts at 1000 and jumps to the next timer when no callback is ready.
+    """
 
     def __init__(self, rng: random.Random) -> None:
         super().__init__()

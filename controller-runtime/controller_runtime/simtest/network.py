@@ -73,7 +73,7 @@ class Wire:
         self._process = process
         self._user = user
         self.may_write = may_write
-        """Asked before each write but those of leases and events, as :class:`controller_runtime.rest.layers.Fence` does."""
+        """Called before each write except those of leases and events, as :class:`rest.layers.Fence` does."""
         self._replica = network.rng.choice(network.server.replicas)
 
     async def send(self, request: Request) -> Response:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Closes off what a run must not depend on: the wall clock, random numbers, threads.
 
-Within :func:`sealed`, ``time`` and ``datetime.now`` follow the loop's clock, ``random``, ``uuid`` and ``os.urandom`` follow the
-seed, work for a thread runs at once, and a new thread or ``time.sleep`` raises :class:`LeakError`. What depends on the order of
-hashes is found by running a seed under several values of PYTHONHASHSEED.
+Within :func:`sealed`, ``time`` and ``datetime.now`` follow the loop's clock, ``random``, ``uuid`` and ``os.urandom``
+follow the seed, work for a thread runs at once, and a new thread or ``time.sleep`` raises :class:`LeakError`. To find
+code that depends on the order of hashes, run a seed under several values of PYTHONHASHSEED.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def sealed(loop: SimLoop, rng: random.Random, *, drift: Callable[[], float] = la
 
         def scope(self: CancelScope, *args: Any, **options: Any) -> None:
             begin(self, *args, **options)
-            self._child_scopes = _InOrder()  # type: ignore[assignment]  # anyio keeps a set, whose order is that of addresses
+            # anyio keeps a set, whose order depends on addresses.
+            self._child_scopes = _InOrder()  # type: ignore[assignment]
 
         patches.enter_context(mock.patch.object(CancelScope, "__init__", scope))
         patches.enter_context(_silence())

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An API server in memory that is spoken to in bytes, as the real one is: requests come in, answers go out.
 
-Objects are kept by the rules of :mod:`controller_runtime.client.memory`, which the fake client shares. Here are the parts of a
-server above them: paths, discovery, lists with pages, watches with bookmarks and streaming lists, compaction, replicas that are
-behind, admission, permissions, kinds that come and go, namespaces that end.
+Objects are kept by the rules of :mod:`controller_runtime.client.memory`, which the fake client shares. This module adds
+the parts of a server above them: paths, discovery, lists with pages, watches with bookmarks and streaming lists,
+compaction, replicas that are behind, admission, permissions, kinds that come and go, namespaces that end.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Review:
 class Server:
     """The objects of a cluster, and the answers to requests about them.
 
-    ``complete`` gets each object before it is stored: it sets defaults and drops unknown fields. ``admit`` are called one after
-    the other for each write of their kind.
+    ``complete`` gets each object before it is stored: it sets defaults and drops unknown fields. ``admit`` has,
+    by kind, functions that are called one after the other for each write.
     """
 
     def __init__(self, memory: Memory, replicas: Callable[[History], list[Replica]]) -> None:
@@ -144,7 +144,8 @@ class Server:
     def _check_permission(self, place: Place, user: str) -> None:
         resource = place.table.resource.group_resource
         if (user, place.verb, resource) in self.denied or (user, "*", resource) in self.denied:
-            text = f'{resource} is forbidden: User "{user}" cannot {place.verb} resource "{place.table.resource.plural}"'
+            plural = place.table.resource.plural
+            text = f'{resource} is forbidden: User "{user}" cannot {place.verb} resource "{plural}"'
             raise errors.ForbiddenError(text, code=403, reason="Forbidden")
 
     def _find(self, place: Place) -> Any:

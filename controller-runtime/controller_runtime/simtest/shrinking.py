@@ -50,7 +50,8 @@ def report(outcome: Outcome, *, lines: int = _LINES) -> str:
     notes = "".join(f"\n  {note}" for note in getattr(failure, "__notes__", ()))
     return (
         f"seed {outcome.seed} fails: {type(failure).__name__}: {failure}{notes}\n\n"
-        f"steps:\n{steps}\n\ntimeline, its last {min(lines, len(outcome.timeline))} lines of {len(outcome.timeline)}:\n{timeline}\n"
+        f"steps:\n{steps}\n\n"
+        f"timeline, its last {min(lines, len(outcome.timeline))} lines of {len(outcome.timeline)}:\n{timeline}\n"
     )
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the pod grouper until it is stopped; return the exit code. Without ``arguments`` this is the whole process."""
+    """Run the pod grouper until it is stopped; return the exit code. Without ``arguments``, it is the whole process."""
     from pkg import app as manager
 
     return manager.start("pkg.app.podgrouper.program", arguments)
