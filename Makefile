@@ -100,6 +100,11 @@ test-integration: $(VENV)/.dev binaries ## Run the tests that need a real API se
 test-fault: $(VENV)/.dev binaries ## Break the API server and the way to it; FAULT_SECONDS=30 FAULT_EVERY_K=1 for all of it
 	$(BIN)/pytest test/fault $(PYTEST_ARGS)
 
+SEEDS ?= 200
+.PHONY: sim
+sim: $(VENV)/.dev ## Live SEEDS lives of simulated clusters with the whole manager; SEEDS=100000 for a night, SEED=17 for one
+	SEEDS=$(SEEDS) $(BIN)/pytest test/sim --timeout=0 $(PYTEST_ARGS)
+
 .PHONY: soak
 soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer
 	$(BIN)/pytest test/soak $(PYTEST_ARGS)
