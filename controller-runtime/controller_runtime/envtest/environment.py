@@ -206,16 +206,15 @@ class Environment:
     ) -> None:
         """Install CRDs from files, folders or objects, and return when they are served.
 
-        CRDs with ``conversion.strategy: Webhook``, and those of the kinds in ``convertible``, convert their
-        versions at :attr:`webhook_serving`. Requests for other versions than the stored one fail until your
-        manager listens there.
+        CRDs of the kinds in ``convertible`` convert their versions at :attr:`webhook_serving`. Requests for other
+        versions than the stored one fail until your manager listens there.
         """
         if not sources:
             return
         kinds = {(kind.gvk.group, kind.gvk.kind) for kind in convertible}
         manifests = [
             webhooks.point_conversion_at(each, self.webhook_serving)
-            if webhooks.converts_by_webhook(each) or crd_installer.kind_of(each) in kinds
+            if crd_installer.kind_of(each) in kinds
             else each
             for each in read_manifests(*sources)
         ]

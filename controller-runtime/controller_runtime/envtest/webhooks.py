@@ -113,8 +113,3 @@ def point_conversion_at(crd: Manifest, serving: WebhookServing) -> dict[str, JSO
         },
     }
     return changed
-
-
-def converts_by_webhook(crd: Manifest) -> bool:
-    """Return True if a CRD has ``strategy: Webhook``."""
-    return (crd.get("spec", {}).get("conversion") or {}).get("strategy") == "Webhook"

@@ -20,6 +20,8 @@ from . import admission, envelope
 
 MAX_BODY: Final = 7 * 1024 * 1024
 """Two objects of 3 MB, the most that etcd accepts, and the rest of the review."""
+LARGE: Final = 4 * 1024 * 1024
+"""Bytes of a body that is larger than the review of two objects as etcd stores them, 1.5 MB each."""
 BODY: Final = dataclasses.replace(
     shape.DEFAULT,
     size=MAX_BODY,
@@ -36,8 +38,20 @@ class BodyInspection:
     size = 64 * 1024  # a smaller one cannot have too many of anything
 
     def begin(self) -> Callable[[bytes], str | None]:
-        """Return a function that counts the bytes of one body."""
-        return shape.Counter(BODY).feed
+        """Return a function that counts the bytes of one body, and refuses it only beyond :data:`LARGE`.
+
+        A smaller one may be the review of a stored object: its metadata may change and it may be deleted, however much
+        it holds.
+        """
+        counter, received, reason = shape.Counter(BODY), 0, None
+
+        def inspect(piece: bytes) -> str | None:
+            nonlocal received, reason
+            received += len(piece)
+            reason = reason or counter.feed(piece)
+            return reason if received > LARGE else None
+
+        return inspect
 
 
 async def refuse(review: envelope.Review) -> AdmissionResponse | None:

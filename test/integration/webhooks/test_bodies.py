@@ -150,9 +150,9 @@ def make(rng: random.Random) -> tuple[str, Body]:
         case "odd":
             return kind, (odd(rng), JSON, {200, 400})
         case "deep":
-            return kind, (deep(rng), JSON, {200, 400})
+            return kind, (deep(rng), JSON, {200, 400, 413})
         case "full":
-            return kind, (sized(LIMIT), JSON, {200})
+            return kind, (sized(LIMIT), JSON, {200, 413})
         case "too large":
             return kind, (sized(LIMIT + 1), JSON, {413})
         case "type":
