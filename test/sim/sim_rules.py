@@ -10,6 +10,7 @@ import anyio
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
+from controller_runtime.simtest.loop import START
 from sim_world import is_deleted, is_true, owned
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -96,7 +97,7 @@ async def settled(sim: Simulation) -> None:
         line
         for line in sim.timeline
         if line.actor.startswith("manager")
-        and line.at > sim.loop.time() - 1000.0 - 60.0
+        and line.at > sim.loop.time() - START - 60.0
         and not line.text.startswith("GET")
         and "/leases" not in line.text
         and "/events" not in line.text

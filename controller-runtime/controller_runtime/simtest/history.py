@@ -9,7 +9,6 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import anyio
 
@@ -106,10 +105,6 @@ class Replica:
         """Return the objects of a kind as this replica knows them, by namespace and name."""
         return [document for _, document in sorted(self.rows.get(id(table), {}).items())]
 
-    def load(self, table: Table) -> None:
-        """Take over what a table holds already."""
-        self.rows[id(table)] = {key: row.document for key, row in table.rows.items()}
-
     def _apply(self) -> None:
         event = self._coming.popleft()  # timers of one moment come in any order, changes do not
         rows = self.rows.setdefault(id(event.table), {})
@@ -120,9 +115,3 @@ class Replica:
         self.applied = max(self.applied, event.version)
         self.changed.set()
         self.changed = anyio.Event()
-
-
-def metadata_of(document: Document) -> dict[str, Any]:
-    """Return an object's metadata."""
-    metadata: dict[str, Any] = document["metadata"]
-    return metadata

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from contextvars import Context, ContextVar
 from typing import Any, Final
 
+START: Final = 1000.0
+"""The time of a loop's clock when it begins, in seconds."""
 _MASK: Final = (1 << 64) - 1
 _PRIME: Final = 1_099_511_628_211
 
@@ -75,7 +77,7 @@ class Lane:
 class SimLoop(asyncio.BaseEventLoop):
     """A loop that draws its order from ``rng``.
 
-    Its clock starts at 1000 and jumps to the next timer when no callback is ready.
+    Its clock starts at :data:`START` and jumps to the next timer when no callback is ready.
     """
 
     def __init__(self, rng: random.Random) -> None:
@@ -83,7 +85,7 @@ class SimLoop(asyncio.BaseEventLoop):
         SimTask._numbers = itertools.count(1)
         self.set_task_factory(_new_task)
         self._rng = rng
-        self._clock = 1000.0
+        self._clock = START
         self._lanes: dict[object, Lane] = {}
         self._listed: list[Lane] = []
         self._running_lane = Lane()

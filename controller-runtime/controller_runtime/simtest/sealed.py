@@ -28,9 +28,9 @@ from anyio._backends._asyncio import CancelScope
 
 from controller_runtime.log import logger as log
 
-from .loop import LeakError, SimLoop
+from .loop import START, LeakError, SimLoop
 
-EPOCH: Final = 1_767_225_600.0 - 1000.0
+EPOCH: Final = 1_767_225_600.0 - START
 """The wall clock's time at the loop's zero: runs begin on 1 January 2026."""
 
 _NOTHING: Final = -100

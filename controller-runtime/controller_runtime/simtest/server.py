@@ -29,6 +29,7 @@ from .history import History, Replica
 from .paths import Place
 from .watching import Watches
 
+_SUCCESS: Final = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
 _TOO_NEW: Final = 3.0
 """Seconds for which a replica waits to reach the version that a list names."""
 Admit = Callable[["Review"], Awaitable[None]]
@@ -63,7 +64,6 @@ class Server:
         self.admit: dict[GVK, list[Admit]] = {}
         self.denied: set[tuple[str, str, str]] = set()
         """User, verb and group resource that are refused with 403."""
-        self.requests = 0
         self._pages: dict[str, tuple[list[Document], int]] = {}
         self.serve(Namespace)
 
@@ -107,7 +107,6 @@ class Server:
 
     async def handle(self, request: Request, user: str, replica: Replica) -> Response:
         """Return the answer to a request."""
-        self.requests += 1
         try:
             return await self._answer(request, user, replica)
         except errors.StatusError as error:
@@ -206,7 +205,7 @@ class Server:
             document["metadata"].setdefault("namespace", place.key.namespace)
         if place.subresource == "eviction":
             self.memory.delete(place.table, place.key, deletion.Options())
-            return {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
+            return dict(_SUCCESS)
         review = Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
         await self._admit(review)
         assert review.new is not None  # noqa: S101 -- a create has an object
@@ -263,8 +262,7 @@ class Server:
         await self._admit(review)
         options = place.delete_options()
         left = self.memory.delete(place.table, place.key, options)
-        done = {"kind": "Status", "apiVersion": "v1", "status": "Success", "metadata": {}}
-        return done if left is None else left
+        return dict(_SUCCESS) if left is None else left
 
     def _delete_all(self, place: Place) -> Document:
         options = place.delete_options()

@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
-from .simulation import Outcome, Simulation, Step, run
+from .simulation import Outcome, Simulation, run
 
 Scenario = Callable[[Simulation], None]
 _LINES: Final = 60
@@ -62,14 +62,3 @@ def _same(one: BaseException | None, other: BaseException | None) -> bool:
 def _first(error: BaseException | None) -> str:
     """Return the part of a message that says what is wrong, without the names of objects."""
     return str(error).partition(":")[0]
-
-
-def steps_of(text: str) -> Sequence[Step]:
-    """Return the steps that :func:`report` printed."""
-    found = []
-    for line in text.splitlines():
-        if line.strip().startswith("t="):
-            at, _, rest = line.strip().removeprefix("t=").strip().partition("  ")
-            name, _, seed = rest.rpartition(" (")
-            found.append(Step(float(at), name, int(seed.rstrip(")"))))
-    return found

@@ -26,10 +26,10 @@ from controller_runtime.client.memory import Memory
 from controller_runtime.manager import Manager, Options
 from controller_runtime.rest import Config, RESTMapper
 
-from .faults import FAULTS, Fault
+from .faults import FAULTS
 from .history import Event as Change
 from .history import History, Replica
-from .loop import CURRENT, Process, SimLoop
+from .loop import CURRENT, START, Process, SimLoop
 from .network import Network, enter
 from .sealed import EPOCH, sealed
 from .server import Server
@@ -159,7 +159,7 @@ class Simulation:
 
     def record(self, actor: str, text: str) -> None:
         """Add a line to the timeline."""
-        self.timeline.append(Line(self.loop.time() - 1000.0, actor, text))
+        self.timeline.append(Line(self.loop.time() - START, actor, text))
         self._digest.update(f"{self.loop.time():.6f}|{actor}|{text}\n".encode())
 
     def client(self, user: str = "user") -> LiveClient:
@@ -168,12 +168,6 @@ class Simulation:
             transport = _Direct(self, user)
             self._clients[user] = LiveClient(transport, RESTMapper(transport))
         return self._clients[user]
-
-    def process(self, name: str) -> Process:
-        """Return a process, made when first asked for."""
-        if name not in self.processes:
-            self.processes[name] = Process(name)
-        return self.processes[name]
 
     def kill(self, name: str) -> None:
         """End a process as SIGKILL does: nothing of it runs any more. Its supervisor starts it again."""
@@ -187,8 +181,9 @@ class Simulation:
     @property
     def digest(self) -> str:
         """Return a hash of everything that happened."""
-        self._digest.update(f"{self.loop.digest}".encode())
-        return self._digest.hexdigest()
+        whole = self._digest.copy()
+        whole.update(f"{self.loop.digest}".encode())
+        return whole.hexdigest()
 
     # A life.
 
@@ -226,16 +221,9 @@ class Simulation:
     async def _do(self, step: Step) -> None:
         self.record("plan", str(step.name))
         rng = random.Random(step.seed)
-        name = step.name.removeprefix("fault: ")
         fault = next((each for each in FAULTS if step.name == f"fault: {each.name}"), None)
-        if fault is not None:
-            self._spawn(self._fault(fault, rng))
-        else:
-            act, _ = self._registered.actions[name]
-            self._spawn(self._guard(name, lambda sim: act(sim, rng)))
-
-    async def _fault(self, fault: Fault, rng: random.Random) -> None:
-        await fault.cause(self, rng)
+        act = fault.cause if fault is not None else self._registered.actions[step.name][0]
+        self._spawn(self._guard(step.name, lambda sim: act(sim, rng)))
 
     def _spawn(self, work: Any) -> None:
         self._tasks.append(self.loop.create_task(work, context=self.network.home.copy()))
@@ -253,7 +241,6 @@ class Simulation:
 
     async def _supervise(self, name: str) -> None:
         """Run a manager, and another after its end, as a Deployment does."""
-        generation = 0
         while True:
             process = self.processes[name] = Process(name)
             process.drift = self.world.uniform(-0.2, 0.2)
@@ -263,7 +250,6 @@ class Simulation:
             await process.ended.wait()
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 self.record(name, f"ended: {error}")
-            generation += 1
             await anyio.sleep(_CRASH_LOOP + self.world.random())
 
     async def _run_manager(self, process: Process) -> None:
