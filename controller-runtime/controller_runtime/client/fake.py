@@ -244,7 +244,7 @@ class FakeClient:
 
     def _patch(self, obj: T, patch: interfaces.Patch, subresource: str, options: PatchOptions) -> T:
         check_options(PatchOptions, options)
-        body = _decoded(patch.data(obj))
+        body = patching.decoded(patch.data(obj))
         if patch.content_type == APPLY:
             return self._apply(obj, body, subresource, options)
         logged = _given(options) | {"type": patch.content_type}
@@ -377,13 +377,6 @@ def _object(kind: type[T], document: Document) -> T:
     if is_metadata(kind):
         document = {"metadata": document["metadata"]}
     return decode(kind, msgspec.json.encode(document))
-
-
-def _decoded(body: bytes) -> JSON:
-    try:
-        return msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
-        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
 
 
 def _no_field_owner() -> errors.InvalidError:

@@ -7,6 +7,8 @@ from __future__ import annotations
 import copy
 from typing import cast
 
+import msgspec
+
 from controller_runtime.apis.machinery import errors, strategicpatch
 from controller_runtime.apis.machinery import patch as patches
 from controller_runtime.apis.machinery.base import JSON
@@ -39,6 +41,14 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
         raise errors.InvalidError(str(error), code=422, reason="Invalid") from error
     _check_identity(document, result)
     return cast("Document", result)
+
+
+def decoded(body: bytes) -> JSON:
+    """Return the JSON value of a body. Raises BadRequestError if it is not JSON."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
 
 
 def _check_type(table: Table, body: JSON, content_type: str) -> None:

@@ -39,16 +39,21 @@ _SELECTABLE: Final[Mapping[str, frozenset[str]]] = {
 _FALSE_WHEN_UNSET: Final = frozenset({"spec.hostNetwork", "spec.unschedulable"})
 
 
+def matcher_of(selector: labels.LabelSelectorLike | None) -> labels.Selector:
+    """Return a label selector as an object. Raises BadRequestError if it cannot be parsed."""
+    try:
+        return labels.selector(selector)
+    except labels.SelectorError as error:
+        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
+
+
 def by_labels(table: Table, namespace: str, selector: labels.LabelSelectorLike | None) -> Sequence[Document]:
     """Return the objects that match the label selector, ordered by namespace and name.
 
     Raises:
         BadRequestError: the selector cannot be parsed.
     """
-    try:
-        matcher = labels.selector(selector)
-    except labels.SelectorError as error:
-        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
+    matcher = matcher_of(selector)
     return [
         row.document
         for key, row in sorted(table.rows.items())

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
-import msgspec
-
-from controller_runtime.apis.machinery import errors, labels
+from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.client import deletion, selection
+from controller_runtime.client import deletion, patching, selection
 from controller_runtime.client.tables import Document, Table
 from controller_runtime.rest import Request
 
@@ -66,10 +64,7 @@ class Place:
 
     def body(self) -> Any:
         """Return the JSON value of the body; a new one each time."""
-        try:
-            return msgspec.json.decode(self.request.body or b"{}")
-        except msgspec.DecodeError as error:
-            raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
+        return patching.decoded(self.request.body or b"{}")
 
     def delete_options(self) -> deletion.Options:
         """Return the options of a delete, from the body and the query."""
@@ -121,10 +116,7 @@ def parse(request: Request, tables: Tables) -> Place:
         )
     name, subresource = (*rest[1:3], "", "")[:2]
     query = dict(request.query)
-    try:
-        matcher = labels.selector(query.get("labelSelector") or None)
-    except labels.SelectorError as error:
-        raise errors.BadRequestError(str(error), code=400, reason="BadRequest") from error
+    matcher = selection.matcher_of(query.get("labelSelector") or None)
     fields = [
         part.replace("==", "=").partition("=")[::2]
         for part in query.get("fieldSelector", "").split(",")
