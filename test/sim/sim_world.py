@@ -316,4 +316,4 @@ class Users:
     async def delete(self, sim: Simulation, rng: random.Random) -> None:
         job = TrainJob.from_dict({"metadata": {"namespace": "default", "name": self._name(rng)}})
         with ignore_not_found():
-            await sim.client().delete(job, propagation=rng.choice([None, "Foreground", "Background"]))
+            await sim.client().delete(job, propagation=rng.choice([None, "Foreground", "Background", "Orphan"]))

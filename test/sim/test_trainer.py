@@ -11,7 +11,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTempl
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.simtest import Simulation
-from sim_rules import Specs, settled
+from sim_rules import Orphans, Specs, settled
 from sim_world import Cluster, Users, refuse_changes_of_job_sets
 
 from pkg import controller as controllers
@@ -65,8 +65,9 @@ def scenario(sim: Simulation) -> None:
     sim.actor(Cluster().run, "cluster")
     sim.manager(setup)
     Users().register(sim)
-    specs = Specs()
+    specs, orphans = Specs(), Orphans()
     sim.on_change(lambda event: specs.see(sim, event))
+    sim.on_change(orphans.see)
     sim.finally_(settled)
 
 
