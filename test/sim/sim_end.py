@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold at the end of a life, when faults have stopped and users rest."""
+"""The rules for the end of a life, when faults have stopped and users are idle."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class End:
 
     @staticmethod
     def _leftovers(sim: Simulation) -> None:
-        """What was deleted is not resurrected: every owner exists."""
+        """Deleted objects are not resurrected: every owner exists."""
         uids = {
             each["metadata"]["uid"]
             for table in sim.server.tables.values()
@@ -151,7 +151,7 @@ class End:
                 )
 
     async def _children(self, sim: Simulation, job: Document) -> None:
-        """Children are what a render of spec and runtime gives; those of a JobSet that ran, of states they had."""
+        """Children equal a fresh render; the JobSet of an ended TrainJob equals a render of earlier states."""
         ended = is_true(job, "Complete") or is_true(job, "Failed")
         if (not ended and _obstacle(sim, job) is not None) or not owned(sim, JobSet, job):
             return
@@ -164,7 +164,7 @@ class End:
                 assert (found is not None) == ("ConfigMap" in renders[0]), f"keys: {job['metadata']['name']}"
                 continue
             assert found in wanted, (
-                f"a child is not what a fresh render gives: {kind} {job['metadata']['name']}:\n"
+                f"a child differs from a fresh render: {kind} {job['metadata']['name']}:\n"
                 f"{found}\nwanted {wanted[0]}"
             )
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of pod groups: each pod is in the group that its owners say, whichever pod came first."""
+"""The rules for pod groups: each pod is in the group of its owners, in any order of events."""
 
 from __future__ import annotations
 

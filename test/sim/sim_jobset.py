@@ -25,7 +25,7 @@ _NOW = "2026-01-01T00:00:00Z"
 
 
 def defaulted(spec: Document) -> None:
-    """Set what JobSet's mutating webhook and CRD set in a new JobSet."""
+    """Set the defaults of JobSet's mutating webhook and CRD."""
     spec.setdefault("network", {}).setdefault("enableDNSHostnames", True)
     spec["network"].setdefault("publishNotReadyAddresses", True)
     spec.setdefault("startupPolicy", {"startupPolicyOrder": "AnyOrder"})
@@ -38,7 +38,7 @@ def defaulted(spec: Document) -> None:
 
 
 async def review_job_set(review: Review) -> None:
-    """JobSet's webhooks: defaults, and no change of what is fixed."""
+    """JobSet's webhooks: defaults, and refusal of changes to immutable fields."""
     if review.subresource or review.new is None:
         return
     spec = review.new.setdefault("spec", {})

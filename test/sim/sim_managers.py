@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of the managers themselves: who writes, from which view, and what they keep in memory."""
+"""The rules for the managers: leadership, the versions that writes are based on, and memory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Wire(Wire):
 
 
 class Writes:
-    """One leader writes, never from a view older than its own writes, and never what it knows to be in effect."""
+    """Only the leader writes. It bases no write on a version older than its last write, and repeats no successful write."""
 
     def __init__(self, sim: Simulation) -> None:
         self._sim = sim
@@ -95,7 +95,7 @@ class Writes:
         self._check(known != int(view), f"a write whose answer was known: {process.name} {_shown(request)}")
 
     def answered(self, process: Process, request: Request, answer: Answer) -> None:
-        """Remember what a manager learned from the answer to a write."""
+        """Record the version that a manager received."""
         version = (_decoded(answer.body).get("metadata") or {}).get("resourceVersion")
         if answer.status not in (200, 201) or version is None:
             return
@@ -126,7 +126,7 @@ def _shown(request: Request) -> str:
 
 
 async def check_memory(sim: Simulation, controllers: dict[str, list[Controller]]) -> None:
-    """In a cluster at rest, caches hold what the server holds, queues are empty, and no key is remembered too many."""
+    """In a cluster at rest, caches equal the server, queues are empty, and only existing TrainJobs are remembered."""
     for name, manager in sorted(sim.managers.items()):
         process = sim.processes[name]
         if process.dead or process.ended.is_set() or not manager._lifecycle.synced:

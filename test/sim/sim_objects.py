@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What models and rules share: objects of the simulated server by owner, uid and condition."""
+"""Helpers for models and rules: objects of the simulated server by owner, uid and condition."""
 
 from __future__ import annotations
 

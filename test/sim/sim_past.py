@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What objects were, and when: rules compare what the manager did with what it may have seen."""
+"""The history of specs: rules compare the manager's writes with the states that it may have read."""
 
 from __future__ import annotations
 

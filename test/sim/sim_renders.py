@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the children of a TrainJob are when they are built at once, from its spec and a runtime alone."""
+"""Children of a TrainJob, rendered from its spec and a runtime without history."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Renders:
 
 
 def normalized(kind: str, document: Document) -> Document:
-    """Return the part of an object that clients write, with defaults and without what says nothing."""
+    """Return the part of an object that clients write, with defaults and without empty fields."""
     copy: Document = msgspec.json.decode(msgspec.json.encode(document))
     if kind == "JobSet":
         defaulted(copy["spec"])

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold at every change of an object, whatever happens meanwhile."""
+"""The rules that every change of an object must follow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _HOST_FILE = "-mpi-hostfile"
 
 
 class Rules:
-    """The rules, and what they remember of a life."""
+    """The rules and their state during one life."""
 
     def __init__(self, sim: Simulation, past: Past) -> None:
         self._sim = sim
@@ -110,7 +110,7 @@ class Rules:
         )
 
     def _pod(self, pod: Document) -> None:
-        """A pod runs what the JobSet of its name says."""
+        """A pod has the spec of its JobSet's template."""
         job = by_uid(self._sim, Job, (controller(pod) or {}).get("uid", ""))
         owner = controller(job) if job is not None else None
         for job_set in self._sim.server.objects(JobSet) if owner else ():

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What people do: users to TrainJobs and what belongs to them, administrators to runtimes and nodes."""
+"""Users, who change TrainJobs and their children, and administrators, who change runtimes and nodes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _JOB_SPEC: Document = {"template": {"spec": _POD_SPEC}}
 
 
 class Workloads:
-    """Users who create workloads, and the operators that create what is below them."""
+    """Users who create workloads, and operators that create the dependents."""
 
     def __init__(self, names: int = 3) -> None:
         self._names = names
@@ -126,7 +126,7 @@ class Workloads:
                 await sim.client().update(RayCluster.from_dict({**cluster, "spec": spec}))
 
     async def run(self, sim: Simulation) -> None:
-        """Create what is below each workload, as slowly as operators do."""
+        """Create the dependents of each workload."""
         rng = random.Random(f"{sim.seed}/operators")
         steps = [self._train_jobs, self._job_sets, self._jobs, self._ray_clusters, self._kubelet]
         while True:

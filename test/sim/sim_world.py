@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What surrounds the manager in a cluster: the controllers beside it, each as slow as the seed says."""
+"""The other controllers of the cluster; the seed determines their speed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cluster:
         self._changed = True
 
     async def run(self, sim: Simulation) -> None:
-        """Look at everything again and again, as slowly as the world does."""
+        """Run the controllers in random order whenever an object has changed."""
         rng = random.Random(f"{sim.seed}/cluster")
         sim.server.history.listeners.append(self._note)
         nodes = self.nodes

@@ -31,7 +31,7 @@ Controllers = dict[str, list[controller.Controller]]
 
 
 class Replicas:
-    """Sets managers up as their program does, without servers, and keeps what the rules look at."""
+    """Sets managers up as their program does, without servers, and keeps their controllers for the rules."""
 
     def __init__(self, webhooks: Webhooks) -> None:
         self.controllers: Controllers = {}
