@@ -85,7 +85,7 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     if parsed.controllers == (flags.POD_GROUPER,):
         return
     reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)
-    runtimes = await core.new(reader, mgr.field_indexer)
+    runtimes = await core.new(reader, mgr.field_indexer, cfg=cfg)
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
     if parsed.webhooks:
         _serve_webhooks(mgr, cfg, runtimes)

@@ -15,6 +15,7 @@ from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.client import FieldIndexer, Reader, peek
 from controller_runtime.rest import RestError
 
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
@@ -35,11 +36,16 @@ class RuntimeNotFoundError(Exception):
 
 
 async def new_training_runtime(
-    client: Reader, indexer: FieldIndexer, _built: Mapping[str, interface.Runtime]
+    client: Reader,
+    indexer: FieldIndexer,
+    _built: Mapping[str, interface.Runtime],
+    *,
+    cfg: Configuration | None = None,
 ) -> TrainingRuntime:
     """Create the runtime and its plugins, and register their cache indices."""
+    cfg = defaulted() if cfg is None else cfg
     await index_runtime_references(indexer)
-    return TrainingRuntime(await framework.new(client, plugins.new_registry(), indexer), client)
+    return TrainingRuntime(await framework.new(client, plugins.new_registry(), indexer, cfg), client, cfg)
 
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
@@ -57,9 +63,10 @@ async def index_runtime_references(indexer: FieldIndexer) -> None:
 class TrainingRuntime(interface.Runtime):
     """Serves TrainJobs that refer to a TrainingRuntime; its pipeline serves the cluster-scoped kind too."""
 
-    def __init__(self, fwk: framework.Framework, client: Reader) -> None:
+    def __init__(self, fwk: framework.Framework, client: Reader, cfg: Configuration | None = None) -> None:
         self.framework = fwk
         self.client = client
+        self.cfg = defaulted() if cfg is None else cfg
 
     def observe(self, observer: Observer | None) -> None:
         """Set the observer of all later passes, those of the cluster-scoped kind included."""
