@@ -81,9 +81,18 @@ class FailurePolicyRule(Struct):
     """What is done about jobs that fail in a certain way."""
 
     name: str = ""
-    action: Annotated[str, CRD(enum=("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"))] = (
-        ""
-    )
+    action: Annotated[
+        str,
+        CRD(
+            enum=(
+                "FailJobSet",
+                "RestartJobSet",
+                "RestartJobSetAndIgnoreMaxRestarts",
+                "RestartJob",
+                "RestartJobAndIgnoreMaxRestarts",
+            )
+        ),
+    ] = ""
     on_job_failure_reasons: list[str] | None = None
     on_job_failure_message_patterns: list[str] | None = None
     target_replicated_jobs: Annotated[list[str] | None, ATOMIC] = None
@@ -95,7 +104,7 @@ class FailurePolicy(Struct):
 
     max_restarts: Int32 | None = None
     restart_strategy: Annotated[
-        str | None, CRD(default="Recreate", enum=("Recreate", "BlockingRecreate"))
+        str | None, CRD(default="Recreate", enum=("Recreate", "BlockingRecreate", "InPlaceRestart"))
     ] = None
     rules: list[FailurePolicyRule] | None = None
 
