@@ -14,6 +14,7 @@ from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
+from .storednumbers import StoredNumbers
 from .trainingruntime_controller import TrainingRuntimeReconciler
 from .trainjob_controller import EVENT_SOURCE, TrainJobReconciler
 
@@ -47,3 +48,4 @@ def setup_controllers(
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
         reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader)
         reconciler.setup_with_manager(mgr, options)
+        mgr.add(StoredNumbers(mgr.client, mgr.api_reader, mgr.cache))

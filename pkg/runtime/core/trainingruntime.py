@@ -181,7 +181,7 @@ class TrainingRuntime(interface.Runtime):
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
         """Return the plugins' warnings and errors, or those of a change that does not fit the template."""
-        new = generations.with_word(new)
+        old, new = old and generations.with_word(old), generations.with_word(new)
         try:
             info = await offload.run(
                 new,
