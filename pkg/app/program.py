@@ -85,8 +85,8 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     if parsed.controllers == (flags.POD_GROUPER,):
         return
     reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)
-    runtimes = await core.new(reader, mgr.field_indexer)
-    controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
+    runtimes = await core.new(reader, mgr.field_indexer, cfg=cfg, store=mgr.api_reader)
+    controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=cfg)
     if parsed.webhooks:
         _serve_webhooks(mgr, cfg, runtimes)
 
@@ -94,14 +94,14 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
 def _serve_webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runtime]) -> None:
     """Serve the webhooks, with certificates of the manager's own or of a directory; readiness waits for them."""
     if not cfg.cert_management.enable:
-        webhooks.setup(mgr, runtimes)
+        webhooks.setup(mgr, runtimes, cfg)
         mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
         return
     certificates = certificates_for(mgr, cfg.cert_management)
 
     def register() -> None:
         mgr.webhook_server.use(certificates)
-        webhooks.setup(mgr, runtimes)
+        webhooks.setup(mgr, runtimes, cfg)
 
     def started() -> None:  # an earlier access to the server would start it
         mgr.webhook_server.started_checker()()

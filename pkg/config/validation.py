@@ -9,7 +9,7 @@ from typing import Final
 from controller_runtime import httpserver
 from controller_runtime.apis.machinery import field
 
-from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.config.v1alpha1 import COMPATIBILITY_VERSIONS, Configuration
 
 from .duration import seconds
 
@@ -21,6 +21,9 @@ _JITTER: Final = 1.2
 def validate(cfg: Configuration) -> field.ErrorList:
     """Return every rule that a defaulted Configuration breaks."""
     errors = field.ErrorList()
+    if (version := cfg.compatibility_version) not in COMPATIBILITY_VERSIONS:
+        path = field.Path("compatibilityVersion")
+        errors.append(field.not_supported(path, version, COMPATIBILITY_VERSIONS))
     port = cfg.webhook.port
     if port is not None and not 1 <= port <= _MAX_PORT:
         errors.append(field.invalid(field.Path("webhook", "port"), port, "must be between 1 and 65535"))

@@ -203,6 +203,25 @@ GO_KEYS = {
 """What the Go manager of Kubeflow Trainer v2.1.0 decodes; every other key ends it."""
 
 
+@pytest.mark.parametrize(("text", "second"), [("", False), ("'2.1'", False), ("''", False), ('"2.3"', True)])
+def test_the_compatibility_version_selects_the_behaviour(tmp_path: Path, text: str, second: bool) -> None:
+    loaded = config.load(write(tmp_path, f"{HEAD}compatibilityVersion: {text}\n"))
+    assert loaded.second_generation is second
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("2.3", "line 3: compatibilityVersion: a string is expected; put it in quotes"),
+        ("'2.2'", 'compatibilityVersion: Unsupported value: "2.2": supported values: "2.1", "2.3"'),
+    ],
+)
+def test_another_compatibility_version_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(config.ConfigurationError) as raised:
+        config.load(write(tmp_path, f"{HEAD}compatibilityVersion: {text}\n"))
+    assert problem in str(raised.value)
+
+
 def ours_alone() -> set[str]:
     found = set()
     for name, info in Configuration.model_fields.items():

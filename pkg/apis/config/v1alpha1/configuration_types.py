@@ -13,6 +13,11 @@ from pydantic import Field
 GROUP: Final = "config.trainer.kubeflow.org"
 VERSION: Final = "v1alpha1"
 
+V2_1: Final = "2.1"
+V2_3: Final = "2.3"
+COMPATIBILITY_VERSIONS: Final = (V2_1, V2_3)
+"""The releases of Kubeflow Trainer whose behaviour ``compatibility_version`` selects."""
+
 _WITHOUT_EFFECT: Final = "accepted because newer releases have it; without effect"
 
 
@@ -168,6 +173,16 @@ class Configuration(Struct):
     cert_management: CertManagement = Field(default_factory=CertManagement)
     client_connection: ClientConnection = Field(default_factory=ClientConnection)
     pod_grouper: PodGrouper = Field(default_factory=PodGrouper)
+    compatibility_version: str | None = Field(
+        default=None,
+        description="the release of Trainer whose behaviour applies where the same object has different results: "
+        "`2.1` or `2.3`",
+    )
     status_server: dict[str, JSON] | None = Field(default=None, description=_WITHOUT_EFFECT)
     feature_gates: dict[str, bool] | None = Field(default=None, description=_WITHOUT_EFFECT)
     tls: dict[str, JSON] | None = Field(default=None, description=_WITHOUT_EFFECT)
+
+    @property
+    def second_generation(self) -> bool:
+        """True if the behaviour of Trainer v2.3 applies where it differs from v2.1's for the same object."""
+        return self.compatibility_version == V2_3

@@ -43,6 +43,7 @@ DEFAULTS: dict[str, Any] = {
         "searchLegacyPodGroups": True,
         "knativeGangSchedule": True,
     },
+    "compatibilityVersion": "2.1",
 }
 
 
