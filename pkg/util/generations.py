@@ -92,10 +92,10 @@ def with_word(train_job: TrainJob) -> TrainJob:
 
 def same_spec(old: TrainJob, new: TrainJob) -> bool:
     """Return True if two TrainJobs have the same effect, however their clients wrote it."""
-    return equality.deep_equal(old.spec, new.spec) or equality.deep_equal(_effective(old), _effective(new))
+    return equality.deep_equal(old.spec, new.spec) or equality.deep_equal(effective(old), effective(new))
 
 
-def _effective(train_job: TrainJob) -> TrainJobSpec:
+def effective(train_job: TrainJob) -> TrainJobSpec:
     """Return the spec with a number or word in ``numProcPerNode``, and without the mirror of present fields."""
     spec = with_word(train_job).spec.shallow_copy()
     trainer = spec.trainer

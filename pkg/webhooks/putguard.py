@@ -62,9 +62,9 @@ class Dropped(NamedTuple):
 
 
 def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dropped]:
-    """Return the fields that a client dropped although it never owned them."""
+    """Return the fields that a client dropped although it never owned them; none without managed fields."""
     missing = [*_fields(old, new), *_grace_periods(old, new)]
-    if not missing or _is_patch(request):
+    if not missing or not old.metadata.managed_fields or _is_patch(request):
         return []
     writers = _writers(request, old, new)
     if any(writer.startswith(_UNTYPED) for writer in writers):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""CRDs of Trainer v2.1.0, then ours, then those of v2.3.0, and back: what each step keeps of stored objects.
+"""CRDs of Trainer v2.1.0, then ours, then those of v2.3.0, and back: the fields of stored objects that each step keeps.
 
 ``docs/migration.md`` has the table of these steps. The CRDs of the two releases are read from the reference, if present.
 """
@@ -107,7 +107,7 @@ def kept(wanted: Document, spec: Document) -> list[str]:
 
 
 async def rewrite_strings(world: World) -> None:
-    """What our manager does when it becomes the leader."""
+    """Rewrite strings as a manager does that becomes the leader."""
     informers = Cache(world.transport)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(informers.start)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Clients of both API generations on one real API server: what each writes is stored in a form that the others read."""
+"""Clients of both API generations on one real API server: each reads the fields that the others write."""
 
 import dataclasses
 from collections.abc import AsyncIterator, Callable

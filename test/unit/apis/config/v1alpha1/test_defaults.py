@@ -44,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
         "knativeGangSchedule": True,
     },
     "compatibilityVersion": "2.1",
+    "mirror": "needed",
 }
 
 
