@@ -33,6 +33,7 @@ _DEFAULTS: Final[dict[str, dict[str, str | int | float | bool]]] = {
         "webhook_secret_name": "kubeflow-trainer-webhook-cert",
     },
     "client_connection": {"qps": 50.0, "burst": 100},
+    "status_server": {"port": 10443, "host": "", "qps": 5.0, "burst": 10},
     "pod_grouper": {
         "enable": False,
         "node_pool_label_key": "kai.scheduler/node-pool",
