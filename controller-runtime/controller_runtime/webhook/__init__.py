@@ -3,9 +3,11 @@
 """Webhooks: the server, its certificates, and the validators, defaulters and converters behind it."""
 
 from .admission import CustomDefaulter as CustomDefaulter
+from .admission import CustomMutator as CustomMutator
 from .admission import CustomValidator as CustomValidator
 from .admission import DefaulterHandler as DefaulterHandler
 from .admission import Handler as Handler
+from .admission import MutatorHandler as MutatorHandler
 from .admission import ValidatorHandler as ValidatorHandler
 from .certwatcher import CertificateError as CertificateError
 from .certwatcher import CertWatcher as CertWatcher

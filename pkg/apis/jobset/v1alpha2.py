@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
-from controller_runtime.apis.machinery.base import Struct, is_unset
+from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
 from controller_runtime.apis.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32, Rule
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import Condition
@@ -125,6 +125,31 @@ class Coordinator(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset({"replicated_job"})
 
 
+class VolumeRetentionPolicy(Struct):
+    """When the volumes of a JobSet are deleted."""
+
+    when_deleted: Annotated[str | None, CRD(default="Delete", enum=("Delete", "Retain"))] = None
+
+
+class VolumeClaimPolicy(Struct):
+    """Volumes that all jobs of a JobSet share."""
+
+    crd: ClassVar[CRD] = CRD(
+        rules=(
+            Rule(
+                "self.templates.all(t, !has(t.metadata.namespace) || size(t.metadata.namespace) == 0)",
+                "namespace cannot be set for VolumeClaimPolicies templates",
+            ),
+        )
+    )
+
+    templates: Annotated[
+        list[dict[str, JSON]] | None,
+        CRD(max_items=50, list_type="atomic", schema="core.v1.PersistentVolumeClaim"),
+    ] = None
+    retention_policy: VolumeRetentionPolicy | None = None
+
+
 class JobSetSpec(Struct):
     """What a JobSet is to be."""
 
@@ -147,6 +172,9 @@ class JobSetSpec(Struct):
     coordinator: Coordinator | None = None
     managed_by: str | None = None
     ttl_seconds_after_finished: Annotated[Int32 | None, CRD(minimum=0)] = None
+    volume_claim_policies: Annotated[
+        list[VolumeClaimPolicy] | None, CRD(max_items=50, list_type="atomic", rules=(_IMMUTABLE,))
+    ] = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by", "ttl_seconds_after_finished"})
 
 

@@ -24,7 +24,7 @@ from pkg.runtime import interface, runtime
 from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import registry as plugins
-from pkg.util import offload
+from pkg.util import generations, offload
 
 from .overrides import with_overrides
 
@@ -88,6 +88,7 @@ class TrainingRuntime(interface.Runtime):
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
     ) -> list[Object]:
         """Return the objects of a TrainJob with a runtime's spec. Changes neither."""
+        train_job = generations.with_word(train_job)
         info = await offload.run(
             train_job, self.runtime_info, train_job, spec.template, spec.ml_policy, spec.pod_group_policy
         )
@@ -137,6 +138,7 @@ class TrainingRuntime(interface.Runtime):
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
         """Return the plugins' warnings and errors, or an error if an override does not fit the template."""
+        old, new = old and generations.with_word(old), generations.with_word(new)
         try:
             info = await offload.run(
                 new, new_runtime_info, new, spec.template, spec.ml_policy, spec.pod_group_policy

@@ -22,6 +22,9 @@ MPI_IMPLEMENTATION_OPEN_MPI: Final = "OpenMPI"
 MPI_IMPLEMENTATION_INTEL: Final = "Intel"
 MPI_IMPLEMENTATION_MPICH: Final = "MPICH"
 
+_MIN_INT32: Final = -MAX_INT32 - 1
+_BOUNDED: Final = CRD(minimum=_MIN_INT32, maximum=MAX_INT32)
+
 
 class CoschedulingPodGroupPolicySource(Struct):
     """Gang-scheduling by the coscheduling plugin."""
@@ -134,6 +137,7 @@ class FluxMLPolicySource(Struct):
         Int32 | None,
         CRD(
             default=1,
+            minimum=_MIN_INT32,
             maximum=MAX_INT32,
             rules=(Rule("self >= 1", "NumProcPerNode in fluxPolicy must be >= 1"),),
         ),
@@ -145,7 +149,7 @@ class FluxMLPolicySource(Struct):
 class MPIMLPolicySource(Struct):
     """How MPI is launched."""
 
-    num_proc_per_node: Annotated[Int32 | None, CRD(default=1, maximum=MAX_INT32)] = None
+    num_proc_per_node: Annotated[Int32 | None, CRD(default=1, minimum=_MIN_INT32, maximum=MAX_INT32)] = None
     """Processes on each node: the slots in the host file."""
     mpi_implementation: Annotated[str | None, CRD(default="OpenMPI", enum=("OpenMPI", ""))] = None
     """The MPI implementation, which decides the form of the host file."""
@@ -177,7 +181,7 @@ class MLPolicy(Struct):
         )
     )
 
-    num_nodes: Annotated[Int32 | None, CRD(maximum=MAX_INT32)] = None
+    num_nodes: Annotated[Int32 | None, _BOUNDED] = None
     """Number of training nodes."""
     torch: TorchMLPolicySource | None = None
     """PyTorch."""

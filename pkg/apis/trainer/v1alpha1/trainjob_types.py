@@ -50,7 +50,7 @@ TRAIN_JOB_DEADLINE_EXCEEDED_REASON: Final = "DeadlineExceeded"
 
 _NAMED: Final = CRD(min_length=1)
 _COUNT: Final = CRD(minimum=0, required=True)
-_BOUNDED: Final = CRD(maximum=MAX_INT32)
+_BOUNDED: Final = CRD(minimum=-MAX_INT32 - 1, maximum=MAX_INT32)
 
 
 class RuntimeRef(Struct):
