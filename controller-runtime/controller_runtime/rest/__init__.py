@@ -27,6 +27,8 @@ from .errors import TransportTimeoutError as TransportTimeoutError
 from .errors import decoded as decoded
 from .fake import FakeResponse as FakeResponse
 from .fake import FakeTransport as FakeTransport
+from .openapi import PublishedSchema as PublishedSchema
+from .openapi import published_schema as published_schema
 from .request import Request as Request
 from .roundtrip import Response as Response
 from .roundtrip import RoundTripper as RoundTripper

@@ -14,6 +14,7 @@ def test_the_exported_names_are_these() -> None:
         "fake",
         "kubeconfig",
         "kubeconfig_import",
+        "openapi",
         "proxy",
     }
     modules |= {"http1", "layers", "login", "roundtrip", "tls", "transport"}
@@ -29,6 +30,7 @@ def test_the_exported_names_are_these() -> None:
         "FakeTransport",
         "InvalidRequestError",
         "NoKindMatchError",
+        "PublishedSchema",
         "RESTMapper",
         "Request",
         "Response",
@@ -43,6 +45,7 @@ def test_the_exported_names_are_these() -> None:
         "decoded",
         "in_cluster_config",
         "load_config",
+        "published_schema",
         "request",
         "user_agent",
     }

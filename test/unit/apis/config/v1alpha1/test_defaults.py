@@ -42,6 +42,7 @@ DEFAULTS: dict[str, Any] = {
         "maxConcurrentReconciles": 10,
         "searchLegacyPodGroups": True,
         "knativeGangSchedule": True,
+        "rules": "auto",
     },
 }
 
