@@ -31,6 +31,7 @@ from .plugins.kubeflow.pytorch import PyTorchGrouper
 from .plugins.kubeflow.tensorflow import TensorFlowGrouper
 from .plugins.kubeflow.xgboost import XGBoostGrouper
 from .plugins.leaderworkerset import LwsGrouper
+from .plugins.native import KINDS, NativeGroupers
 from .plugins.podjob import PodJobGrouper
 from .plugins.ray import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
 from .plugins.runaijob import RunaiJobGrouper
@@ -57,15 +58,21 @@ _WRAPPERS: Final = (
 _ANY_DYNAMO: Final = GVK("nvidia.com", ANY_VERSION, "DynamoGraphDeployment")
 """By the rules of v0.17, a wrapper in any version."""
 
-BETWEEN: Final = frozenset(
-    {
-        GroupKind("grove.io", "PodClique"),
-        GroupKind("grove.io", "PodCliqueScalingGroup"),
-        GroupKind("kubevirt.io", "VirtualMachine"),
-        GroupKind("scheduler.grove.io", "PodGang"),
-        GroupKind("serving.knative.dev", "Configuration"),
-        GroupKind("serving.knative.dev", "Revision"),
-    }
+NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
+"""Kinds of Kubernetes' own gangs, of which only the spec is read."""
+
+BETWEEN: Final = (
+    frozenset(
+        {
+            GroupKind("grove.io", "PodClique"),
+            GroupKind("grove.io", "PodCliqueScalingGroup"),
+            GroupKind("kubevirt.io", "VirtualMachine"),
+            GroupKind("scheduler.grove.io", "PodGang"),
+            GroupKind("serving.knative.dev", "Configuration"),
+            GroupKind("serving.knative.dev", "Revision"),
+        }
+    )
+    | NATIVE
 )
 """Kinds of a row's workload without a row: between the pods and the owner, above it, or beside it."""
 
@@ -92,8 +99,14 @@ class HubOptions:
 class PluginsHub:
     """Finds groupers; each set of rules has a table of its own."""
 
-    def __init__(self, default: DefaultGrouper, tables: Mapping[Rules, Mapping[GVK, Grouper]]) -> None:
+    def __init__(
+        self,
+        default: DefaultGrouper,
+        tables: Mapping[Rules, Mapping[GVK, Grouper]],
+        native: NativeGroupers,
+    ) -> None:
         self.default = default
+        self.native = native
         self._tables = tables
 
     def grouper_for(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
@@ -106,6 +119,8 @@ class PluginsHub:
 
     def reads(self, kind: GVK) -> Reads:
         """Return how much of an owner of ``kind`` is read: the most that any of its groupers declares, or all of it."""
+        if kind.group_kind in NATIVE:
+            return Reads.SPEC
         found = [row.reads for table in self._tables.values() if (row := _row(table, kind)) is not None]
         return max(found, key=_BY_EXTENT.index) if found else Reads.OBJECT
 
@@ -146,7 +161,7 @@ def new_plugins_hub(
                 if kind in table:
                     raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {kind} has a grouper")
                 table[kind] = grouper
-    return PluginsHub(default, tables)
+    return PluginsHub(default, tables, NativeGroupers(default, reader))
 
 
 def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) -> Table:
