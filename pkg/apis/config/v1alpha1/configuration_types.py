@@ -183,6 +183,10 @@ class PodGrouper(Struct):
         default=None,
         description="only pods in namespaces with these labels",
     )
+    rules: str | None = Field(
+        default=None,
+        description="the KAI-Scheduler release whose rules apply: v0.13, v0.17, or auto for the installed PodGroup's",
+    )
 
 
 class Configuration(Struct):
