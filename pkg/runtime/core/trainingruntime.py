@@ -15,6 +15,7 @@ from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.client import FieldIndexer, Reader, peek
 from controller_runtime.rest import RestError
 
+from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer import v1alpha1 as trainer
@@ -45,7 +46,8 @@ async def new_training_runtime(
     """Create the runtime and its plugins, and register their cache indices."""
     cfg = defaulted() if cfg is None else cfg
     await index_runtime_references(indexer)
-    return TrainingRuntime(await framework.new(client, plugins.new_registry(), indexer, cfg), client, cfg)
+    registry = plugins.new_registry(gates=features.resolve(cfg.feature_gates or {}))
+    return TrainingRuntime(await framework.new(client, registry, indexer, cfg), client, cfg)
 
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
