@@ -142,6 +142,10 @@ async def _validate_update(case: Answer) -> Answer:
     )
 
 
+async def _mutate(case: Answer) -> Answer:
+    return await admission.mutation_of_train_job(Cluster(case).cfg, case.get("oldTrainJob"), case["trainJob"])
+
+
 async def _validate_runtime(case: Answer) -> Answer:
     kind = ClusterTrainingRuntime if case["runtime"]["kind"] == "ClusterTrainingRuntime" else TrainingRuntime
     return await admission.verdict_on_runtime(
@@ -182,6 +186,7 @@ _OPS: Final[dict[str, tuple[_Op, ...]]] = {
     "reconcileRuntime": ((_reconcile_runtime, "runtime"),),
     "validateCreate": ((_validate_create, "trainJob"),),
     "validateUpdate": ((_validate_update, "oldTrainJob"),),
+    "mutate": ((_mutate, "trainJob"),),
     "validateRuntime": ((_validate_runtime, "runtime"),),
     "enqueue": ((_enqueue, "event"),),
     "owners": ((grouping.owners, "pod"),),
