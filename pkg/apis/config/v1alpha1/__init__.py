@@ -10,5 +10,6 @@ from .configuration_types import ControllerHealth as ControllerHealth
 from .configuration_types import ControllerMetrics as ControllerMetrics
 from .configuration_types import ControllerWebhook as ControllerWebhook
 from .configuration_types import LeaderElection as LeaderElection
+from .configuration_types import ObjectReference as ObjectReference
 from .configuration_types import PodGrouper as PodGrouper
 from .defaults import set_defaults as set_defaults
