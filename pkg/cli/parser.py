@@ -88,6 +88,17 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="use the scheduler of scheduler-plugins, for gang scheduling",
     )
+    add(
+        "--kai-scheduler",
+        metavar="PATH",
+        help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
+    )
+    add("--kai-binder", metavar="PATH", help="program that binds for --kai-scheduler")
+    add(
+        "--kai-crds",
+        metavar="FOLDER",
+        help="CRDs of the release of --kai-scheduler (default: those of v0.17)",
+    )
     add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
     add("--timeout", type=seconds, default=120, metavar="SECONDS", help="time limit (default 120)")
     _cluster_name(parser)

@@ -100,7 +100,7 @@ def parse(where: str, text: bytes) -> Declaration:
 
 
 def _check_shape(where: str, text: bytes) -> None:
-    """Refuse what takes long to decode although it is small: aliases and deep nesting."""
+    """Refuse small texts that take long to decode: aliases and deep nesting."""
     depth = 0
     for event in yaml.parse(text, _LOADER):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

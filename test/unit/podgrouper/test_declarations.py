@@ -96,7 +96,7 @@ async def test_a_declaration_serves_kinds_below_a_wrapper(make_object: Any, make
 
 
 @pytest.mark.parametrize("replicas", [-1, 2**31, "5", True, 1.5, [], {}])
-async def test_what_is_not_a_number_of_pods_is_named(replicas: Any, grouped: Any, flock: Any) -> None:
+async def test_a_value_that_is_not_a_number_of_pods_is_named(replicas: Any, grouped: Any, flock: Any) -> None:
     with pytest.raises(GroupingError, match=r"^Flock team-a/birds: spec\.replicas must be a number of pods"):
         await grouped(TOTAL, owner=flock(replicas=replicas))
 
