@@ -86,6 +86,17 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="use the scheduler of scheduler-plugins, for gang scheduling",
     )
+    add(
+        "--kai-scheduler",
+        metavar="PATH",
+        help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
+    )
+    add("--kai-binder", metavar="PATH", help="program that binds for --kai-scheduler")
+    add(
+        "--kai-crds",
+        metavar="FOLDER",
+        help="CRDs of the release of --kai-scheduler (default: those of v0.17)",
+    )
     add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
     add("--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)")
     _cluster_name(parser)
@@ -146,6 +157,19 @@ def _group(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     parser.add_argument(
         "--config", metavar="FILE", help="Configuration of the manager, for the pod grouper's settings"
+    )
+    parser.add_argument(
+        "--groupers",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="files that declare how the pods of a kind are grouped, in addition to those of the Configuration",
+    )
+    parser.add_argument(
+        "--rules",
+        choices=("v0.13", "v0.17"),
+        help="KAI-Scheduler release whose rules apply (default: that of the PodGroup's CRD in the files, else v0.13)",
     )
     parser.set_defaults(function="pkg.cli.group:group_command")
 
