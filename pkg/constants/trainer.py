@@ -24,7 +24,24 @@ RESOURCE_IN_USE_FINALIZER: Final = f"{GROUP}/resource-in-use"
 TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
 """The value of a TrainJob's ``spec.managedBy`` for this manager, which is also the default."""
 
+# --- clients of two API generations ---
+
+NUM_PROC_PER_NODE_ANNOTATION: Final = f"{GROUP}/num-proc-per-node"
+"""A TrainJob's word for ``spec.trainer.numProcPerNode``, where newer clients can only decode a number."""
+
+FIRST_GENERATION_MANAGERS: Final = (f"{GROUP}/first-generation", f"{GROUP}/first-generation-2")
+"""Managers of the runtime patch that mirrors ``podTemplateOverrides``, ``labels`` and ``annotations``.
+
+The second is used when an immutable field of the first changes: a patch of another manager is a new one.
+"""
+
+FIRST_GENERATION_DIGEST_ANNOTATION: Final = f"{GROUP}/first-generation-digest"
+"""The digest of the fields that the mirroring runtime patch was made from."""
+
 # --- labels ---
+
+KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+"""A TrainJob that waits in a queue of Kueue."""
 
 LABEL_TRAIN_JOB_ANCESTOR: Final = f"{GROUP}/trainjob-ancestor-step"
 """The part of a TrainJob that a template's job carries out: an initializer, or the trainer."""

@@ -130,21 +130,33 @@ class Applier:
 
         If a webhook changed the result, apply once more, except to a running JobSet.
         """
-        answer = await self._apply(desired, None if live is None else live.metadata.uid)
+        answer = await self._apply(desired, live)
         if isinstance(answer, JobSet) and not answer.spec.suspend:
             return answer
         if drift.covers(drift.content(answer.to_dict()), drift.content(wire)):
             return answer
-        return await self._apply(desired, answer.metadata.uid)
+        return await self._apply(desired, answer)
 
-    async def _apply(self, desired: T, uid: str | None) -> T:
-        """Apply with the live uid: the request fails instead of recreating an object that was deleted meanwhile."""
+    async def _apply(self, desired: T, live: Object | None) -> T:
+        """Apply, provided that ``live`` has neither been deleted nor changed; otherwise raise ConflictError.
+
+        A changed object may have been orphaned. An apply would restore its owner, whose deletion would then delete it.
+        """
         log.logger_from().debug("Applying", kind=desired.gvk.kind, object=str(desired.key))
-        if uid is not None:
-            desired = desired.shallow_copy()
-            desired.metadata = desired.metadata.model_copy(update={"uid": uid})
+        if live is not None:
+            desired = at_version_of(desired, live)
         stored = await apply_lazily(self._client, desired, field_owner=constants.FIELD_OWNER, force=True)
         return stored.object
+
+
+def at_version_of(desired: T, live: Object) -> T:
+    """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version."""
+    version = {"uid": live.metadata.uid, "resource_version": live.metadata.resource_version}
+    result = desired.shallow_copy()
+    result.metadata = desired.metadata.model_copy(
+        update={name: held for name, held in version.items() if held}
+    )
+    return result
 
 
 def _digest_of(live: Object) -> bytes:

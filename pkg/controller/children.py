@@ -37,7 +37,7 @@ from pkg.runtime import Runtime
 from pkg.util import trainjob
 
 from . import patches
-from .applier import Applier, Outcome
+from .applier import Applier, Outcome, at_version_of
 from .drift import Wire, content
 from .jobsetrule import JobSetRule
 
@@ -272,8 +272,7 @@ class Children:
         raise PendingError(message)
 
     async def _send(self, obj: JobSet, live: JobSet, *, dry_run: bool = False) -> Wire:
-        obj = obj.shallow_copy()
-        obj.metadata = obj.metadata.model_copy(update={"uid": live.metadata.uid})
+        obj = at_version_of(obj, live)
         stored = await self._client.apply(obj, field_owner=constants.FIELD_OWNER, force=True, dry_run=dry_run)
         return stored.to_dict()
 

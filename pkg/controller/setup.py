@@ -13,6 +13,7 @@ from controller_runtime import controller
 from pkg.runtime import Runtime
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
+from .storednumbers import StoredNumbers
 from .trainingruntime_controller import TrainingRuntimeReconciler
 from .trainjob_controller import EVENT_SOURCE, TrainJobReconciler
 
@@ -45,3 +46,4 @@ def setup_controllers(
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
         reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader)
         reconciler.setup_with_manager(mgr, options)
+        mgr.add(StoredNumbers(mgr.client, mgr.api_reader, mgr.cache))

@@ -11,8 +11,15 @@ from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTempl
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.simtest import Simulation
-from sim_rules import Specs, settled
-from sim_world import Cluster, Users, refuse_changes_of_job_sets
+from controller_runtime.simtest.loop import CURRENT
+from sim_end import End
+from sim_jobset import review_job_set
+from sim_managers import check_memory, observe
+from sim_past import Past
+from sim_rules import Rules
+from sim_users import Administrators, Users
+from sim_webhook import Webhooks
+from sim_world import Cluster
 
 from pkg import controller as controllers
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -20,54 +27,53 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core
 
-PLAIN = {
-    "metadata": {"name": "plain"},
-    "spec": {
-        "mlPolicy": {"numNodes": 1},
-        "template": {
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": "node",
-                        "template": {
-                            "metadata": {
-                                "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-                            },
-                            "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "i"}]}}},
-                        },
-                    }
-                ]
-            }
-        },
-    },
-}
+Controllers = dict[str, list[controller.Controller]]
 
 
-async def setup(mgr: ctrl.Manager) -> None:
-    """Set the manager up as its program does, without servers."""
-    referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
-    reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
-    runtimes = await core.new(reader, mgr.field_indexer)
-    controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
+class Replicas:
+    """Sets managers up as their program does, without servers, and keeps their controllers for the rules."""
 
+    def __init__(self, webhooks: Webhooks) -> None:
+        self.controllers: Controllers = {}
+        self._webhooks = webhooks
 
-async def runtime_is_there(sim: Simulation) -> None:
-    """An administrator installs the runtime."""
-    await sim.client("admin").create(ClusterTrainingRuntime.from_dict(PLAIN))
+    async def setup(self, mgr: ctrl.Manager) -> None:
+        """Set a manager up."""
+        referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
+        reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
+        runtimes = await core.new(reader, mgr.field_indexer)
+        controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
+        self._webhooks.serve(mgr, runtimes)
+        process = CURRENT.get()
+        assert process is not None
+        added = mgr._lifecycle.leader_elected._waiting
+        self.controllers[process.name] = [each for each in added if isinstance(each, controller.Controller)]
+
+    async def check(self, sim: Simulation) -> None:
+        """Check the memory of the managers at the end of a life."""
+        await check_memory(sim, self.controllers)
 
 
 def scenario(sim: Simulation) -> None:
-    """Users, Kubernetes' controllers and two managers, with faults."""
+    """Users, administrators, Kubernetes' controllers, Kueue and two managers, with faults."""
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
-    sim.server.admit[JobSet.gvk] = [refuse_changes_of_job_sets]
-    sim.actor(runtime_is_there)
-    sim.actor(Cluster().run, "cluster")
-    sim.manager(setup)
-    Users().register(sim)
-    specs = Specs()
-    sim.on_change(lambda event: specs.see(sim, event))
-    sim.finally_(settled)
+    webhooks, cluster, past = Webhooks(sim), Cluster(), Past(sim)
+    replicas = Replicas(webhooks)
+    sim.server.admit[JobSet.gvk] = [review_job_set]
+    for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime):
+        sim.server.admit[kind.gvk] = [webhooks.review]
+    observe(sim)
+    sim.actor(cluster.run, "cluster")
+    sim.manager(replicas.setup)
+    users, administrators = Users(), Administrators(cluster)
+    users.register(sim)
+    administrators.register(sim)
+    rules, end = Rules(sim, past), End(users, administrators, past)
+    sim.on_change(rules.see)
+    sim.on_change(lambda event: end.see(sim, event))
+    sim.finally_(end.check)
+    sim.finally_(replicas.check)
 
 
 test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=20)(scenario)

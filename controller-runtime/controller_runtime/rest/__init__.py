@@ -38,10 +38,13 @@ from .transport import Transport as Transport
 if _typing.TYPE_CHECKING:
     from .fake import FakeResponse as FakeResponse
     from .fake import FakeTransport as FakeTransport
+    from .openapi import PublishedSchema as PublishedSchema
+    from .openapi import published_schema as published_schema
 else:
     __getattr__, __dir__ = _ondemand.names(
         __name__,
         {
             "fake": ("FakeResponse", "FakeTransport"),
+            "openapi": ("PublishedSchema", "published_schema"),
         },
     )

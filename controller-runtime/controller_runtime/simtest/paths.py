@@ -117,11 +117,7 @@ def parse(request: Request, tables: Tables) -> Place:
     name, subresource = (*rest[1:3], "", "")[:2]
     query = dict(request.query)
     matcher = selection.matcher_of(query.get("labelSelector") or None)
-    fields = [
-        part.replace("==", "=").partition("=")[::2]
-        for part in query.get("fieldSelector", "").split(",")
-        if part
-    ]
+    fields = [_requirement(part) for part in query.get("fieldSelector", "").split(",") if part]
 
     def picks(document: Document) -> bool:
         metadata = document["metadata"]
@@ -129,10 +125,20 @@ def parse(request: Request, tables: Tables) -> Place:
             return False
         if not matcher.matches(metadata.get("labels")):
             return False
-        return all(selection.has_field(table, document, path, value) for path, value in fields)
+        return all(
+            selection.has_field(table, document, path, value) is equal for path, value, equal in fields
+        )
 
     key = NamespacedName(namespace if table.resource.namespaced else "", name)
     return Place(_verb(request, name, query), table, key, subresource, query, request, picks)
+
+
+def _requirement(part: str) -> tuple[str, str, bool]:
+    """Return the field that a part of a selector names, the value, and False if they must differ."""
+    path, unequal, value = part.partition("!=")
+    if not unequal:
+        path, _, value = part.replace("==", "=").partition("=")
+    return path, value, not unequal
 
 
 def _verb(request: Request, name: str, query: Mapping[str, str]) -> str:

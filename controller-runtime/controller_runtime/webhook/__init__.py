@@ -7,9 +7,11 @@ import typing as _typing
 from controller_runtime import ondemand as _ondemand
 
 from .admission import CustomDefaulter as CustomDefaulter
+from .admission import CustomMutator as CustomMutator
 from .admission import CustomValidator as CustomValidator
 from .admission import DefaulterHandler as DefaulterHandler
 from .admission import Handler as Handler
+from .admission import MutatorHandler as MutatorHandler
 from .admission import ValidatorHandler as ValidatorHandler
 from .certwatcher import CertificateError as CertificateError
 from .certwatcher import CertWatcher as CertWatcher

@@ -15,6 +15,7 @@ from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.client import FieldIndexer, Reader, peek
 from controller_runtime.rest import RestError
 
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
@@ -23,7 +24,7 @@ from pkg.runtime import interface, runtime
 from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import registry as plugins
-from pkg.util import offload
+from pkg.util import generations, offload
 
 from .overrides import with_overrides
 
@@ -35,11 +36,16 @@ class RuntimeNotFoundError(Exception):
 
 
 async def new_training_runtime(
-    client: Reader, indexer: FieldIndexer, _built: Mapping[str, interface.Runtime]
+    client: Reader,
+    indexer: FieldIndexer,
+    _built: Mapping[str, interface.Runtime],
+    *,
+    cfg: Configuration | None = None,
 ) -> TrainingRuntime:
     """Create the runtime and its plugins, and register their cache indices."""
+    cfg = defaulted() if cfg is None else cfg
     await index_runtime_references(indexer)
-    return TrainingRuntime(await framework.new(client, plugins.new_registry(), indexer), client)
+    return TrainingRuntime(await framework.new(client, plugins.new_registry(), indexer, cfg), client, cfg)
 
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
@@ -57,9 +63,10 @@ async def index_runtime_references(indexer: FieldIndexer) -> None:
 class TrainingRuntime(interface.Runtime):
     """Serves TrainJobs that refer to a TrainingRuntime; its pipeline serves the cluster-scoped kind too."""
 
-    def __init__(self, fwk: framework.Framework, client: Reader) -> None:
+    def __init__(self, fwk: framework.Framework, client: Reader, cfg: Configuration | None = None) -> None:
         self.framework = fwk
         self.client = client
+        self.cfg = defaulted() if cfg is None else cfg
 
     def observe(self, observer: Observer | None) -> None:
         """Set the observer of all later passes, those of the cluster-scoped kind included."""
@@ -81,6 +88,7 @@ class TrainingRuntime(interface.Runtime):
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
     ) -> list[Object]:
         """Return the objects of a TrainJob with a runtime's spec. Changes neither."""
+        train_job = generations.with_word(train_job)
         info = await offload.run(
             train_job, self.runtime_info, train_job, spec.template, spec.ml_policy, spec.pod_group_policy
         )
@@ -130,6 +138,7 @@ class TrainingRuntime(interface.Runtime):
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
         """Return the plugins' warnings and errors, or an error if an override does not fit the template."""
+        old, new = old and generations.with_word(old), generations.with_word(new)
         try:
             info = await offload.run(
                 new, new_runtime_info, new, spec.template, spec.ml_policy, spec.pod_group_policy

@@ -26,11 +26,16 @@ class Case:
     input: dict[str, Any]
 
 
-def load(files: Iterable[Path], families: Sequence[str] = ()) -> Iterator[Case]:
-    """Yield the files' cases; with families, those whose name begins with one of them, by whole segments."""
+def load(files: Iterable[Path], families: Sequence[str] = (), rules: str | None = None) -> Iterator[Case]:
+    """Yield the files' cases; with families, those whose name begins with one of them, by whole segments.
+
+    ``rules`` names the release whose pod grouper answered, for cases that do not.
+    """
     for file in files:
         for data in _read(file):
             case = _case(file, data)
+            if rules is not None and case.op in ("owners", "metadata", "reconcile") and "pod" in data:
+                data["config"] = {"rules": rules, **(data.get("config") or {})}
             if not families or any(_belongs(case.name, family) for family in families):
                 yield case
 

@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from . import groupcompare
+from . import groupcompare, servingcompare
 from .cases import Case
 
 Document = dict[str, Any]
@@ -41,6 +41,10 @@ def differences(case: Case, got: Document) -> list[str]:
         if "panic" in got:
             return [f"it broke: {got['panic']}"]
         return list(_walk(*groupcompare.expectations(case, case.want, got), ""))
+    if servingcompare.concerns(case):
+        if "panic" in got:
+            return [f"it broke: {got['panic']}"]
+        return list(_walk(*servingcompare.expectations(case, case.want, got), ""))
     if case.want.get("panic") is not None:
         if case.op == "reconcile" and _names_an_unregistered_kind(case):
             return _unless_stored_as_failed(got)

@@ -17,7 +17,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, T
 from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler, TrainJobReconciler
 from pkg.runtime import UnsupportedRuntimeError, core, framework, runtime_for
 
-from . import admission, grouping, watches
+from . import admission, grouping, serving, watches
 from .cases import Case
 from .world import NOW, Cluster, Recorder, decode, runtimes
 
@@ -168,6 +168,9 @@ _OPS: Final[dict[str, tuple[_Op, ...]]] = {
     "validateRuntime": ((_validate_runtime, "runtime"),),
     "enqueue": ((_enqueue, "event"),),
     "owners": ((grouping.owners, "pod"),),
+    "config": ((serving.load_configuration, "want"),),
+    "statusUpdate": ((serving.update_status, "request"),),
+    "authorize": ((serving.authorize, "token"),),
     "metadata": ((grouping.metadata, "pod"),),
 }
 """By name: what carries an operation out, and the part of a case it is about."""

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
 from jobset_server import KEY
 from trainjob_world import GANG, MPI, PLAIN, VOLCANO, World, train_job, world
@@ -62,6 +64,41 @@ async def orphaned(w: World) -> None:
     again = train_job(suspend=job.spec.suspend)
     again.metadata.uid = "uid-again"
     w.server.add(again)
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "name", "edit"),
+    [
+        (PLAIN, JobSet, "job", {}),
+        (MPI, ConfigMap, "job-mpi-hostfile", {"data": {"hostfile": "edited"}}),
+        (GANG, PodGroup, "job", {"spec": {"minMember": 7}}),
+    ],
+    ids=["JobSet", "ConfigMap", "PodGroup"],
+)
+async def test_an_apply_on_its_way_does_not_return_an_orphan_to_a_deleted_train_job(
+    policy: dict[str, Any], kind: type[Object], name: str, edit: dict[str, Any]
+) -> None:
+    w = await world(policy, suspend=True)
+    await w.reconcile()
+    live = await w.server.get(kind, (KEY.namespace, name))
+    await w.server.patch(live, raw_patch(MERGE, json.dumps(edit).encode()))
+    await w.suspend(False)
+
+    async def apply_late(client: Client, obj: Any, **options: Any) -> Any:
+        """The TrainJob is deleted, and its dependents are orphaned, before the request arrives."""
+        if obj.gvk == kind.gvk:
+            live = await client.get(kind, (KEY.namespace, name))
+            live.metadata.owner_references = None
+            await client.update(live)
+        return await client.apply(obj, **options)
+
+    runtimes = await core.new(w.server, FakeClient())
+    late = interceptor.wrap(w.server, interceptor.Funcs(apply=apply_late))
+    w.reconciler = TrainJobReconciler(late, w.recorder, runtimes, now=lambda: w.now)
+    await w.reconcile()
+    assert w.result.requeue_after
+    assert not (await w.server.get(kind, (KEY.namespace, name))).metadata.owner_references
+    assert w.recorder.events == []
 
 
 @pytest.mark.parametrize("suspend", [False, True], ids=["running", "suspended"])

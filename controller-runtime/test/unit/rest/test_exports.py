@@ -21,6 +21,7 @@ def test_the_exported_names_are_these() -> None:
         "FakeTransport",
         "InvalidRequestError",
         "NoKindMatchError",
+        "PublishedSchema",
         "RESTMapper",
         "Request",
         "Response",
@@ -35,5 +36,6 @@ def test_the_exported_names_are_these() -> None:
         "decoded",
         "in_cluster_config",
         "load_config",
+        "published_schema",
         "user_agent",
     }

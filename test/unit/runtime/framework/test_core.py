@@ -10,8 +10,10 @@ import anyio.lowlevel
 import pytest
 from controller_runtime.apis.core.v1 import EnvVar, ResourceRequirements, Secret
 from controller_runtime.apis.machinery.object import ObjectMeta
-from controller_runtime.client import FakeClient
+from controller_runtime.client import FakeClient, FieldIndexer, Reader
 
+from pkg import config
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
     MLPolicy,
@@ -96,6 +98,28 @@ async def test_the_indices_of_runtime_classes_are_registered() -> None:
 
     with pytest.raises(ValueError, match="index named"):
         await core.new(client, {}, client)
+
+
+class Configured(Plugin):
+    name = "Configured"
+    cfg: Configuration | None = None
+
+    def configure(self, cfg: Configuration) -> None:
+        self.cfg = cfg
+
+
+async def test_each_plugin_receives_the_configuration() -> None:
+    plugin, client = Configured(), FakeClient()
+
+    async def factory(_reader: Reader, _indexer: FieldIndexer) -> Plugin:
+        return plugin
+
+    cfg = Configuration(compatibility_version="2.3")
+    await core.new(client, {"Configured": factory}, client, cfg)
+    assert plugin.cfg is cfg
+
+    await core.new(FakeClient(), {"Configured": factory}, FakeClient())
+    assert plugin.cfg == config.load()
 
 
 class Reporter(TrainJobStatusPlugin):

@@ -37,7 +37,7 @@ from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info, PodSet, template_spec_apply
 from pkg.util import offload, trainjob
 
-from . import validation
+from . import patchvalidation, validation
 from .builder import Builder
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ class JobSetPlugin(
         errors = ErrorList(validation.validate_initializers(containers, new))
         errors += await validation.validate_overrides_unchanged(self._client, old, new)
         errors += await offload.run(new, validation.validate_overrides, containers, new)
+        errors += await patchvalidation.validate_patches_unchanged(self._client, old, new)
+        errors += await offload.run(new, patchvalidation.validate_patches, new)
         return [], errors
 
     def identify_pod_network(self, info: Info, train_job: TrainJob) -> None:
