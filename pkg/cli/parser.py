@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from pkg.cli import flagtypes, liveflags
 from pkg.localcluster.names import DEFAULT_NAME
-from pkg.offline.text import one_line
+from pkg.offline.text import printable_line
 
 PROGRAM: Final = "trainerctl"
 DISTRIBUTION: Final = "trainer-controller-manager"
@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print usage and message, and exit with code 2."""
-        super().error(one_line(message))
+        super().error(printable_line(message))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -14,11 +14,7 @@ from controller_runtime.apis.machinery.crd_schema import custom_resource_definit
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.cli import trainerctl
-from pkg.offline.snapshot import key_of
-from pkg.offline.trace.grouping import trace
-from pkg.podgrouper import HubOptions, Settings
 
-RECORDED = Path(__file__).parents[2] / "testdata" / "parity" / "groups-metadata.json"
 Data = dict[str, Any]
 
 
@@ -244,14 +240,6 @@ def test_input_that_makes_no_sense(
     assert shown in capsys.readouterr().err.replace("\n", " ")
 
 
-SWITCHES = {"searchForLegacyPodGroups", "knativeGangSchedule"}
-CASES = [
-    case
-    for case in json.loads(RECORDED.read_text())
-    if not case.get("faults") and not (case.get("config") or {}).keys() - SWITCHES
-]
-
-
 def test_a_kind_without_a_grouper_is_grouped_as_a_file_declares(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -287,29 +275,3 @@ def test_the_rules_are_those_of_the_crd_in_the_files_or_of_a_flag(
         "node-replica-1",
     )
     assert by_crd["subGroups"][0] == {"name": "node", "minSubGroup": 2}
-
-
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES[::9]])
-async def test_what_is_told_is_what_the_grouper_does(case: Data) -> None:
-    config = case.get("config") or {}
-    hub = HubOptions(
-        search_legacy_pod_groups=config.get("searchForLegacyPodGroups", True),
-        knative_gang_schedule=config.get("knativeGangSchedule", True),
-    )
-    objects = {key_of(data): data for data in [*(case.get("objects") or ()), case["pod"]]}
-
-    shown = await trace(objects, key_of(case["pod"]), Settings(hub=hub))
-
-    if shown.left_alone:
-        return
-    want = case["want"]
-    if "error" in want:
-        assert shown.refusal
-        return
-    group = want["metadata"]
-    assert (shown.grouper, shown.values["name"]) == (want["plugin"], group["name"])
-    assert shown.values.get("minMember", 0) == group["minAvailable"]
-    assert shown.values.get("priorityClassName", "") == group["priorityClassName"]
-    assert [each["name"] for each in shown.values.get("subGroups", ())] == [
-        each["name"] for each in group["subGroups"]
-    ]
