@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import controller_runtime as ctrl
 from controller_runtime import client, controller, simtest
 from controller_runtime.apis.batch.v1 import Job
@@ -54,18 +56,32 @@ class Replicas:
         await check_memory(sim, self.controllers)
 
 
-def scenario(sim: Simulation) -> None:
-    """Users, administrators, Kubernetes' controllers, Kueue and two managers, with faults."""
+class World(NamedTuple):
+    """The parts of a simulated cluster that rules refer to."""
+
+    cluster: Cluster
+    replicas: Replicas
+
+
+def world(sim: Simulation, pods_fail: float = 0.1) -> World:
+    """Set up Kubernetes' controllers, Kueue and two managers."""
     sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
     sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
-    webhooks, cluster, past = Webhooks(sim), Cluster(), Past(sim)
+    webhooks, cluster = Webhooks(sim), Cluster(pods_fail)
     replicas = Replicas(webhooks)
     sim.server.admit[JobSet.gvk] = [review_job_set]
     for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime):
         sim.server.admit[kind.gvk] = [webhooks.review]
-    observe(sim)
     sim.actor(cluster.run, "cluster")
     sim.manager(replicas.setup)
+    return World(cluster, replicas)
+
+
+def scenario(sim: Simulation) -> None:
+    """Users, administrators, Kubernetes' controllers, Kueue and two managers, with faults."""
+    cluster, replicas = world(sim)
+    past = Past(sim)
+    observe(sim)
     users, administrators = Users(), Administrators(cluster)
     users.register(sim)
     administrators.register(sim)
