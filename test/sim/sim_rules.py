@@ -32,6 +32,8 @@ class Rules:
         self._past = past
         self._ended: dict[str, set[str]] = {"Completed": set(), "Failed": set()}
         """Uids of the TrainJobs whose JobSets reached the condition."""
+        self._released: set[tuple[str, str]] = set()
+        """Uids of a JobSet and of an owner that the garbage collector removed from it."""
 
     def see(self, event: Event) -> None:
         """Check a change."""
@@ -59,7 +61,15 @@ class Rules:
                 f"a TrainJob is {own} and its JobSet was not: {_name(event.document)}"
             )
 
+    def _owners(self, event: Event) -> None:
+        """A JobSet that was orphaned is not returned to the owner that released it."""
+        uid, owners = event.document["metadata"]["uid"], _owner_uids(event.document)
+        self._released |= {(uid, owner) for owner in _owner_uids(event.before or {}) - owners}
+        returned = [owner for owner in owners if (uid, owner) in self._released]
+        assert not returned, f"a JobSet was returned to an owner that released it: {_name(event.document)}"
+
     def _job_set(self, event: Event) -> None:
+        self._owners(event)
         job_set, uid = event.document, (controller(event.document) or {}).get("uid", "")
         for condition, uids in self._ended.items():
             if is_true(job_set, condition):
@@ -146,3 +156,7 @@ def _spec_of(job_set: Document) -> tuple[object, ...]:
 
 def _spec_of_pods(spec: Document) -> tuple[object, ...]:
     return spec["containers"][0]["image"], spec["containers"][0].get("env"), spec.get("nodeSelector")
+
+
+def _owner_uids(document: Document) -> set[str]:
+    return {ref["uid"] for ref in document.get("metadata", {}).get("ownerReferences") or ()}
