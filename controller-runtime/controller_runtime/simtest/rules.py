@@ -117,6 +117,8 @@ class Rules:
             return
         if response.status >= 300 or not isinstance(response, Answer):
             return
+        if "as=PartialObjectMetadata" in sent.headers.get("Accept", ""):
+            return  # the caller has only the metadata; reads of the whole object see the write later
         try:
             metadata = msgspec.json.decode(response.body).get("metadata") or {}
         except msgspec.DecodeError:
