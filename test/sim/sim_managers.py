@@ -5,19 +5,26 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Iterator
 from typing import Any
 
+import anyio
 from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.manager import Manager
 from controller_runtime.rest import Request, Response
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.answers import Answer
 from controller_runtime.simtest.loop import Process
 from sim_objects import is_true
 
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
 
 Document = dict[str, Any]
+_UNTIL_REPORTED = 180.0
 
 
 class Writes:
@@ -87,14 +94,42 @@ def _shown(request: Request) -> str:
     return f"{request.method} {request.path}{query}"
 
 
+def _ready(sim: Simulation) -> Iterator[tuple[str, Manager]]:
+    """Yield the managers that run and have been ready."""
+    for name, replica in sorted(sim.rules.replicas.items()):
+        ended = replica.process.dead or replica.process.ended.is_set()
+        if not ended and replica.manager._lifecycle.synced:
+            yield name, replica.manager
+
+
+async def revoke(sim: Simulation, rng: random.Random) -> None:
+    """Take the permission to read a kind away until every manager that watches the kind reports it."""
+    kinds: list[type[Object]] = [TrainJob, JobSet, ClusterTrainingRuntime]
+    table = sim.server.table(rng.choice(kinds))
+    kind, resource = table.facts.gvk, str(table.resource.group_resource)
+    denied = {("manager", verb, resource) for verb in ("list", "watch")}
+    until = sim.loop.time() + _UNTIL_REPORTED
+    silent = ["all"]
+    while silent:
+        sim.server.denied |= denied
+        sim.server.watches.cut(lambda watch: watch.table is table)
+        await anyio.sleep(5.0)
+        silent = [
+            name
+            for name, manager in _ready(sim)
+            if any(gvk == kind for gvk, _ in manager.cache._engines) and not manager.cache.remarks()
+        ]
+        assert sim.loop.time() < until, f"readiness does not report a denied kind: {kind.kind} {silent}"
+    for entry in denied:
+        sim.server.denied.discard(entry)
+
+
 async def check_managers(sim: Simulation) -> None:
     """In a cluster at rest, readiness reports no problem, and only existing TrainJobs are remembered."""
-    for name, replica in sorted(sim.rules.replicas.items()):
-        if replica.process.dead or replica.process.ended.is_set() or not replica.manager._lifecycle.synced:
-            continue
-        remarks = replica.manager.cache.remarks()
+    for name, manager in _ready(sim):
+        remarks = manager.cache.remarks()
         assert not remarks, f"readiness reports a problem in a healthy cluster: {name}: {remarks}"
-        for controller in replica.controllers:
+        for controller in sim.rules.replicas[name].controllers:
             reconciler = getattr(controller._reconciler, "_inner", None)
             if isinstance(reconciler, TrainJobReconciler):
                 _check_trackers(sim, name, reconciler)

@@ -13,7 +13,7 @@ from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.simtest import Simulation
 from sim_end import End
 from sim_jobset import review_job_set
-from sim_managers import Writes, check_managers
+from sim_managers import Writes, check_managers, revoke
 from sim_past import Past
 from sim_rules import Rules
 from sim_users import Administrators, Users
@@ -58,6 +58,7 @@ def scenario(sim: Simulation) -> None:
     users, administrators = Users(), Administrators(cluster)
     users.register(sim)
     administrators.register(sim)
+    sim.action(revoke, times=0.5)
     rules, end = Rules(sim, past), End(users, administrators, past)
     sim.on_change(rules.see)
     sim.on_change(lambda event: end.see(sim, event))
