@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import controller_runtime as ctrl
-from controller_runtime.apis.machinery import equality
 from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.webhook.admission import CustomValidator
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
-from pkg.util import offload
+from pkg.util import generations, offload
+
+from .trainjob_defaulter import TrainJobDefaulter
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
 
@@ -32,9 +33,9 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         """Validate like :meth:`validate_create`, with the old object.
 
         An update without a change of the spec, or of an object that is being deleted, passes: finalizers must be
-        removable even after the runtime is deleted.
+        removable even after the runtime is deleted. A number that was stored as a string is the same number.
         """
-        if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
+        if new.metadata.deletion_timestamp is not None or generations.same_spec(old, new):
             return []
         return await self._validate(old, new)
 
@@ -59,6 +60,9 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return warnings
 
 
-def setup_webhook_for_train_job(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime]) -> None:
-    """Serve the webhook."""
-    ctrl.new_webhook_managed_by(mgr, TrainJob).with_validator(TrainJobWebhook(runtimes)).complete()
+def setup_webhook_for_train_job(
+    mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], defaulter: TrainJobDefaulter
+) -> None:
+    """Serve the validating and the mutating webhook."""
+    builder = ctrl.new_webhook_managed_by(mgr, TrainJob).with_validator(TrainJobWebhook(runtimes))
+    builder.with_mutator(defaulter).complete()

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import anyio
-from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.manager import Manager
 from controller_runtime.rest import Request, Response
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.answers import Answer
 from controller_runtime.simtest.loop import Process
+from controller_runtime.simtest.network import WRITES, Observer, is_aside
 from sim_objects import is_true
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -27,7 +27,7 @@ Document = dict[str, Any]
 _UNTIL_REPORTED = 180.0
 
 
-class Writes:
+class Writes(Observer):
     """A manager bases no write on a version older than its last write, and repeats no successful write."""
 
     def __init__(self, sim: Simulation) -> None:
@@ -36,13 +36,12 @@ class Writes:
         self._own: dict[tuple[int, str], int] = {}
         """By process and object, the version that its last write led to, as far as it knows."""
         self._known: dict[tuple[int, str, bytes], int] = {}
-        network = sim.network
-        self._arrives, self._answers = network.arrives, network.answers
-        network.arrives, network.answers = self.arrives, self.answers
+        sim.network.observers.append(self)
 
-    def arrives(self, process: Process, request: Request) -> None:
-        """Check a write that reaches the server."""
-        self._arrives(process, request)
+    def sends(self, process: Process, request: Request) -> None:
+        """Check a write that a manager sends."""
+        if request.method not in WRITES or is_aside(request):
+            return
         body = _decoded(request.body)
         view = (body.get("metadata") or body.get("preconditions") or {}).get("resourceVersion")
         if view is None:
@@ -56,9 +55,10 @@ class Writes:
         if self._known.get((number, shown, request.body or b"")) == int(view):
             self._fail(f"a write whose answer was known: {process.name} {shown}")
 
-    def answers(self, process: Process, request: Request, answer: Response, gvk: GVK | None) -> None:
+    def answered(self, process: Process, request: Request, answer: Response) -> None:
         """Record the version that a manager received."""
-        self._answers(process, request, answer, gvk)
+        if request.method not in WRITES or is_aside(request):
+            return
         if answer.status not in (200, 201) or not isinstance(answer, Answer):
             return
         version = (_decoded(answer.body).get("metadata") or {}).get("resourceVersion")
@@ -130,7 +130,7 @@ async def check_managers(sim: Simulation) -> None:
         remarks = manager.cache.remarks()
         assert not remarks, f"readiness reports a problem in a healthy cluster: {name}: {remarks}"
         for controller in sim.rules.replicas[name].controllers:
-            reconciler = getattr(controller._reconciler, "_inner", None)
+            reconciler = controller._reconciler
             if isinstance(reconciler, TrainJobReconciler):
                 _check_trackers(sim, name, reconciler)
     if sim.failures:

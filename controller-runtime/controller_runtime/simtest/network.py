@@ -14,16 +14,15 @@ from typing import Final
 import anyio
 
 from controller_runtime.apis.machinery import errors
-from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.rest import Request, Response, TransportError, TransportTimeoutError, layers
 
-from . import answers, paths
+from . import answers
 from .loop import CURRENT, Process
 from .server import Server
 
 _HOST: Final = "simulation"
 _PATIENCE: Final = 30.0
-_WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 @dataclass(slots=True)
@@ -46,6 +45,19 @@ class Weather:
     """A write is answered with 409 without an effect, as if another had written in between."""
 
 
+class Observer:
+    """Looks at the requests of managers; its methods do nothing by default."""
+
+    def sends(self, process: Process, request: Request) -> None:
+        """A process sends a request: the layers above the connection have let it pass."""
+
+    def arrives(self, process: Process, request: Request) -> None:
+        """A request reaches the server, possibly after its process ended."""
+
+    def answered(self, process: Process, request: Request, response: Response) -> None:
+        """An answer reaches the process."""
+
+
 @dataclass(slots=True)
 class Network:
     """All ways to the server."""
@@ -54,15 +66,12 @@ class Network:
     rng: random.Random
     record: Callable[[str, str], None]
     """Takes who does something, and what."""
-    arrives: Callable[[Process, Request], None]
-    """Called with each write of a process that reaches the server, except those of leases and events."""
-    answers: Callable[[Process, Request, Response, GVK | None], None]
-    """Called with each answer to a write that reaches its process; the kind where it is served."""
     weather: Weather = field(default_factory=Weather)
     cut_off: set[str] = field(default_factory=set)
     """Names of processes that reach nothing."""
     slowest: float = 0.005
     """Seconds that a request or an answer takes at most in good weather."""
+    observers: list[Observer] = field(default_factory=list)
     home: Context = field(default_factory=copy_context)
     """Where the server's side of a request runs: no process's death ends it."""
 
@@ -86,7 +95,7 @@ class Wire:
 
     async def send(self, request: Request) -> Response:
         """Return the server's answer. Raises TransportError when there is none."""
-        return await (self._aside if _is_aside(request) else self._main).send(request)
+        return await (self._aside if is_aside(request) else self._main).send(request)
 
 
 class _Bare:
@@ -102,7 +111,9 @@ class _Bare:
         """Return the server's answer. Raises TransportError when there is none."""
         network, rng, weather = self._network, self._network.rng, self._network.weather
         name = self._process.name
-        write = request.method in _WRITES
+        write = request.method in WRITES
+        for each in network.observers:
+            each.sends(self._process, request)
         if name in network.cut_off:
             await anyio.sleep(request.timeout or _PATIENCE)
             network.record(name, f"{_named(request)} -> no answer")
@@ -120,10 +131,8 @@ class _Bare:
         if isinstance(response, answers.Answer) and rng.random() < weather.garbled:
             response = answers.Answer(response.status, response.body[: rng.randrange(len(response.body))])
         network.record(name, f"{_named(request)} -> {response.status}")
-        if write and not _is_aside(request):
-            network.answers(
-                self._process, request, response, paths.kind_of(request.path, network.server.tables)
-            )
+        for each in network.observers:
+            each.answered(self._process, request, response)
         return response
 
     async def _travel(self, request: Request, there: float, back: float) -> Response:
@@ -160,8 +169,8 @@ class _Bare:
     async def _serve(self, request: Request) -> Response:
         if self._network.rng.random() < 0.02:  # a load balancer's choice
             self._replica = self._network.rng.choice(self._network.server.replicas)
-        if request.method in _WRITES and not _is_aside(request):
-            self._network.arrives(self._process, request)
+        for each in self._network.observers:
+            each.arrives(self._process, request)
         return await self._network.server.handle(request, self._user, self._replica)
 
     def _spoiled(self, request: Request, rng: random.Random, weather: Weather) -> answers.Answer | None:
@@ -184,7 +193,8 @@ class _Bare:
         return None
 
 
-def _is_aside(request: Request) -> bool:
+def is_aside(request: Request) -> bool:
+    """Return True for leases and events, which a manager sends past the fence."""
     return "/leases" in request.path or "/events" in request.path
 
 

@@ -26,12 +26,14 @@ from controller_runtime.cache.delivery import CachedObject
 from controller_runtime.cache.informer import Engine
 from controller_runtime.controller import Controller
 from controller_runtime.manager import Manager
-from controller_runtime.reconcile import Reconciler, Request, Result
+from controller_runtime.reconcile import Request, Result
 from controller_runtime.rest import Request as Sent
 from controller_runtime.rest import Response
 
+from . import paths
 from .answers import Answer
 from .loop import Process
+from .network import WRITES, Observer, is_aside
 
 if TYPE_CHECKING:
     from .simulation import Simulation
@@ -67,7 +69,7 @@ class Replica:
         return elector.identity if elector is not None else ""
 
 
-class Rules:
+class Rules(Observer):
     """The rules, and the replicas that they concern."""
 
     def __init__(self, simulation: Simulation) -> None:
@@ -81,7 +83,7 @@ class Rules:
 
         def watched(runnable: Any) -> None:
             if isinstance(runnable, Controller):
-                runnable._reconciler = _OneAtATime(runnable._reconciler, runnable.name, self._fail)
+                self._follow_controller(runnable)
                 replica.controllers.append(runnable)
             add(runnable)
 
@@ -90,15 +92,29 @@ class Rules:
         cache.get = functools.partial(self._read, replica, cache.get)  # type: ignore[method-assign]
         cache.get_lazily = functools.partial(self._read, replica, cache.get_lazily)  # type: ignore[method-assign]
 
+    def _follow_controller(self, controller: Controller) -> None:
+        reconcile, working = controller._reconcile, set[Request]()
+
+        async def one_at_a_time(request: Request) -> Result:
+            if request in working:
+                self._fail(f"a request is reconciled twice at once: {controller.name} {request}")
+            working.add(request)
+            try:
+                return await reconcile(request)
+            finally:
+                working.discard(request)
+
+        controller._reconcile = one_at_a_time  # type: ignore[method-assign]
+
     def _fail(self, text: str) -> None:
         self._simulation.failures.append(AssertionError(text))
 
     # One writer.
 
     def arrives(self, process: Process, sent: Sent) -> None:
-        """Look at a write, not of a lease or an event, as it reaches the server."""
-        replica = self.replicas.get(process.name)
-        if replica is None or replica.process is not process or not replica.identity:
+        """Check that a write, not of a lease or an event, comes from the leader."""
+        replica = self._writer(process, sent)
+        if replica is None or not replica.identity:
             return
         holders = {
             str(each["spec"].get("holderIdentity") or "") for each in self._simulation.server.objects(Lease)
@@ -110,19 +126,28 @@ class Rules:
 
     # Reads see own writes.
 
-    def answers(self, process: Process, sent: Sent, response: Response, gvk: GVK | None) -> None:
-        """Note a write that the server has answered."""
+    def _writer(self, process: Process, sent: Sent) -> Replica | None:
+        """Return the replica that sent a write; None for other requests, leases and events."""
         replica = self.replicas.get(process.name)
-        if replica is None or replica.process is not process or gvk is None or "dryRun" in dict(sent.query):
+        if replica is None or replica.process is not process or sent.method not in WRITES or is_aside(sent):
+            return None
+        return replica
+
+    def answered(self, process: Process, sent: Sent, response: Response) -> None:
+        """Note a write that the server has answered."""
+        replica = self._writer(process, sent)
+        gvk = paths.kind_of(sent.path, self._simulation.server.tables) if replica is not None else None
+        if replica is None or gvk is None or "dryRun" in dict(sent.query):
             return
         if response.status >= 300 or not isinstance(response, Answer):
             return
-        if "as=PartialObjectMetadata" in sent.headers.get("Accept", ""):
-            return  # the caller has only the metadata; reads of the whole object see the write later
         try:
-            metadata = msgspec.json.decode(response.body).get("metadata") or {}
+            body = msgspec.json.decode(response.body)
         except msgspec.DecodeError:
             return
+        if body.get("kind") == "PartialObjectMetadata":
+            return  # not enough for a reader of the whole object
+        metadata = body.get("metadata") or {}
         if "uid" in metadata:
             place = gvk, NamespacedName(metadata.get("namespace", ""), metadata["name"])
             written = _Written(metadata["uid"], int(metadata["resourceVersion"]))
@@ -208,26 +233,6 @@ class Rules:
                         yield f"an index is wrong: {kind} {key.name} by {field_}"
         for key in sorted(store._writes):
             yield f"a cache does not let go of an own write: {kind} {key.name}"
-
-
-class _OneAtATime:
-    """A reconciler that notices a request that is reconciled twice at once."""
-
-    def __init__(self, inner: Reconciler, name: str, fail: Callable[[str], None]) -> None:
-        self._inner = inner
-        self._name = name
-        self._fail = fail
-        self._working: set[Request] = set()
-
-    async def reconcile(self, request: Request) -> Result:
-        """Reconcile."""
-        if request in self._working:
-            self._fail(f"a request is reconciled twice at once: {self._name} {request}")
-        self._working.add(request)
-        try:
-            return await self._inner.reconcile(request)
-        finally:
-            self._working.discard(request)
 
 
 def _engines(replica: Replica) -> list[Engine]:

@@ -120,11 +120,7 @@ class Simulation:
         self.server = Server(memory, random.Random(f"{seed}/server"))
         self.rules = Rules(self)
         self.network = Network(
-            self.server,
-            random.Random(f"{seed}/network"),
-            self.record,
-            arrives=self.rules.arrives,
-            answers=self.rules.answers,
+            self.server, random.Random(f"{seed}/network"), self.record, observers=[self.rules]
         )
         self.processes: dict[str, Process] = {}
         self.managers: dict[str, Manager] = {}

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
 from controller_runtime.apis.core.v1 import Event
 from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.apis.machinery.object import Unstructured, metadata_only
 from controller_runtime.client import LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
 from controller_runtime.rest import AnswerError
@@ -49,17 +48,19 @@ def admitting_manager(
         serving = {"webhook_cert_dir": str(tmp_path), "webhook_host": "127.0.0.1", "webhook_port": 0}
         async with run_manager(webhooks=True, **serving) as mgr:
             url = f"https://127.0.0.1:{mgr.webhook_server.port}"
-            (manifest,) = contents.trainer_webhooks(url, authority.certificate)
-            manifest["metadata"]["name"] = namespace
             ours = f"request.namespace == '{namespace}' || request.name.startsWith('{namespace[:20]}')"
-            for hook in manifest["webhooks"]:
-                hook["matchConditions"] = [{"name": "ours", "expression": ours}]
-            made = await live_client.create(ValidatingWebhookConfiguration.from_dict(manifest))
+            made = []
+            for manifest in contents.trainer_webhooks(url, authority.certificate):
+                manifest["metadata"]["name"] = namespace
+                for hook in manifest["webhooks"]:
+                    hook["matchConditions"] = [{"name": "ours", "expression": ours}]
+                made.append(await live_client.create(Unstructured.wrap(manifest)))
             try:
                 await eventually(refuses, reason="the API server asks the webhook")
                 yield
             finally:
-                await live_client.delete(made)
+                for each in made:
+                    await live_client.delete(each)
 
     return run
 

@@ -16,6 +16,7 @@ from controller_runtime.apis.machinery.gojson import go_json
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.webhook import admission
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.runtime import Runtime
 from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainingRuntimeWebhook, TrainJobWebhook
@@ -72,11 +73,13 @@ async def verdict_on_train_job(
     return await _verdict(TrainJob, TrainJobWebhook(overheard), errors, old, new)
 
 
-async def verdict_on_runtime(kind: type[Object], old: Document | None, new: Document) -> Document:
+async def verdict_on_runtime(
+    kind: type[Object], old: Document | None, new: Document, cfg: Configuration
+) -> Document:
     """Return the answer of the webhook for this kind of runtime."""
     errors: list[field.FieldError] = []
     validator: admission.CustomValidator[Any] = (
-        ClusterTrainingRuntimeWebhook() if kind is ClusterTrainingRuntime else TrainingRuntimeWebhook()
+        ClusterTrainingRuntimeWebhook(cfg) if kind is ClusterTrainingRuntime else TrainingRuntimeWebhook()
     )
     return await _verdict(kind, _OverheardValidator(validator, errors), errors, old, new)
 

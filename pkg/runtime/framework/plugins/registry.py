@@ -17,7 +17,7 @@ from controller_runtime.manager import ManagerError
 
 from pkg.runtime.framework.interface import Plugin, PluginFactory
 
-from . import coscheduling, jobset, mpi, plainml, torch, volcano
+from . import coscheduling, flux, jax, jobset, mpi, plainml, torch, volcano, xgboost
 
 ENTRY_POINT_GROUP: Final = "trainer.kubeflow.org.plugins"
 
@@ -38,6 +38,9 @@ def new_registry(found: Iterable[EntryPoint] | None = None) -> Registry:
         plainml.NAME: plainml.new,
         torch.NAME: torch.new,
         mpi.NAME: mpi.new,
+        jax.NAME: jax.new,
+        xgboost.NAME: xgboost.new,
+        flux.NAME: flux.new,
         coscheduling.NAME: coscheduling.new,
         volcano.NAME: volcano.new,
         jobset.NAME: jobset.new,
