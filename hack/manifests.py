@@ -30,6 +30,7 @@ _DOCUMENTS: Final = ("api__v1", "apis__batch__v1", "apis__autoscaling__v2")
 _ROOTS: Final = (
     "autoscaling.v2.MetricSpec",
     "batch.v1.JobTemplateSpec",
+    "core.v1.PersistentVolumeClaim",
     "core.v1.PodTemplateSpec",
     "meta.v1.Condition",
 )

@@ -98,8 +98,9 @@ def jobset_webhooks(jobset: Binary, url: str, authority: bytes) -> list[Manifest
 
 
 def trainer_webhooks(url: str, authority: bytes) -> list[Manifest]:
-    """Return our webhook configuration, called at ``url``."""
-    hooks = _of_kind(shipped.manifests("webhook"), "ValidatingWebhookConfiguration")
+    """Return our webhook configurations, called at ``url``."""
+    kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    hooks = _of_kind(shipped.manifests("webhook"), *kinds)
     return [point_at(manifest, url, authority) for manifest in hooks]
 
 

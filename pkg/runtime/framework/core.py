@@ -11,6 +11,7 @@ from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.manager import ManagerError
 
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
 from pkg.runtime import indexer as index
 from pkg.runtime.interface import ReconcilerBuilder
@@ -35,9 +36,12 @@ class TooManyTrainJobStatusPluginsError(ManagerError):
 
 
 async def new(
-    reader: client.Reader, registry: Mapping[str, PluginFactory], indexer: client.FieldIndexer
+    reader: client.Reader,
+    registry: Mapping[str, PluginFactory],
+    indexer: client.FieldIndexer,
+    cfg: Configuration | None = None,
 ) -> Framework:
-    """Return a framework of the registry's plugins, and register their cache indices.
+    """Return a framework of the registry's plugins with their Configuration, and register their cache indices.
 
     Raises:
         TooManyTrainJobStatusPluginsError: more than one plugin reports the status.
@@ -52,7 +56,11 @@ async def new(
         index.CLUSTER_TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY,
         index.index_cluster_training_runtime_container_runtime_class,
     )
-    return Framework([await factory(reader, indexer) for factory in registry.values()])
+    plugins = [await factory(reader, indexer) for factory in registry.values()]
+    cfg = defaulted() if cfg is None else cfg
+    for plugin in plugins:
+        plugin.configure(cfg)
+    return Framework(plugins)
 
 
 class Framework:

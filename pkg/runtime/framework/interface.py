@@ -20,6 +20,7 @@ from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import FieldIndexer, Reader
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info
@@ -33,6 +34,10 @@ class Plugin(ABC):
     """A plugin, known by its name."""
 
     name: ClassVar[str]
+
+    def configure(self, cfg: Configuration) -> None:
+        """Receive the manager's Configuration: once, before the first stage. It must not be changed."""
+        del cfg
 
     def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
         """Return why this plugin does nothing for a TrainJob under its runtime, or None if it does something.
@@ -116,8 +121,8 @@ class Observer(ABC):
     """
 
     @abstractmethod
-    def template(self, spec: dict[str, JSON], override: int | None) -> None:
-        """Observe the JSON of the template's spec: the runtime's, then after each override with its index."""
+    def template(self, spec: dict[str, JSON], change: str) -> None:
+        """Observe the JSON of the template's spec: the runtime's with an empty text, then after each change."""
 
     @abstractmethod
     def begin(self, info: Info) -> None:
