@@ -33,14 +33,14 @@ def webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runti
     Returns the manager's own certificates, or None if they are in a directory.
     """
     if not cfg.cert_management.enable:
-        admission.setup(mgr, runtimes)
+        admission.setup(mgr, runtimes, cfg)
         mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
         return None
     certificates = certificates_for(mgr, cfg.cert_management)
 
     def register() -> None:
         mgr.webhook_server.use(certificates)
-        admission.setup(mgr, runtimes)
+        admission.setup(mgr, runtimes, cfg)
 
     def started() -> None:  # an earlier access to the server would start it
         mgr.webhook_server.started_checker()()

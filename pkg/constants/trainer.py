@@ -51,6 +51,9 @@ SUPPORT_DEPRECATED: Final = "deprecated"
 RUNTIME_DEPRECATION_POLICY_URL: Final = (
     "https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime/#runtime-deprecation-policy"
 )
+RUNTIME_DEPRECATION_POLICY_URL_2_3: Final = (
+    "https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html#runtime-deprecation-policy"
+)
 
 # --- jobs, containers and values of the ancestor label ---
 
@@ -69,6 +72,7 @@ JOB_COMPLETION_INDEX_FIELD_PATH: Final = "metadata.annotations['batch.kubernetes
 
 TRAIN_JOB_SUSPENDED_MESSAGE: Final = "TrainJob is suspended"
 TRAIN_JOB_RESUMED_MESSAGE: Final = "TrainJob is resumed"
+TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE: Final = "TrainJob exceeded its active deadline"
 
 # --- torchrun ---
 
@@ -88,3 +92,20 @@ TORCH_RUN_RESERVED_ENV_NAMES: Final = frozenset(
     }
 )
 """Environment variables that the Torch plugin sets, and a TrainJob must not."""
+
+# --- XGBoost ---
+
+XGBOOST_ENV_TRACKER_URI: Final = "DMLC_TRACKER_URI"
+XGBOOST_ENV_TRACKER_PORT: Final = "DMLC_TRACKER_PORT"
+XGBOOST_ENV_TASK_ID: Final = "DMLC_TASK_ID"
+XGBOOST_ENV_NUM_WORKER: Final = "DMLC_NUM_WORKER"
+
+XGBOOST_RESERVED_ENV_NAMES: Final = frozenset(
+    {
+        XGBOOST_ENV_TRACKER_URI,
+        XGBOOST_ENV_TRACKER_PORT,
+        XGBOOST_ENV_TASK_ID,
+        XGBOOST_ENV_NUM_WORKER,
+    }
+)
+"""Environment variables that the XGBoost plugin sets, and a TrainJob must not."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
 
-from controller_runtime.client import FieldIndexer, Reader, read_only
+from controller_runtime.client import Client, FieldIndexer, Reader, read_only
 
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime.interface import Runtime
@@ -26,6 +26,7 @@ async def new(
     registry: Registry | None = None,
     *,
     cfg: Configuration | None = None,
+    store: Client | None = None,
 ) -> dict[str, Runtime]:
     """Return the runtimes by group and kind. They and their plugins can only read through ``client``.
 
@@ -34,11 +35,12 @@ async def new(
         indexer: receives the cache indices.
         registry: the runtimes; by default those of this project, with ``cfg``.
         cfg: the manager's Configuration; by default one of defaults only.
+        store: reads and creates snapshots of runtimes, without a cache; by default there are none.
 
     Raises:
         RuntimeRegistryError: a dependency is missing or circular.
     """
-    registry = new_runtime_registry(cfg) if registry is None else registry
+    registry = new_runtime_registry(cfg, store) if registry is None else registry
     runtimes: dict[str, Runtime] = {}
     reader = read_only(client)
     for key in _in_order(registry):

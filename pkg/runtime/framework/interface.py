@@ -121,8 +121,8 @@ class Observer(ABC):
     """
 
     @abstractmethod
-    def template(self, spec: dict[str, JSON], override: int | None) -> None:
-        """Observe the JSON of the template's spec: the runtime's, then after each override with its index."""
+    def template(self, spec: dict[str, JSON], change: str) -> None:
+        """Observe the JSON of the template's spec: the runtime's with an empty text, then after each change."""
 
     @abstractmethod
     def begin(self, info: Info) -> None:

@@ -84,7 +84,9 @@ POD_TEMPLATE: Final = Schema({"metadata": Member(_METADATA), "spec": Member(_POD
 """A PodTemplateSpec."""
 
 _JOB_SPEC: Final = Schema({"template": Member(POD_TEMPLATE)})
-_JOB_TEMPLATE: Final = Schema({"metadata": Member(_METADATA), "spec": Member(_JOB_SPEC)})
+JOB_TEMPLATE: Final = Schema({"metadata": Member(_METADATA), "spec": Member(_JOB_SPEC)})
+"""A JobTemplateSpec."""
+
 _POD_STATUS: Final = Schema({"conditions": _by("type"), "podIPs": _by("ip"), "hostIPs": _by("ip")})
 
 
@@ -97,7 +99,7 @@ _WORKLOAD: Final = _kind(spec=Member(_JOB_SPEC), status=_CONDITIONS)
 SCHEMAS: Final[Mapping[str, Schema]] = {
     "ConfigMap": _kind(),
     "ControllerRevision": _kind(),
-    "CronJob": _kind(spec=Member(Schema({"jobTemplate": Member(_JOB_TEMPLATE)}))),
+    "CronJob": _kind(spec=Member(Schema({"jobTemplate": Member(JOB_TEMPLATE)}))),
     "DaemonSet": _WORKLOAD,
     "Deployment": _WORKLOAD,
     "Event": _kind(),

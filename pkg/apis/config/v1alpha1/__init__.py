@@ -3,6 +3,9 @@
 """config.trainer.kubeflow.org/v1alpha1: the manager's Configuration."""
 
 from .configuration_types import COMPATIBILITY_VERSIONS as COMPATIBILITY_VERSIONS
+from .configuration_types import MIRROR_ALWAYS as MIRROR_ALWAYS
+from .configuration_types import MIRROR_NEEDED as MIRROR_NEEDED
+from .configuration_types import MIRRORS as MIRRORS
 from .configuration_types import V2_1 as V2_1
 from .configuration_types import V2_3 as V2_3
 from .configuration_types import CertManagement as CertManagement

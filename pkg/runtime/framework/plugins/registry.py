@@ -18,7 +18,7 @@ from controller_runtime.manager import ManagerError
 from pkg import features
 from pkg.runtime.framework.interface import Plugin, PluginFactory
 
-from . import coscheduling, jobset, mpi, plainml, torch, volcano
+from . import coscheduling, flux, jax, jobset, mpi, plainml, torch, volcano, xgboost
 
 ENTRY_POINT_GROUP: Final = "trainer.kubeflow.org.plugins"
 
@@ -41,6 +41,9 @@ def new_registry(found: Iterable[EntryPoint] | None = None, gates: features.Gate
         plainml.NAME: plainml.new,
         torch.NAME: torch.new,
         mpi.NAME: mpi.new,
+        jax.NAME: jax.new,
+        xgboost.NAME: xgboost.new,
+        flux.NAME: flux.new,
         coscheduling.NAME: coscheduling.new,
         volcano.NAME: volcano.new,
         jobset.NAME: jobset.new,

@@ -16,6 +16,8 @@ from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
+    FluxMLPolicySource,
+    JAXMLPolicySource,
     MLPolicy,
     MPIMLPolicySource,
     PodGroupPolicy,
@@ -24,6 +26,7 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJob,
     TrainJobStatus,
     VolcanoPodGroupPolicySource,
+    XGBoostMLPolicySource,
 )
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import Plugin, TrainJobStatusPlugin, core
@@ -50,6 +53,15 @@ SPECS = {
             coscheduling=CoschedulingPodGroupPolicySource(), volcano=VolcanoPodGroupPolicySource()
         ),
         annotations={"scheduling.volcano.sh/queue-name": ""},
+    ),
+    "jax": make_training_runtime_spec(
+        make_replicated_job("node", ancestor="trainer"), ml_policy=MLPolicy(jax=JAXMLPolicySource())
+    ),
+    "xgboost": make_training_runtime_spec(
+        make_replicated_job("node", ancestor="trainer"), ml_policy=MLPolicy(xgboost=XGBoostMLPolicySource())
+    ),
+    "flux": make_training_runtime_spec(
+        make_replicated_job("node", ancestor="trainer"), ml_policy=MLPolicy(flux=FluxMLPolicySource())
     ),
     "mpi": make_training_runtime_spec(
         make_replicated_job("launcher", ancestor="trainer", container="node"),
@@ -81,12 +93,21 @@ async def outcome(plugins: Sequence[Plugin], spec: str, train_job: TrainJob, cli
 @pytest.mark.parametrize("spec", SPECS)
 async def test_the_order_of_plugins_does_not_matter(spec: str, train_job: TrainJob) -> None:
     # Without it every run would make keys of its own.
-    keys = Secret(metadata=ObjectMeta(namespace="team-a", name="job-mpi-ssh-auth"))
-    keys.metadata.owner_references = [trainjob.controller_reference(train_job)]
-    client = FakeClient(keys)
+    keys = [
+        Secret(metadata=ObjectMeta(namespace="team-a", name=f"job-{suffix}"))
+        for suffix in ("mpi-ssh-auth", "flux-curve")
+    ]
+    for secret in keys:
+        secret.metadata.owner_references = [trainjob.controller_reference(train_job)]
+    client = FakeClient(*keys)
     made = [await factory(client, client) for factory in registry.new_registry(found=()).values()]
 
-    outcomes = {await outcome(order, spec, train_job, client) for order in itertools.permutations(made)}
+    # An order of the nine plugins matters only by the order of two of them: each pair is tried both ways.
+    orders = [made, made[::-1]]
+    for first, second in itertools.permutations(range(len(made)), 2):
+        order = [plugin for index, plugin in enumerate(made) if index not in (first, second)]
+        orders += [[made[first], made[second], *order], [*order, made[first], made[second]]]
+    outcomes = {await outcome(order, spec, train_job, client) for order in orders}
 
     assert len(outcomes) == 1
 

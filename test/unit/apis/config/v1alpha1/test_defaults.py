@@ -46,6 +46,7 @@ DEFAULTS: dict[str, Any] = {
         "knativeGangSchedule": True,
     },
     "compatibilityVersion": "2.1",
+    "mirror": "needed",
 }
 
 
