@@ -8,8 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Final
 
-from controller_runtime import manager, rest
-from controller_runtime.metrics import with_authentication_and_authorization
+from controller_runtime import manager, metrics, rest
 from controller_runtime.webhook.server import default_cert_dir
 
 from pkg import features
@@ -46,7 +45,9 @@ def manager_options(cfg: Configuration) -> manager.Options:
         metrics_secure=bool(cfg.metrics.secure_serving),
         # Not by default, unlike other controller-runtime projects: upstream's metrics are open to every scraper,
         # and its role does not let the manager ask.
-        metrics_filter=with_authentication_and_authorization if cfg.metrics.require_authorization else None,
+        metrics_filter=metrics.with_authentication_and_authorization
+        if cfg.metrics.require_authorization
+        else None,
         metrics_tls_options=tls,
         health_probe_bind_address=health.health_probe_bind_address or "",
         readiness_endpoint_name=health.readiness_endpoint_name or "",

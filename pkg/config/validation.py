@@ -13,6 +13,7 @@ from pkg.apis.config.v1alpha1 import COMPATIBILITY_VERSIONS, MIRRORS, Configurat
 
 from .duration import seconds
 
+_RULES: Final = ("auto", "v0.13", "v0.17")
 _MAX_PORT: Final = 65535
 _JITTER: Final = 1.2
 """Retries are delayed by up to this factor. The renew deadline must leave time for one."""
@@ -72,6 +73,8 @@ def _validate_pod_grouper(cfg: Configuration) -> field.ErrorList:
     grouper, path = cfg.pod_grouper, field.Path("podGrouper")
     if not grouper.scheduler_name:
         errors.append(field.required(path.child("schedulerName"), "whose pods are grouped?"))
+    if grouper.rules not in _RULES:
+        errors.append(field.not_supported(path.child("rules"), grouper.rules, _RULES))
     workers = grouper.max_concurrent_reconciles
     if workers is not None and workers < 1:
         where = path.child("maxConcurrentReconciles")

@@ -16,11 +16,8 @@ from controller_runtime.apis.machinery import equality
 from controller_runtime.apis.machinery.base import JSON, Struct
 from controller_runtime.apis.machinery.crd import CRD
 from controller_runtime.apis.machinery.object import ObjectMeta
-from controller_runtime.apis.machinery.strategicpatch import (
-    POD_TEMPLATE,
-    StrategicMergeError,
-    strategic_merge_patch,
-)
+from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
+from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE
 
 from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer

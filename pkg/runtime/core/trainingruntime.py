@@ -54,8 +54,7 @@ async def new_training_runtime(
     cfg = defaulted() if cfg is None else cfg
     await index_runtime_references(indexer)
     registry = plugins.new_registry(gates=features.resolve(cfg.feature_gates or {}))
-    fwk = await framework.new(client, registry, indexer, cfg)
-    return TrainingRuntime(fwk, client, cfg, store)
+    return TrainingRuntime(await framework.new(client, registry, indexer, cfg), client, cfg, store)
 
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
@@ -154,7 +153,9 @@ class TrainingRuntime(interface.Runtime):
         )
         self.framework.run_enforce_ml_policy_plugins(info, train_job)
         self.framework.run_enforce_pod_group_policy_plugins(info, train_job)
+        self.framework.run_enforce_pod_spec_plugins(info, train_job)
         self.framework.run_pod_network_plugins(info, train_job)
+        self.framework.run_pre_component_builder_plugins(info, train_job)
         return info
 
     async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:
@@ -184,23 +185,35 @@ class TrainingRuntime(interface.Runtime):
     ) -> tuple[list[str], field.ErrorList]:
         """Return the plugins' warnings and errors, or those of a change that does not fit the template."""
         old, new = old and generations.with_word(old), generations.with_word(new)
+        misfits = field.ErrorList()
         try:
-            info = await offload.run(
-                new,
-                new_runtime_info,
-                new,
-                spec.template,
-                spec.ml_policy,
-                spec.pod_group_policy,
-                merges_resources=self.cfg.second_generation,
-            )
-        except RuntimePatchError as error:
-            path, patches = field.Path("spec", "runtimePatches"), field.Quoted(new.spec.runtime_patches)
-            return [], field.ErrorList(field.invalid(path, patches, detail) for detail in error.details)
+            try:
+                info = await self._info_for_validation(spec, new)
+            except RuntimePatchError as error:
+                path, patches = field.Path("spec", "runtimePatches"), field.Quoted(new.spec.runtime_patches)
+                misfits += [field.invalid(path, patches, detail) for detail in error.details]
+                unpatched = new.shallow_copy()
+                unpatched.spec = new.spec.model_copy(update={"runtime_patches": None})
+                info = await self._info_for_validation(spec, unpatched)
         except StrategicMergeError as error:
             path = field.Path("spec", "podTemplateOverrides")
             return [], field.ErrorList([field.invalid(path, new.spec.pod_template_overrides, str(error))])
-        return await self.framework.run_custom_validation_plugins(info, old, new)
+        warnings, errors = await self.framework.run_custom_validation_plugins(info, old, new)
+        errors += misfits
+        return warnings, errors
+
+    async def _info_for_validation(
+        self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
+    ) -> runtime.Info:
+        return await offload.run(
+            train_job,
+            new_runtime_info,
+            train_job,
+            spec.template,
+            spec.ml_policy,
+            spec.pod_group_policy,
+            merges_resources=self.cfg.second_generation,
+        )
 
 
 def new_runtime_info(

@@ -1,12 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A manager that the API server asks about a test's objects."""
+"""Servers of the webhooks: a process, and a manager that the API server asks about a test's objects."""
 
-from collections.abc import AsyncIterator, Callable
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.object import Unstructured
@@ -15,6 +19,27 @@ from controller_runtime.envtest import Environment, eventually
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster import contents
+
+PROGRAM = Path(__file__).with_name("program.py")
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[psutil.Process, int]]:
+    """The process and its port."""
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    yield psutil.Process(process.pid), int(process.stdout.readline().split()[0])
+    process.kill()
+    process.wait()
+    process.stdout.close()
 
 
 @pytest.fixture

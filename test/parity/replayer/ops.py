@@ -103,7 +103,7 @@ async def _reconcile(case: Answer) -> Answer:
         "applied": sorted(applied, key=lambda ref: (ref["kind"], ref["name"])),
         "events": recorder.events,
     }
-    if case["profile"] != cases.PROFILES[0]:
+    if case.get("profile", cases.PROFILES[0]) != cases.PROFILES[0]:
         if deleted := [_named(call) for call in cluster.written({"delete"})]:
             answered["deleted"] = deleted
         if results and results[0].requeue_after:

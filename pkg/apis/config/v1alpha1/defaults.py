@@ -42,6 +42,7 @@ _DEFAULTS: Final[dict[str, dict[str, str | int | float | bool]]] = {
         "max_concurrent_reconciles": 10,
         "search_legacy_pod_groups": True,
         "knative_gang_schedule": True,
+        "rules": "auto",
     },
 }
 _EMPTY_MEANS_UNSET: Final = frozenset(

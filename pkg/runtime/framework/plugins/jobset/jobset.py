@@ -78,11 +78,11 @@ class JobSetPlugin(
     def __init__(self, client: Reader, now: Callable[[], datetime] = _utc_now) -> None:
         self._client = client
         self._now = now
-        self._lists_replicas = False
+        self._second_generation = False
 
     def configure(self, cfg: Configuration) -> None:
-        """Set if the endpoints are those of all replicas, as in the second generation, or of the first one."""
-        self._lists_replicas = cfg.second_generation
+        """Set the generation: the second one lists all replicas' endpoints, and requires the initializers' volume."""
+        self._second_generation = cfg.second_generation
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
         """Watch the JobSets that TrainJobs control."""
@@ -94,7 +94,9 @@ class JobSetPlugin(
         if spec is None:
             return [], ErrorList()
         containers = validation.containers_by_job(spec)
-        errors = ErrorList(validation.validate_initializers(containers, new))
+        errors = ErrorList(
+            validation.validate_initializers(containers, new, spec if self._second_generation else None)
+        )
         errors += await validation.validate_overrides_unchanged(self._client, old, new)
         errors += await offload.run(new, validation.validate_overrides, containers, new)
         errors += await patchvalidation.validate_patches_unchanged(self._client, old, new)
@@ -108,7 +110,7 @@ class JobSetPlugin(
             return
         subdomain = spec.network.subdomain if spec.network is not None else None
         replicas: dict[str, int] = {}
-        if self._lists_replicas:
+        if self._second_generation:
             replicas = {
                 job.name: job.replicas for job in spec.replicated_jobs or () if job.replicas is not None
             }

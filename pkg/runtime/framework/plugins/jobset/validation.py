@@ -20,6 +20,7 @@ _RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
 _OVERRIDES: Final = field.Path("spec").child("podTemplateOverrides")
 RESERVED: Final = (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER, constants.NODE)
 RESERVED_ENV: Final = f"must not have envs for the {', '.join(RESERVED)} containers"
+_INITIALIZER_VOLUME: Final = "initializer"
 _MAX_DETAILS: Final = 16
 """Maximum number of different errors of overrides in one answer."""
 
@@ -38,8 +39,13 @@ def containers_by_job(spec: JobSetSpec) -> Containers:
     return names
 
 
-def validate_initializers(containers: Containers, job: TrainJob) -> field.ErrorList:
-    """Check that the template has the jobs and containers that the TrainJob's initializers run in."""
+def validate_initializers(
+    containers: Containers, job: TrainJob, spec: JobSetSpec | None = None
+) -> field.ErrorList:
+    """Check that the template has the jobs and containers that the TrainJob's initializers run in.
+
+    With the template's ``spec``, also that the containers mount the initializers' volume.
+    """
     errors = field.ErrorList()
     initializer = job.spec.initializer
     if initializer is None:
@@ -54,10 +60,24 @@ def validate_initializers(containers: Containers, job: TrainJob) -> field.ErrorL
             detail = f"must have {name} job when trainJob is configured with input {config}"
         elif name not in containers[name]:
             detail = f"must have container with name - {name} in the {name} job"
+        elif spec is not None and not _mounts_volume(spec, name):
+            detail = f"must have volumeMount with name - {_INITIALIZER_VOLUME} in container {name} of the {name} job"
         else:
             continue
         errors.append(field.invalid(_RUNTIME_REF, job.spec.runtime_ref, detail))
     return errors
+
+
+def _mounts_volume(spec: JobSetSpec, name: str) -> bool:
+    """Return True if the container of an initializer mounts the initializers' volume."""
+    return any(
+        mount.name == _INITIALIZER_VOLUME
+        for job in spec.replicated_jobs or ()
+        if job.name == name
+        for container in job.template.spec.template.spec.containers or ()
+        if container.name == name
+        for mount in container.volume_mounts or ()
+    )
 
 
 def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList:

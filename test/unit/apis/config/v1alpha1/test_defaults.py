@@ -44,6 +44,7 @@ DEFAULTS: dict[str, Any] = {
         "maxConcurrentReconciles": 10,
         "searchLegacyPodGroups": True,
         "knativeGangSchedule": True,
+        "rules": "auto",
     },
     "compatibilityVersion": "2.1",
     "mirror": "needed",
