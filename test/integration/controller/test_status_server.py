@@ -17,7 +17,7 @@ from controller_runtime.apis.authentication.v1 import BoundObjectReference, Toke
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import ConfigMap, Pod, ServiceAccount
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.client import LiveClient
+from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
 from controller_runtime.envtest.ports import free_ports
 from controller_runtime.rest import Config, Request, Response, StaticToken, TLSConfig, Transport
@@ -105,6 +105,17 @@ class World:
     async def status(self, train_job: str) -> dict[str, Any]:
         return (await self.client.get(TrainJob, (self.namespace, train_job))).status.to_dict()
 
+    async def suspend(self, train_job: str) -> None:
+        """Suspend a TrainJob, and wait until the controller has written that into its status."""
+        job = await self.client.get(TrainJob, (self.namespace, train_job))
+        await self.client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":true}}'))
+
+        async def written() -> bool:
+            conditions = (await self.status(train_job)).get("conditions") or []
+            return any(each["type"] == "Suspended" and each["status"] == "True" for each in conditions)
+
+        await eventually(written, timeout=30, reason="the condition Suspended is True")
+
     async def _found(self, kind: type[Any], name: str) -> Any:
         async def look() -> Any:
             return await self.client.get(kind, (self.namespace, name))
@@ -150,6 +161,8 @@ async def test_a_pod_reports_the_progress_of_its_train_job(start: StartWorld) ->
         assert (code, answer) == (200, UPDATE)
         assert (await world.status("bert"))["trainerStatus"] == UPDATE["trainerStatus"]
         stored = await world.client.get(TrainJob, (world.namespace, "bert"))
+        await world.suspend("bert")
+        assert (await world.status("bert"))["trainerStatus"] == UPDATE["trainerStatus"]
         owners = {
             each["manager"]
             for each in stored.metadata.managed_fields or ()
