@@ -11,8 +11,10 @@ from .hub import new_plugins_hub as new_plugins_hub
 from .owners import DirectOwners as DirectOwners
 from .pod_controller import Options as Options
 from .pod_controller import PodReconciler as PodReconciler
+from .podgroup import Rules as Rules
 from .podgrouper import Grouping as Grouping
 from .podgrouper import PodGrouper as PodGrouper
+from .servedrules import rules_of as rules_of
 from .setup import NAME as NAME
 from .setup import Settings as Settings
 from .setup import cache_options as cache_options

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
+import anyio
 import controller_runtime as ctrl
-from controller_runtime import cache, controller, handler, predicate, workqueue
+from controller_runtime import cache, controller, handler, predicate, source, workqueue
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -24,11 +26,14 @@ from .hub import HubOptions, new_plugins_hub
 from .ownercache import OwnerCache
 from .plugins.defaultgrouper import GrouperOptions
 from .pod_controller import Options, PodReconciler
-from .podgroup import Handler
+from .podgroup import OLDEST, Handler, Rules
 from .podgrouper import PodGrouper
+from .servedrules import PERIOD, FixedRules, ServedRules
 
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
+AUTO: Final = "auto"
+"""The value of the setting ``rules`` that follows the served PodGroup."""
 
 _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
@@ -61,6 +66,8 @@ class Settings:
     hub: HubOptions = dataclasses.field(default_factory=HubOptions)
     max_concurrent_reconciles: int = kai.MAX_CONCURRENT_RECONCILES
     pod_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rules: Rules | None = None
+    """The rules of grouping; None: those of the PodGroup that the API server serves."""
 
 
 def settings(cfg: Configuration) -> Settings:
@@ -88,6 +95,7 @@ def settings(cfg: Configuration) -> Settings:
         ),
         max_concurrent_reconciles=said.max_concurrent_reconciles or kai.MAX_CONCURRENT_RECONCILES,
         pod_labels=said.pod_label_selector or {},
+        rules=None if said.rules in (None, "", AUTO) else Rules(said.rules),
     )
 
 
@@ -130,8 +138,15 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         mgr.client, mgr.api_reader, node_pool_key=keys.node_pool_label_key, queue_key=keys.queue_label_key
     )
     recorder = mgr.event_recorder_for(kai.EVENT_SOURCE)
+    served = ServedRules(partial(mgr.published_schema, PodGroup)) if options.rules is None else None
     reconciler = PodReconciler(
-        mgr.client, recorder, PodGrouper(owners, hub), groups, options.controller, notices=recorder
+        mgr.client,
+        recorder,
+        PodGrouper(owners, hub),
+        groups,
+        options.controller,
+        notices=recorder,
+        rules=served or FixedRules(options.rules or OLDEST),
     )
     builder = (
         ctrl.new_controller_managed_by(mgr)
@@ -158,7 +173,23 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
             ],
             only_metadata=True,
         )
+    if served is not None:
+        builder.watches_raw_source(_changes_of(served, mgr))
     builder.complete(reconciler)
+
+
+def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
+    """Return the source that reconciles every pod when other rules apply, because the PodGroup's CRD was replaced."""
+
+    async def follow_rules(queue: source.Queue) -> None:
+        while True:
+            await anyio.sleep(PERIOD)
+            if await served.refresh():
+                pods = await mgr.cache.get_informer(Pod)
+                for key in pods.keys(""):
+                    queue.add(ctrl.Request(*key))
+
+    return source.Func(follow_rules)
 
 
 def _without_status(obj: dict[str, JSON]) -> dict[str, JSON]:

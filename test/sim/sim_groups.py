@@ -181,7 +181,7 @@ class Groups:
             return
         metadata = pod["metadata"]
         name, grouped = metadata["name"], _mark(pod)
-        if not metadata.get("ownerReferences") and grouped is not None and grouped != wanted.name:
+        if self._is_orphaned(pod) and grouped is not None and grouped != wanted.name:
             return  # orphaned after it was grouped
         assert grouped == wanted.name, f"a pod is not in its group: {name}: {grouped}, not {wanted.name}"
         sub_group = (metadata.get("labels") or {}).get(kai.SUB_GROUP_LABEL_KEY, "")
@@ -194,6 +194,11 @@ class Groups:
         assert not exactly or members == wanted.members, (
             f"a group has the wrong size: {grouped}: {members}, not {wanted.members}"
         )
+
+    def _is_orphaned(self, pod: Document) -> bool:
+        """Return True if the pod had an owner, or its Job a JobSet."""
+        owners = [each["kind"] for each in self._walk(pod)]
+        return not owners or (owners[-1] == "Job" and REPLICATED_JOB in (pod["metadata"].get("labels") or {}))
 
     async def _rest(self, sim: Simulation) -> None:
         until, self._last = sim.loop.time() + 1800.0, sim.loop.time()

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import controller_runtime as ctrl
@@ -15,48 +14,21 @@ from controller_runtime.rest import Request, Response
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.answers import Answer
 from controller_runtime.simtest.loop import Process
-from controller_runtime.simtest.network import Network, Wire
+from controller_runtime.simtest.network import WRITES, Observer, is_aside
 from sim_objects import is_true
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import TrainJobReconciler
 
 Document = dict[str, Any]
-_WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 def observe(sim: Simulation) -> None:
     """Check every request of the managers from now on."""
-    network = sim.network
-    sim.network = _Network(network.server, network.rng, network.record)
-    sim.network.writes = Writes(sim)
+    sim.network.observers.append(Writes(sim))
 
 
-class _Network(Network):
-    """A network whose wires are observed."""
-
-    writes: Writes
-
-    def wire(self, process: Process, user: str, may_write: Callable[[], bool] = lambda: True) -> Wire:
-        return _Wire(self, process, user, may_write)
-
-
-class _Wire(Wire):
-    async def send(self, request: Request) -> Response:
-        assert isinstance(self._network, _Network)
-        writes = self._network.writes
-        if request.method in _WRITES:
-            if self._is_aside(request):
-                writes.note_identity(self._process, request)
-            elif self.may_write():
-                writes.sends(self._process, request)
-        response = await super().send(request)
-        if request.method in _WRITES and isinstance(response, Answer):
-            writes.answered(self._process, request, response)
-        return response
-
-
-class Writes:
+class Writes(Observer):
     """Only the leader writes. It bases no write on a version older than its last write, and repeats no successful write."""
 
     def __init__(self, sim: Simulation) -> None:
@@ -76,6 +48,11 @@ class Writes:
 
     def sends(self, process: Process, request: Request) -> None:
         """Check a write that a manager is about to send."""
+        if request.method not in WRITES:
+            return
+        if is_aside(request):
+            self.note_identity(process, request)
+            return
         for lease in self._sim.server.objects(Lease):
             holder = lease["spec"].get("holderIdentity")
             self._check(
@@ -94,8 +71,10 @@ class Writes:
         known = self._known.get((id(process), _shown(request), request.body or b""))
         self._check(known != int(view), f"a write whose answer was known: {process.name} {_shown(request)}")
 
-    def answered(self, process: Process, request: Request, answer: Answer) -> None:
+    def answered(self, process: Process, request: Request, answer: Response) -> None:
         """Record the version that a manager received."""
+        if request.method not in WRITES or not isinstance(answer, Answer):
+            return
         version = (_decoded(answer.body).get("metadata") or {}).get("resourceVersion")
         if answer.status not in (200, 201) or version is None:
             return

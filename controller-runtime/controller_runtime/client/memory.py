@@ -132,8 +132,7 @@ class Memory:
         checks.check_deletion(table, document, row.document)
         after = _combined(table, row.document, document, subresource)
         checks.check_finalizers(table, row.document, after)
-        written = ownership.changed(row.document, after, shape)
-        removed = ownership.fields_of(row.document, shape) - ownership.fields_of(after, shape)
+        written, removed = ownership.difference(row.document, after, shape)
         owners = {who: fields - written - removed for who, fields in row.owners.items()}
         if written:
             who = Manager(manager, "Update", subresource)

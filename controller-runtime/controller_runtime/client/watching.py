@@ -19,7 +19,7 @@ from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import request as requests
 
-from .client import decode, is_metadata, listed_text
+from .bodies import decode, is_metadata, listed_text
 from .options import WatchOptions
 
 if TYPE_CHECKING:

@@ -103,13 +103,7 @@ def parse(request: Request, tables: Tables) -> Place:
         NotFoundError: nothing is served there.
         BadRequestError: a selector cannot be read.
     """
-    steps = [unquote(step) for step in request.path.strip("/").split("/")]
-    group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
-    version, *rest = steps
-    namespace = ""
-    if rest[:1] == ["namespaces"] and len(rest) > 2 and (group, version, rest[2]) in tables:
-        namespace, rest = rest[1], rest[2:]
-    table = tables.get((group, version, rest[0])) if rest else None
+    table, namespace, rest = _table_of(request.path, tables)
     if table is None:
         raise errors.NotFoundError(
             "the server could not find the requested resource", code=404, reason="NotFound"
@@ -131,6 +125,23 @@ def parse(request: Request, tables: Tables) -> Place:
 
     key = NamespacedName(namespace if table.resource.namespaced else "", name)
     return Place(_verb(request, name, query), table, key, subresource, query, request, picks)
+
+
+def kind_of(path: str, tables: Tables) -> GVK | None:
+    """Return the kind whose objects a path names; None when it is not served."""
+    table, _, _ = _table_of(path, tables)
+    return table.facts.gvk if table is not None else None
+
+
+def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
+    """Return the table, the namespace, and the rest of a path from the resource on."""
+    steps = [unquote(step) for step in path.strip("/").split("/")]
+    group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
+    version, *rest = steps
+    namespace = ""
+    if rest[:1] == ["namespaces"] and len(rest) > 2 and (group, version, rest[2]) in tables:
+        namespace, rest = rest[1], rest[2:]
+    return (tables.get((group, version, rest[0])) if rest else None), namespace, rest
 
 
 def _requirement(part: str) -> tuple[str, str, bool]:
@@ -162,6 +173,8 @@ def discovery(path: str, tables: Tables) -> Document | None:
     """Return what a discovery path answers; None for all other paths."""
     if path == "/version":
         return {"major": "1", "minor": "35", "gitVersion": "v1.35.0"}
+    if path.count("/") > 3:
+        return None
     served = {(group, version) for group, version, _ in tables}
     if path == "/apis":
         groups: dict[str, list[str]] = {}

@@ -9,6 +9,7 @@ compaction, replicas that are behind, admission, permissions, kinds that come an
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,7 +26,7 @@ from controller_runtime.client.tables import Document, Table, key_of
 from controller_runtime.rest import Request, Response
 
 from . import answers, paths
-from .history import History, Replica
+from .history import Event, History, Replica
 from .paths import Place
 from .watching import Watches
 
@@ -55,15 +56,18 @@ class Server:
     by kind, functions that are called one after the other for each write.
     """
 
-    def __init__(self, memory: Memory, replicas: Callable[[History], list[Replica]]) -> None:
+    def __init__(self, memory: Memory, rng: random.Random, *, replicas: int = 2) -> None:
         self.memory = memory
         self.tables: dict[tuple[str, str, str], Table] = {}
         self.history = History()
-        self.replicas = replicas(self.history)
-        self.watches = Watches(self.history)
+        version = int(memory.version)
+        self.replicas = [Replica(self.history, rng, version=version) for _ in range(replicas)]
+        self.watches = Watches(self.history, rng)
         self.admit: dict[GVK, list[Admit]] = {}
         self.denied: set[tuple[str, str, str]] = set()
         """User, verb and group resource that are refused with 403."""
+        self._has_garbage = True
+        self.history.listeners.append(self._look_for_garbage)
         self._pages: dict[str, tuple[list[Document], int]] = {}
         self.serve(Namespace)
 
@@ -98,10 +102,21 @@ class Server:
 
     def collect_garbage(self) -> None:
         """Do what the garbage collector and the namespace controller would do now, to its end."""
+        if not self._has_garbage:
+            return
+        self._has_garbage = False
         for namespace in self.objects(Namespace):
             if namespace["metadata"].get("deletionTimestamp"):
                 self._empty(namespace)
         garbage.collect(self.memory, self.tables.values())
+
+    def _look_for_garbage(self, event: Event) -> None:
+        """Note that an object ended or is about to, or that its owners changed."""
+        metadata = event.document["metadata"]
+        before = event.before["metadata"] if event.before is not None else {}
+        ends = event.type == "DELETED" or bool(metadata.get("deletionTimestamp"))
+        owned = metadata.get("ownerReferences") != before.get("ownerReferences")
+        self._has_garbage = self._has_garbage or ends or owned
 
     # Requests.
 
@@ -114,6 +129,13 @@ class Server:
         except ValueError as error:
             bad = errors.BadRequestError(str(error), code=400, reason="BadRequest")
             return answers.refusal(bad)
+
+    def may_wait(self, request: Request) -> bool:
+        """Return True if the answer may take time: a list waits for a version, a write for admission."""
+        if request.method == "GET":
+            names = {name for name, _ in request.query}
+            return "resourceVersion" in names and "watch" not in names
+        return bool(self.admit) and paths.kind_of(request.path, self.tables) in self.admit
 
     async def _answer(self, request: Request, user: str, replica: Replica) -> Response:
         if (found := paths.discovery(request.path, self.tables)) is not None:
@@ -188,7 +210,7 @@ class Server:
         """Wait until a replica knows of a version."""
         with anyio.move_on_after(_TOO_NEW):
             while replica.applied < version:
-                await replica.changed.wait()
+                await replica.change()
         if replica.applied < version:
             text = f"Too large resource version: {version}, current: {replica.applied}"
             causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]

@@ -10,7 +10,8 @@ from typing import Final
 
 import msgspec
 from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.strategicpatch import POD_TEMPLATE, strategic_merge_patch
+from controller_runtime.apis.machinery.strategicpatch import strategic_merge_patch
+from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec

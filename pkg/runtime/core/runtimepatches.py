@@ -9,11 +9,8 @@ from itertools import islice
 from typing import Final
 
 from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.strategicpatch import (
-    JOB_TEMPLATE,
-    StrategicMergeError,
-    strategic_merge_patch,
-)
+from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
+from controller_runtime.apis.machinery.strategicschema import JOB_TEMPLATE
 from controller_runtime.apis.meta.v1 import ObjectMeta
 
 from pkg import apply

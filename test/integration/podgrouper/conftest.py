@@ -58,6 +58,29 @@ def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
     return trainer_control_plane
 
 
+NEWER = ("minSubGroup", "preemptionDelay", "stalenessGracePeriod")
+
+
+@pytest.fixture
+async def pod_group_crd(grouper_control_plane: Environment) -> AsyncIterator[Callable[..., Any]]:
+    """Install the CRD of a release of KAI-Scheduler; the newest is there again afterwards."""
+
+    async def install(release: str) -> None:
+        crd = custom_resource_definition(PodGroup)
+        if release == "v0.13":
+            schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+            for properties in (
+                schema["properties"],
+                schema["properties"]["subGroups"]["items"]["properties"],
+            ):
+                for name in NEWER:
+                    properties.pop(name, None)
+        await grouper_control_plane.install_crds(crd)
+
+    yield install
+    await install("v0.17")
+
+
 class Counting:
     """A transport that counts what reconciles send: lists, watches and discovery aside."""
 

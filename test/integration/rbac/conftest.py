@@ -10,15 +10,16 @@ import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import anyio
 import pytest
 import yaml
 from controller_runtime.apis.core.v1 import Namespace, Secret
+from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually
+from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually, open_crd
 from controller_runtime.envtest.ports import free_ports
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 
@@ -66,40 +67,6 @@ class Run:
 RunUnder = Callable[..., AbstractAsyncContextManager[Run]]
 
 
-def crd_of(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
-    """Return a CRD whose objects may hold anything."""
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural},
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "schema": {
-                        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                    },
-                }
-            ],
-        },
-    }
-
-
-@pytest.fixture
-def crd() -> Callable[..., dict[str, Any]]:
-    """Make a CRD whose objects may hold anything: ``crd(group, version, kind, plural)``."""
-    return crd_of
-
-
 @pytest.fixture(scope="session")
 def audit_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("audit") / "audit.log"
@@ -128,8 +95,8 @@ def audited(audit_log: Path) -> Iterator[Environment]:
         await environment.start()
         binaries = await Binaries().locate(JOBSET)
         groups = [
-            crd_of("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"),
-            crd_of("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+            open_crd(GVK("scheduling.x-k8s.io", "v1alpha1", "PodGroup"), subresources={"status": {}}),
+            open_crd(GVK("scheduling.volcano.sh", "v1beta1", "PodGroup"), subresources={"status": {}}),
         ]
         await environment.install_crds(*contents.crds(binaries[JOBSET.name]), *groups)
         async with Transport(environment.config) as transport:

@@ -36,16 +36,24 @@ class Case:
     """The ``compatibilityVersion`` that upstream's answer is of."""
 
 
-def load(files: Iterable[Path], families: Sequence[str] = (), profile: str | None = None) -> Iterator[Case]:
+def load(
+    files: Iterable[Path],
+    families: Sequence[str] = (),
+    profile: str | None = None,
+    rules: str | None = None,
+) -> Iterator[Case]:
     """Yield the files' cases; with families, those whose name begins with one of them, by whole segments.
 
-    Without a profile each file has that of the generation whose fields and operations it holds.
+    Without a profile each file has that of the generation whose fields and operations it holds. ``rules`` names the
+    release whose pod grouper answered, for cases that do not.
     """
     for file in files:
         content, found = _read(file)
         version = profile or PROFILES[_SECOND_GENERATION.search(content) is not None]
         for data in found:
             case = _case(file, data, version)
+            if rules is not None and case.op in ("owners", "metadata", "reconcile") and "pod" in data:
+                case.input["config"] = {"rules": rules, **(data.get("config") or {})}
             if not families or any(_belongs(case.name, family) for family in families):
                 yield case
 

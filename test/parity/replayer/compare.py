@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from . import cases, groupcompare, second
+from . import cases, groupcompare, second, servingcompare
 from .cases import Case
 
 Document = dict[str, Any]
@@ -50,6 +50,8 @@ def differences(case: Case, got: Document) -> list[str]:
         return [] if right or _refuses(got) else [_line("", "a refusal or an error", got)]
     if "panic" in got:
         return [f"it broke: {got['panic']}"]
+    if servingcompare.concerns(case):
+        return list(_walk(*servingcompare.expectations(case, case.want, got), ""))
     if "anyOf" in case.want:
         every = [_compare(case, {**case.want, **want}, got) for want in case.want["anyOf"]]
         return min(every, key=len)

@@ -19,7 +19,7 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, T
 from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler, TrainJobReconciler
 from pkg.runtime import UnsupportedRuntimeError, core, framework, runtime_for
 
-from . import admission, cases, grouping, watches
+from . import admission, cases, grouping, serving, watches
 from .cases import Case
 from .world import NOW, Cluster, Recorder, decode, runtimes
 
@@ -142,6 +142,10 @@ async def _validate_update(case: Answer) -> Answer:
     )
 
 
+async def _mutate(case: Answer) -> Answer:
+    return await admission.mutation_of_train_job(Cluster(case).cfg, case.get("oldTrainJob"), case["trainJob"])
+
+
 async def _validate_runtime(case: Answer) -> Answer:
     kind = ClusterTrainingRuntime if case["runtime"]["kind"] == "ClusterTrainingRuntime" else TrainingRuntime
     return await admission.verdict_on_runtime(
@@ -182,9 +186,13 @@ _OPS: Final[dict[str, tuple[_Op, ...]]] = {
     "reconcileRuntime": ((_reconcile_runtime, "runtime"),),
     "validateCreate": ((_validate_create, "trainJob"),),
     "validateUpdate": ((_validate_update, "oldTrainJob"),),
+    "mutate": ((_mutate, "trainJob"),),
     "validateRuntime": ((_validate_runtime, "runtime"),),
     "enqueue": ((_enqueue, "event"),),
     "owners": ((grouping.owners, "pod"),),
+    "config": ((serving.load_configuration, "want"),),
+    "statusUpdate": ((serving.update_status, "request"),),
+    "authorize": ((serving.authorize, "token"),),
     "metadata": ((grouping.metadata, "pod"),),
 }
 """By name: what carries an operation out, and the part of a case it is about."""
