@@ -23,6 +23,7 @@ from pkg.app.flags import FLAGS
 from pkg.app.goflags import Flag
 from pkg.app.podgrouper.flags import FLAGS as POD_GROUPER_FLAGS
 from pkg.cli import parser
+from pkg.statusserver import server as statusserver
 from pkg.util.cert import certificates
 
 
@@ -137,7 +138,7 @@ def _metrics() -> str:
 
 
 def _wrappers() -> list[MetricWrapperBase]:
-    modules = (metrics.registry, pkg.metrics.metrics, certificates)
+    modules = (metrics.registry, pkg.metrics.metrics, certificates, statusserver)
     found = {id(each): each for module in modules for each in vars(module).values()}
     return [each for each in found.values() if isinstance(each, MetricWrapperBase)]
 

@@ -16,7 +16,7 @@ from controller_runtime.rest import kubeconfig_import
 kubeconfig_import.modules()
 print(json.dumps(sorted(sys.modules)))
 """
-_MOST = 620
+_MOST = 642
 _SPARED = ("aiohttp", "kubernetes_asyncio.client", "cryptography", "rich", "prometheus_client.twisted")
 
 
