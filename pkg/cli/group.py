@@ -14,14 +14,17 @@ from pkg.cli.terminal import Console
 from pkg.offline import inputfiles
 from pkg.offline.snapshot import Key, by_key
 from pkg.offline.text import printable_line
-from pkg.offline.trace.grouping import trace
+from pkg.offline.trace.grouping import trace, with_rules_of
 from pkg.offline.trace.grouptrace import GroupTrace
 
 
 async def group_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the groups; return 1 if a pod that should have a group gets none."""
     try:
-        settings = podgrouper.settings(config.load(arguments.config))
+        cfg = config.load(arguments.config)
+        cfg.pod_grouper.grouper_files = [*(cfg.pod_grouper.grouper_files or ()), *arguments.groupers]
+        cfg.pod_grouper.rules = arguments.rules or cfg.pod_grouper.rules
+        settings = podgrouper.settings(cfg)
     except config.ConfigurationError as error:
         raise inputfiles.InputError(str(error)) from error
     objects = by_key(await inputfiles.load(arguments.files), arguments.namespace)
@@ -29,6 +32,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
     if not pods:
         raise inputfiles.InputError("the input contains no Pod; give pods together with their owners")
     try:
+        settings = with_rules_of(objects, settings)
         found = [await trace(objects, pod, settings) for pod in pods]
     except podgrouper.GrouperLoadError as error:
         streams.say_error(str(error))

@@ -9,7 +9,6 @@ is the first patch of the list. It is made again when its sources change, and re
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -161,8 +160,8 @@ def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) 
     if not present:
         return first
     used = present[0].manager
-    before = dict(_pod_specs(present[0]))
-    for job, pod in _pod_specs(mirror):
+    before = dict(generations.pod_patches(present[0]))
+    for job, pod in generations.pod_patches(mirror):
         stored = before.get(job)
         if stored is not None and any(
             _differ(getattr(stored, name), getattr(pod, name)) for name in _IMMUTABLE
@@ -173,18 +172,6 @@ def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) 
 
 def _differ(stored: object, new: object) -> bool:
     return stored is not None and new is not None and not equality.deep_equal(stored, new)
-
-
-def _pod_specs(patch: trainer.RuntimePatch) -> Iterator[tuple[str, trainer.PodSpecPatch]]:
-    spec = patch.training_runtime_spec
-    template = spec.template if spec is not None else None
-    jobs = template.spec.replicated_jobs if template is not None and template.spec is not None else None
-    for job in jobs or ():
-        below = (
-            job.template.spec.template if job.template is not None and job.template.spec is not None else None
-        )
-        if below is not None and below.spec is not None:
-            yield job.name, below.spec
 
 
 def _check(mirror: trainer.RuntimePatch, patches: list[trainer.RuntimePatch]) -> None:

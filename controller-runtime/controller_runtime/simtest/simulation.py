@@ -11,7 +11,8 @@ import gc
 import hashlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,6 +27,7 @@ from controller_runtime.client.memory import Memory
 from controller_runtime.manager import Manager, Options
 from controller_runtime.rest import Config, RESTMapper
 
+from .admission import Webhooks
 from .faults import FAULTS
 from .history import Event as Change
 from .loop import CURRENT, START, Process, SimLoop
@@ -103,6 +105,7 @@ class _Registered:
     actions: dict[str, tuple[Act, float]] = field(default_factory=dict)
     actors: list[tuple[str, Check]] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
+    has_webhooks: bool = False
 
 
 class Simulation:
@@ -122,6 +125,7 @@ class Simulation:
         self.network = Network(
             self.server, random.Random(f"{seed}/network"), self.record, observers=[self.rules]
         )
+        self.webhooks = Webhooks(self)
         self.processes: dict[str, Process] = {}
         self.managers: dict[str, Manager] = {}
         self._registered = _Registered()
@@ -141,6 +145,11 @@ class Simulation:
         """Run managers that ``setup`` fills; one of them leads."""
         registered = self._registered
         registered.setup, registered.replicas, registered.options = setup, replicas, options
+
+    def admission(self, *configurations: Mapping[str, Any]) -> None:
+        """Have the managers' webhooks review writes, as configurations say. Serve the kinds first."""
+        self._registered.has_webhooks = True
+        self.webhooks.configure(configurations)
 
     def action(self, act: Act, *, times: float = 5.0, name: str = "") -> None:
         """Have users do something, about ``times`` times in a life; ``act`` gets a generator of its own."""
@@ -270,6 +279,9 @@ class Simulation:
         wire.may_write = manager._may_write
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
         self.rules.follow(process, manager)
+        if self._registered.has_webhooks:
+            manager._webhook_server = self.webhooks.listen(process, copy_context())
+            manager.add(manager._webhook_server)
         async with manager:
             await self._registered.setup(manager)
             self.managers[process.name] = manager

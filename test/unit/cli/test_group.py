@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.cli import trainerctl
 
 Data = dict[str, Any]
@@ -236,3 +238,40 @@ def test_input_that_makes_no_sense(
 ) -> None:
     assert run(tmp_path, *objects) == 2
     assert shown in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_kind_without_a_grouper_is_grouped_as_a_file_declares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "flock.yaml"
+    head = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Grouper\nowner: {group: example.com, kind: Flock}\n"
+    file.write_text(f"{head}minMember: spec.replicas\n")
+    flock = obj("example.com/v1", "Flock", "f", spec={"replicas": 4})
+
+    answer = group(tmp_path, capsys, flock, pod("p", flock), groupers=str(file))
+
+    assert (answer["grouper"], answer["group"]["minMember"]) == ("Declared Grouper", 4)
+    assert answer["dueTo"]["minMember"] == ["Flock f: spec.replicas"]
+    file.write_text(f"{head}minMember: 0\n")
+    assert run(tmp_path, pod("p"), flags=(f"--groupers={file}",)) == 2
+    assert f"{file}: line 4: minMember: must be a number of pods" in capsys.readouterr().err
+
+
+def test_the_rules_are_those_of_the_crd_in_the_files_or_of_a_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "1"}
+    objects = (TRAIN_JOB, JOB_SET, JOB, pod("p", JOB, labels=labels))
+
+    oldest = group(tmp_path, capsys, *objects)["group"]
+    by_crd = group(tmp_path, capsys, *objects, custom_resource_definition(PodGroup))["group"]
+    by_flag = group(tmp_path, capsys, *objects, custom_resource_definition(PodGroup), rules="v0.13")["group"]
+
+    assert oldest == by_flag
+    assert (oldest["name"], oldest["minMember"]) == ("pg-js-uid-js-node", 6)
+    assert (by_crd["name"], by_crd["minSubGroup"], by_crd["subGroup"]) == (
+        "pg-js-uid-js",
+        1,
+        "node-replica-1",
+    )
+    assert by_crd["subGroups"][0] == {"name": "node", "minSubGroup": 2}

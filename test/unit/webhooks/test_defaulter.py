@@ -12,6 +12,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResp
 from controller_runtime.apis.machinery.patch import apply_json_patch
 from controller_runtime.webhook import MutatorHandler
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.webhooks import TrainJobDefaulter
 
@@ -50,7 +51,8 @@ def override(job_name: str = "node", **pod: Any) -> Document:
 
 
 async def review(new: Document, old: Document | None = None, **settings: Any) -> AdmissionResponse:
-    defaulter = TrainJobDefaulter(now=lambda: datetime.fromisoformat(NOW).astimezone(UTC), **settings)
+    cfg = Configuration(**settings)
+    defaulter = TrainJobDefaulter(cfg, now=lambda: datetime.fromisoformat(NOW).astimezone(UTC))
     request = AdmissionRequest(
         uid="u",
         operation="CREATE" if old is None else "UPDATE",
@@ -139,7 +141,7 @@ FIRST = {
     [
         pytest.param(QUEUE, {}, {}, id="a queue of Kueue"),
         pytest.param({}, {"managedBy": "kueue.x-k8s.io/multikueue"}, {}, id="another manager"),
-        pytest.param({}, {}, {"mirror_always": True}, id="mirror: always"),
+        pytest.param({}, {}, {"mirror": "always"}, id="mirror: always"),
     ],
 )
 async def test_the_first_generation_is_mirrored_where_a_newer_client_reads_it(

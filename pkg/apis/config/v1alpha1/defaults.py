@@ -8,7 +8,7 @@ from typing import Final
 
 from controller_runtime.apis.machinery.base import Struct
 
-from .configuration_types import V2_1, Configuration
+from .configuration_types import MIRROR_NEEDED, V2_1, Configuration
 
 _DEFAULTS: Final[dict[str, dict[str, str | int | float | bool]]] = {
     "webhook": {"port": 9443, "host": ""},
@@ -79,3 +79,5 @@ def set_defaults(cfg: Configuration) -> None:
         cfg.controller.group_kind_concurrency = {}
     if not cfg.compatibility_version:
         cfg.compatibility_version = V2_1
+    if not cfg.mirror:
+        cfg.mirror = MIRROR_NEEDED
