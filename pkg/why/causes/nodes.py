@@ -47,7 +47,7 @@ def _ended(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
     reason, message = pod.text("status", "reason"), pod.text("status", "message")
     line = f"phase of {pod} is Failed: {', '.join(filter(None, (reason, message)))}"
     if reason == "Evicted":
-        advice = "Raise the requests (memory, ephemeral-storage) to the real usage, so that the pods get nodes with room."
+        advice = "Raise the requests (memory, ephemeral-storage) to the real usage: the pods then get nodes with room."
         yield Finding(
             "evicted", f"the kubelet evicted Pod {pod.name}: {message}", (str(pod),), (line,), advice
         )
