@@ -97,7 +97,7 @@ class Place:
 
 
 def parse(request: Request, tables: Tables) -> Place:
-    """Return what a request is about.
+    """Return the place that a request names.
 
     Raises:
         NotFoundError: nothing is served there.
@@ -170,7 +170,7 @@ def _verb(request: Request, name: str, query: Mapping[str, str]) -> str:
 
 
 def discovery(path: str, tables: Tables) -> Document | None:
-    """Return what a discovery path answers; None for all other paths."""
+    """Return the answer to a discovery path; None for all other paths."""
     if path == "/version":
         return {"major": "1", "minor": "35", "gitVersion": "v1.35.0"}
     if path.count("/") > 3:
