@@ -153,7 +153,9 @@ def at_version_of(desired: T, live: Object) -> T:
     """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version."""
     version = {"uid": live.metadata.uid, "resource_version": live.metadata.resource_version}
     result = desired.shallow_copy()
-    result.metadata = desired.metadata.model_copy(update={name: held for name, held in version.items() if held})
+    result.metadata = desired.metadata.model_copy(
+        update={name: held for name, held in version.items() if held}
+    )
     return result
 
 

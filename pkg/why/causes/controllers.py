@@ -34,6 +34,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if kinds.JOB_SET in snapshot.unread:
         return
     job_set = snapshot.job_set
+    if job_set is not None and job_set.deleted is not None:
+        return
     if job_set is None or _is_ignored(snapshot, job_set):
         yield from _manager(snapshot)
     elif (

@@ -117,6 +117,18 @@ _RULES: Final = (
         "Install JobSet.",
     ),
     _rule(
+        r'no matches for kind "(?P<a>[^"]+)" in version "(?P<b>[^"]+)"',
+        "kind-missing",
+        "the kind {a} ({b}) is not installed",
+        "Install the program that provides {a}, or use a runtime that does not need it.",
+    ),
+    _rule(
+        r"(?P<a>[A-Z]\w+\.[\w.-]+): .*could not find the requested resource",
+        "kind-missing",
+        "the kind {a} is not installed",
+        "Install the program that provides {a}, or use a runtime that does not need it.",
+    ),
+    _rule(
         r"(?P<a>\S+ \S+): (?P<b>exists and has no controller|controlled by [^\n,]*)",
         "name-conflict",
         "the name of {a} is used by another object: {b}",

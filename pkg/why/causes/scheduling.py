@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from pkg.why import kinds
 from pkg.why.causes import capacity
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import PATIENCE, Snapshot, condition_line
@@ -153,12 +154,18 @@ def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
 
 
 def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    del snapshot
-    taint = " ".join(match["taint"].replace(": }", "}").split()).rstrip(":").strip()
+    """Return the taint of the message, or those of the nodes: newer schedulers name none."""
+    taint = " ".join(match["taint"].replace(": }", "}").split())
+    if not taint:
+        keys = {
+            text(each, "key"): None
+            for node in snapshot.all(kinds.NODE)
+            for each in node.maps("spec", "taints")
+        }
+        taint = f"{{{', '.join(keys)}}}" if keys else ""
     advice = "Add a toleration (podTemplateOverrides of the TrainJob, or the runtime), or remove the taint."
-    return Finding(
-        "taints", f"the pods do not tolerate the taint {taint} of the nodes", (str(pod),), (), advice
-    )
+    summary = f"the pods do not tolerate the taints {taint}".rstrip() + " of the nodes"
+    return Finding("taints", summary, (str(pod),), (), advice)
 
 
 def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:

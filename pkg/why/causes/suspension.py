@@ -10,7 +10,7 @@ from typing import Final
 from pkg.constants.trainer import TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import PATIENCE, Snapshot, finished
+from pkg.why.snapshot import PATIENCE, REPLICATED_JOB, Snapshot, finished
 from pkg.why.things import Thing, ago, at, text, texts
 
 _OURS: Final = ("", TRAIN_JOB_CONTROLLER_NAME)
@@ -42,6 +42,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         )
     else:
         yield from _children(snapshot)
+    yield from _deleted_child(snapshot)
 
 
 def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
@@ -70,7 +71,7 @@ def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
 def _children(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a JobSet or Job that is suspended while the TrainJob is not, long after it changed."""
     for child in snapshot.owners[1:]:
-        if child.at("spec", "suspend") is not True or finished(child):
+        if child.at("spec", "suspend") is not True or finished(child) or _has_turn(snapshot.job_set, child):
             continue
         if not child.older_than(PATIENCE, snapshot.now) or snapshot.events(
             snapshot.train_job, "TrainJobResourcesCreationFailed"
@@ -86,6 +87,32 @@ def _children(snapshot: Snapshot) -> Iterator[Finding]:
             f"Find the program that suspends the {child.kind}, such as a queueing system; it must resume it.",
             Severity.WAITING,
         )
+        return
+
+
+def _has_turn(job_set: Thing | None, child: Thing) -> bool:
+    """Return True if JobSet itself keeps a Job suspended until its turn."""
+    if job_set is None or child is job_set or job_set.at("spec", "suspend") is True:
+        return False
+    if job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder":
+        return True
+    steps = {text(each, "name"): each for each in job_set.maps("spec", "replicatedJobs")}
+    return bool(at(steps.get(child.label(REPLICATED_JOB)), "dependsOn"))
+
+
+def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a JobSet or Job that finalizers keep, so that it cannot be built again."""
+    for child in snapshot.owners[1:]:
+        if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
+            continue
+        finalizers = ", ".join(texts(child.data, "metadata", "finalizers")) or "none"
+        evidence = (
+            f"deletion of {child} was requested {ago(child.deleted, snapshot.now)} ago",
+            f"its finalizers are {finalizers}",
+        )
+        summary = f"the {child.kind} {child.name} is being deleted and still exists"
+        advice = "Look for pods that do not end and for finalizers; the manager builds it again once it is deleted."
+        yield Finding("deletion-blocked", summary, (str(child),), evidence, advice, Severity.WAITING)
         return
 
 

@@ -177,6 +177,25 @@ def no_node_for(labels: dict[str, str], message: str) -> Callable[[World], Any]:
     return state
 
 
+def job_set_stays(world: World) -> None:
+    world.without_pods()
+    world.remove(world.job)
+    world.job_set["metadata"].update(deletionTimestamp=when(120), finalizers=["foregroundDeletion"])
+
+
+def several_mounts(world: World) -> None:
+    mount('MountVolume.SetUp failed for volume "ssh" : secret "mpi-ssh" not found')(world)
+    world.event(world.pods[0], "FailedMount", "Unable to attach or mount volumes: timed out waiting", age=1)
+
+
+def tainted(world: World) -> None:
+    world.unscheduled(
+        "0/2 nodes are available: 2 node(s) had untolerated taint(s). no new claims to deallocate"
+    )
+    for node in world.nodes:
+        node["spec"] = {"taints": [{"key": "gpu-only", "effect": "NoSchedule"}]}
+
+
 def huge(world: World) -> None:
     world.unscheduled(NO_GPU)
     for pod in world.pods:
@@ -344,6 +363,13 @@ CASES: list[Any] = [
             "PersistentVolumeClaim", "data", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])),
         ("Secret of a volume", "secret-missing", 1, "mpi-ssh", mount(
             'MountVolume.SetUp failed for volume "ssh" : secret "mpi-ssh" not found')),
+        ("Secret of a volume, then a time limit", "secret-missing", 1, "mpi-ssh", several_mounts),
+        ("JobSet does not go", "deletion-blocked", 3, "JobSet llama", job_set_stays),
+        ("PodGroup not installed", "kind-missing", 1, "PodGroup",
+         uncreated('PodGroup.scheduling.x-k8s.io: no matches for kind "PodGroup" in version "scheduling.x-k8s.io/v1alpha1"')),
+        ("deadline of a pod", "deadline-exceeded", 1, "deadline", pod_failed(
+            "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")),
+        ("pod failed for a new reason", "failed", 1, "Preempting", pod_failed("Preempting", "Preempted in order to admit critical pod")),
         ("volume elsewhere", "volume-in-use", 1, "another node", mount(
             'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) other', "FailedAttachVolume")),
         ("NFS", "volume-mount", 1, "nfs", mount('MountVolume.SetUp failed for volume "nfs" : mount failed: exit status 32')),
@@ -383,6 +409,7 @@ CASES: list[Any] = [
             "2 node(s) didn't match Pod's node affinity/selector. preemption: 0/3 nodes are available"))),
         ("taints", "taints", 1, "nvidia.com/gpu: present", lambda w: w.unscheduled(
             "0/2 nodes are available: 2 node(s) had untolerated taint {nvidia.com/gpu: present}. preemption: none")),
+        ("taints that the message does not name", "taints", 1, "gpu-only", tainted),
         ("selector leaves a full node", "insufficient-resources", 3, "nvidia.com/gpu", lambda w: w.unscheduled(
             "0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) didn't match Pod's node affinity/selector.")),
         ("cordoned", "nodes-cordoned", 1, "cordoned", lambda w: w.unscheduled("0/2 nodes are available: 2 node(s) were unschedulable.")),

@@ -122,6 +122,12 @@ def steps(world: World) -> None:
     ]  # fmt: skip
 
 
+def in_order(world: World) -> None:
+    world.job_set["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
+    world.make("batch/v1", "Job", "llama-later-0", owner=world.job_set,
+               spec={"parallelism": 1, "suspend": True, "template": {"spec": {}}}, status={})  # fmt: skip
+
+
 def between_steps(world: World) -> None:
     steps(world)
     world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete")]}
@@ -242,6 +248,7 @@ CASES: list[Any] = [
         ("one pod is done", 300, State.RUNNING, one_done),
         ("one pod is done and deleted", 300, State.RUNNING, one_done_and_deleted),
         ("the initializer runs", 300, State.RUNNING, steps),
+        ("a later Job waits for its turn", 300, State.RUNNING, in_order),
         ("between two steps", 60, State.STARTING, between_steps),
         ("a Secret deleted after the start", 300, State.RUNNING, deleted_secret),
         ("an optional Secret", 60, State.STARTING, optional_secret),
