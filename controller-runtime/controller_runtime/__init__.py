@@ -7,16 +7,41 @@
     async with ctrl.setup_signal_handler() as stop:
         await manager.start(stop)
 
-The names are loaded when first used: importing one package of ``controller_runtime`` does not load the others.
+The names are loaded when first used: importing one package of ``controller_runtime`` does not load the others. Every
+package is also an attribute, ``ctrl.cache``; type checkers know those that programs use.
 """
 
-from __future__ import annotations
+import typing as _typing
 
-import importlib
-import importlib.util
-from typing import TYPE_CHECKING, Any, Final
+from . import ondemand as ondemand
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from . import apis as apis
+    from . import builder as builder
+    from . import cache as cache
+    from . import cancellation as cancellation
+    from . import certificates as certificates
+    from . import client as client
+    from . import controller as controller
+    from . import event as event
+    from . import handler as handler
+    from . import healthz as healthz
+    from . import httpserver as httpserver
+    from . import leaderelection as leaderelection
+    from . import lean as lean
+    from . import log as log
+    from . import manager as manager
+    from . import metrics as metrics
+    from . import offload as offload
+    from . import pprof as pprof
+    from . import predicate as predicate
+    from . import reconcile as reconcile
+    from . import recorder as recorder
+    from . import rest as rest
+    from . import source as source
+    from . import tokenbucket as tokenbucket
+    from . import webhook as webhook
+    from . import workqueue as workqueue
     from .builder import new_controller_managed_by as new_controller_managed_by
     from .builder.webhook import new_webhook_managed_by as new_webhook_managed_by
     from .controller.controllerutil import set_controller_reference as set_controller_reference
@@ -30,35 +55,17 @@ if TYPE_CHECKING:
     from .reconcile import TerminalError as TerminalError
     from .rest import Config as Config
     from .rest import load_config as load_config
-
-_WHERE: Final = {
-    "Config": ("rest", "Config"),
-    "Manager": ("manager", "Manager"),
-    "ManagerError": ("manager", "ManagerError"),
-    "Options": ("manager", "Options"),
-    "Request": ("reconcile", "Request"),
-    "Result": ("reconcile", "Result"),
-    "TerminalError": ("reconcile", "TerminalError"),
-    "load_config": ("rest", "load_config"),
-    "logger_from": ("log", "logger_from"),
-    "new_controller_managed_by": ("builder", "new_controller_managed_by"),
-    "new_webhook_managed_by": ("builder.webhook", "new_webhook_managed_by"),
-    "set_controller_reference": ("controller.controllerutil", "set_controller_reference"),
-    "setup_signal_handler": ("manager", "setup_signal_handler"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Load a name or a subpackage on first use. Raises AttributeError for an unknown name."""
-    if name in _WHERE:
-        module, attribute = _WHERE[name]
-        value = getattr(importlib.import_module(f"{__name__}.{module}"), attribute)
-        globals()[name] = value
-        return value
-    if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is not None:
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_WHERE})
+else:
+    __getattr__, __dir__ = ondemand.names(
+        __name__,
+        {
+            "builder": ("new_controller_managed_by",),
+            "builder.webhook": ("new_webhook_managed_by",),
+            "controller.controllerutil": ("set_controller_reference",),
+            "log": ("logger_from",),
+            "manager": ("Manager", "ManagerError", "Options", "setup_signal_handler"),
+            "reconcile": ("Request", "Result", "TerminalError"),
+            "rest": ("Config", "load_config"),
+        },
+        submodules=True,
+    )

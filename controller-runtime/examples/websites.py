@@ -1,36 +1,38 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Websites: kinds without a model. Each Website gets a Deployment and reports its ready replicas.
+"""Websites: each gets a Deployment and reports its ready replicas.
 
-Neither kind has a Python class: both are plain JSON as sent by the API server.
+Website has no Python class: its objects are plain JSON as sent by the API server. Deployment is a typed kind.
 """
 
 import asyncio
-from typing import Any
 
 import controller_runtime as ctrl
 from controller_runtime import log
+from controller_runtime.apis.apps.v1 import Deployment, DeploymentSpec
+from controller_runtime.apis.core.v1 import Container, PodSpec, PodTemplateSpec
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured, unstructured
+from controller_runtime.apis.meta.v1 import LabelSelector, ObjectMeta
 from controller_runtime.client import Client, merge_from
 
 WEBSITE = unstructured(GVK("example.com", "v1", "Website"))
-DEPLOYMENT = unstructured(GVK("apps", "v1", "Deployment"))
 OWNER = "websites"
 
 
-def deployment_of(site: Unstructured) -> Unstructured:
+def deployment_of(site: Unstructured) -> Deployment:
     """Return the Deployment's fields that this controller owns; other fields belong to other field managers."""
-    labels: dict[str, Any] = {"example.com/website": site.name}
-    container: dict[str, Any] = {"name": "web", "image": site.nested("spec", "image")}
-    spec: dict[str, Any] = {
-        "replicas": site.nested("spec", "replicas"),
-        "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-    }
-    metadata: dict[str, Any] = {"namespace": site.namespace, "name": site.name}
-    wanted = DEPLOYMENT.from_dict({"metadata": metadata, "spec": spec})
+    labels = {"example.com/website": site.name}
+    pod = PodSpec(containers=[Container(name="web", image=site.nested("spec", "image"))])
+    wanted = Deployment(
+        metadata=ObjectMeta(namespace=site.namespace, name=site.name),
+        spec=DeploymentSpec(
+            replicas=site.nested("spec", "replicas"),
+            selector=LabelSelector(match_labels=labels),
+            template=PodTemplateSpec(metadata=ObjectMeta(labels=labels), spec=pod),
+        ),
+    )
     ctrl.set_controller_reference(site, wanted)
     return wanted
 
@@ -49,7 +51,7 @@ class WebsiteReconciler:
         if site.metadata.deletion_timestamp:
             return ctrl.Result()
         deployment = await self.client.apply(deployment_of(site), field_owner=OWNER, force=True)
-        ready = deployment.nested("status", "readyReplicas") or 0
+        ready = deployment.status.ready_replicas or 0
         if site.nested("status", "readyReplicas") != ready:
             old = site.deep_copy()
             site["status"] = {"readyReplicas": ready}
@@ -60,7 +62,7 @@ class WebsiteReconciler:
 async def main() -> None:
     log.configure()
     mgr = ctrl.Manager(await ctrl.load_config(), ctrl.Options(metrics_bind_address="0"))
-    ctrl.new_controller_managed_by(mgr).for_(WEBSITE).owns(DEPLOYMENT).complete(WebsiteReconciler(mgr.client))
+    ctrl.new_controller_managed_by(mgr).for_(WEBSITE).owns(Deployment).complete(WebsiteReconciler(mgr.client))
     async with ctrl.setup_signal_handler() as stop:
         await mgr.start(stop)
 

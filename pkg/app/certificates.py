@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pkg.util import cert
 
 WEBHOOK_CONFIGURATION: Final = "validator.trainer.kubeflow.org"
+MUTATING_CONFIGURATION: Final = "defaulter.trainer.kubeflow.org"
 
 
 class Owner(Protocol):
@@ -82,6 +83,7 @@ def certificates_for(mgr: ctrl.Manager, management: CertManagement) -> cert.Cert
         secret=management.webhook_secret_name or "",
         service=management.webhook_service_name or "",
         configuration=WEBHOOK_CONFIGURATION,
+        mutating=MUTATING_CONFIGURATION,
     )
     connect = functools.partial(
         cert.connect,
@@ -89,5 +91,6 @@ def certificates_for(mgr: ctrl.Manager, management: CertManagement) -> cert.Cert
         namespace=options.namespace,
         secret=options.secret,
         configuration=options.configuration,
+        mutating=options.mutating,
     )
     return cert.Certificates(options, connect, mgr.event_recorder_for(cert.EVENT_SOURCE))

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from controller_runtime.log import options as log_options
 
+from pkg import features
+
 from . import goflags
 from .goflags import Flag
 
@@ -91,6 +93,7 @@ def _feature_gates(text: str) -> dict[str, bool]:
             gates[name.strip()] = goflags.boolean(value.strip())
         except ValueError:
             raise ValueError(f'"{name.strip()}" must be true or false, not "{value.strip()}"') from None
+    features.resolve(gates)
     return gates
 
 
@@ -162,7 +165,8 @@ FLAGS: Final = (
     Flag(
         "feature-gates",
         _feature_gates,
-        "name=bool pairs, comma-separated. No feature gate has an effect.",
+        "name=bool pairs, comma-separated. They override the gates of the Configuration. The gates are "
+        f"{', '.join(features.known())}.",
         default={},
         merge=lambda earlier, later: {**earlier, **later},
     ),

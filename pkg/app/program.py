@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import controller_runtime as ctrl
@@ -15,14 +15,13 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import ReadThrough
 
-from pkg import config, controller, metrics, webhooks
+from pkg import config, controller, features, metrics
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
-from pkg.runtime import Runtime, core
+from pkg.runtime import core
 
-from . import flags, process
-from .certificates import ManagedWebhooks, certificates_for
+from . import flags, process, serving
 from .flags import Flags
 
 _REFERRED_TO: Final = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
@@ -35,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _load_and_run(parsed: Flags) -> None:
-    await run(parsed, config.load(parsed.config))
+    cfg = config.load(parsed.config)
+    await run(parsed, config.with_feature_gates(cfg, parsed.feature_gates))
 
 
 async def run(parsed: Flags, cfg: Configuration) -> None:
@@ -59,6 +59,12 @@ def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
     return bool(named) and parsed.enabled(flags.POD_GROUPER)
 
 
+def reports_status(parsed: Flags, cfg: Configuration) -> bool:
+    """Return True if the pods of TrainJobs report their progress: the feature gate is enabled."""
+    gates = config.with_feature_gates(cfg, parsed.feature_gates).feature_gates or {}
+    return features.resolve(gates).enabled(features.TRAIN_JOB_STATUS)
+
+
 def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
     """Return the manager's options, with the pod grouper's cache options if it runs."""
     made = config.manager_options(cfg)
@@ -68,6 +74,10 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
         from pkg import podgrouper  # fifty modules that only the pod grouper needs
 
         held |= podgrouper.cache_options(podgrouper.settings(cfg))
+    if reports_status(parsed, cfg):
+        from pkg.runtime.framework.plugins import trainjobstatus  # loads the status server
+
+        held |= trainjobstatus.cache_options(cfg)
     return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))
 
 
@@ -85,27 +95,13 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     if parsed.controllers == (flags.POD_GROUPER,):
         return
     reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)
-    runtimes = await core.new(reader, mgr.field_indexer)
-    controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled)
+    gated = config.with_feature_gates(cfg, parsed.feature_gates)
+    runtimes = await core.new(reader, mgr.field_indexer, cfg=gated, store=mgr.api_reader)
+    controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=cfg)
+    serving.remark(cfg, enable_http2=parsed.enable_http2)
     if parsed.webhooks:
-        _serve_webhooks(mgr, cfg, runtimes)
-
-
-def _serve_webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runtime]) -> None:
-    """Serve the webhooks, with certificates of the manager's own or of a directory; readiness waits for them."""
-    if not cfg.cert_management.enable:
-        webhooks.setup(mgr, runtimes)
-        mgr.add_readyz_check("readyz", mgr.webhook_server.started_checker())
-        return
-    certificates = certificates_for(mgr, cfg.cert_management)
-
-    def register() -> None:
-        mgr.webhook_server.use(certificates)
-        webhooks.setup(mgr, runtimes)
-
-    def started() -> None:  # an earlier access to the server would start it
-        mgr.webhook_server.started_checker()()
-
-    managed = ManagedWebhooks(certificates, register, started)
-    mgr.add(managed)
-    mgr.add_readyz_check("readyz", managed.check)
+        certificates = serving.webhooks(mgr, cfg, runtimes)
+        if reports_status(parsed, cfg):
+            serving.status(mgr, cfg, certificates)
+    elif reports_status(parsed, cfg):
+        serving.remark_no_status()

@@ -85,6 +85,8 @@ _STRING_MAPS: Final = frozenset(
     }
 )
 _CONTAINERS: Final = frozenset({"containers", "initContainers", "ephemeralContainers"})
+_CLAIMS: Final = ("volumeClaimTemplate", "templates")
+"""Fields with PersistentVolumeClaims: of an ephemeral volume, and of a JobSet's volumeClaimPolicies."""
 
 
 def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
@@ -107,16 +109,23 @@ def as_typed(value: dict[str, JSON], *, inside: str = "") -> dict[str, JSON]:
             as_typed(held, inside=field)
         elif not held and (held is None or _is_plain(field, inside)):
             del value[field]
+    _add_structs(value, inside)
+    return value
+
+
+def _add_structs(value: dict[str, JSON], inside: str) -> None:
+    """Add the fields that Go embeds by value."""
     if inside in _CONTAINERS:
         value.setdefault("resources", {})
-    elif inside in ("template", "volumeClaimTemplate"):
+    elif inside in ("template", *_CLAIMS):
         value.setdefault("metadata", {})
         spec = value.setdefault("spec", {})
-        if inside == "volumeClaimTemplate":
+        if inside in _CLAIMS:
             spec.setdefault("resources", {})
+        if inside == "templates":
+            value.setdefault("status", {})
     elif inside == "resourceFieldRef":
         value.setdefault("divisor", "0")
-    return value
 
 
 def _is_plain(field: str, inside: str) -> bool:

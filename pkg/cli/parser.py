@@ -15,7 +15,7 @@ from typing import Final, NoReturn
 
 from pkg.cli import flagtypes, liveflags
 from pkg.localcluster.names import DEFAULT_NAME
-from pkg.offline.text import one_line
+from pkg.offline.text import printable_line
 
 PROGRAM: Final = "trainerctl"
 DISTRIBUTION: Final = "trainer-controller-manager"
@@ -26,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print usage and message, and exit with code 2."""
-        super().error(one_line(message))
+        super().error(printable_line(message))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -85,6 +85,17 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         "--coscheduling",
         action="store_true",
         help="use the scheduler of scheduler-plugins, for gang scheduling",
+    )
+    add(
+        "--kai-scheduler",
+        metavar="PATH",
+        help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
+    )
+    add("--kai-binder", metavar="PATH", help="program that binds for --kai-scheduler")
+    add(
+        "--kai-crds",
+        metavar="FOLDER",
+        help="CRDs of the release of --kai-scheduler (default: those of v0.17)",
     )
     add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
     add("--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)")
@@ -146,6 +157,19 @@ def _group(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     parser.add_argument(
         "--config", metavar="FILE", help="Configuration of the manager, for the pod grouper's settings"
+    )
+    parser.add_argument(
+        "--groupers",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="files that declare how the pods of a kind are grouped, in addition to those of the Configuration",
+    )
+    parser.add_argument(
+        "--rules",
+        choices=("v0.13", "v0.17"),
+        help="KAI-Scheduler release whose rules apply (default: that of the PodGroup's CRD in the files, else v0.13)",
     )
     parser.set_defaults(function="pkg.cli.group:group_command")
 

@@ -8,3 +8,4 @@ from .duration import seconds as seconds
 from .options import cert_dir as cert_dir
 from .options import manager_options as manager_options
 from .options import rest_config as rest_config
+from .options import with_feature_gates as with_feature_gates

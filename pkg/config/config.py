@@ -43,9 +43,7 @@ def load(path: str | None = None) -> Configuration:
         ConfigurationError: the file cannot be read, or does not hold a valid Configuration.
     """
     if not path:
-        loaded = Configuration()
-        config.set_defaults(loaded)
-        return loaded
+        return config.defaulted()
     try:
         text = Path(path).read_bytes()
     except OSError as error:

@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Final
 
-from controller_runtime import manager, rest
-from controller_runtime.metrics import with_authentication_and_authorization
+from controller_runtime import manager, metrics, rest
 from controller_runtime.webhook.server import default_cert_dir
 
+from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.util import tlsconfig
 
+from .config import ConfigurationError
 from .duration import seconds
 
 _CONCURRENCY: Final = {str(TrainJob.gvk.group_kind): 5}
@@ -24,6 +27,7 @@ _CONCURRENCY: Final = {str(TrainJob.gvk.group_kind): 5}
 def manager_options(cfg: Configuration) -> manager.Options:
     """Return the manager's options. ``cfg`` is defaulted and valid, as :func:`pkg.config.load` returns it."""
     health, election = cfg.health, cfg.leader_election
+    tls = tlsconfig.resolve(cfg.tls).server_options()
     return manager.Options(
         scheme=default_scheme(),
         # Kinds without a model are owners of pods. The pod grouper decides which of them to watch.
@@ -41,13 +45,17 @@ def manager_options(cfg: Configuration) -> manager.Options:
         metrics_secure=bool(cfg.metrics.secure_serving),
         # Not by default, unlike other controller-runtime projects: upstream's metrics are open to every scraper,
         # and its role does not let the manager ask.
-        metrics_filter=with_authentication_and_authorization if cfg.metrics.require_authorization else None,
+        metrics_filter=metrics.with_authentication_and_authorization
+        if cfg.metrics.require_authorization
+        else None,
+        metrics_tls_options=tls,
         health_probe_bind_address=health.health_probe_bind_address or "",
         readiness_endpoint_name=health.readiness_endpoint_name or "",
         liveness_endpoint_name=health.liveness_endpoint_name or "",
         webhook_host=cfg.webhook.host or "",
         webhook_port=cfg.webhook.port or 0,
         webhook_cert_dir=cert_dir(cfg),
+        webhook_tls_options=tls,
     )
 
 
@@ -55,6 +63,20 @@ def rest_config(cfg: Configuration, connection: rest.Config) -> rest.Config:
     """Return ``connection`` with the Configuration's throttling."""
     client = cfg.client_connection
     return dataclasses.replace(connection, qps=client.qps or 0.0, burst=client.burst or 0)
+
+
+def with_feature_gates(cfg: Configuration, flags: Mapping[str, bool]) -> Configuration:
+    """Return ``cfg`` with the feature gates of the command line, which take precedence.
+
+    Raises:
+        ConfigurationError: a gate is not known.
+    """
+    gates = {**(cfg.feature_gates or {}), **flags}
+    try:
+        features.resolve(gates)
+    except features.UnknownFeatureGateError as error:
+        raise ConfigurationError(f"featureGates: {error}") from error
+    return cfg.model_copy(update={"feature_gates": gates})
 
 
 def cert_dir(cfg: Configuration) -> str:

@@ -9,10 +9,11 @@ from typing import Final
 from controller_runtime import httpserver
 from controller_runtime.apis.machinery import field
 
-from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.config.v1alpha1 import COMPATIBILITY_VERSIONS, MIRRORS, Configuration
 
 from .duration import seconds
 
+_RULES: Final = ("auto", "v0.13", "v0.17")
 _MAX_PORT: Final = 65535
 _JITTER: Final = 1.2
 """Retries are delayed by up to this factor. The renew deadline must leave time for one."""
@@ -21,9 +22,13 @@ _JITTER: Final = 1.2
 def validate(cfg: Configuration) -> field.ErrorList:
     """Return every rule that a defaulted Configuration breaks."""
     errors = field.ErrorList()
-    port = cfg.webhook.port
-    if port is not None and not 1 <= port <= _MAX_PORT:
-        errors.append(field.invalid(field.Path("webhook", "port"), port, "must be between 1 and 65535"))
+    for name, value, supported in (
+        ("compatibilityVersion", cfg.compatibility_version, COMPATIBILITY_VERSIONS),
+        ("mirror", cfg.mirror, MIRRORS),
+    ):
+        if value not in supported:
+            errors.append(field.not_supported(field.Path(name), value, supported))
+    errors += _validate_port(field.Path("webhook", "port"), cfg.webhook.port)
     metrics = cfg.metrics
     if metrics.require_authorization and not metrics.secure_serving:
         detail = "needs secureServing: a token must not travel in plain text"
@@ -39,9 +44,27 @@ def validate(cfg: Configuration) -> field.ErrorList:
     for group_kind, workers in (cfg.controller.group_kind_concurrency or {}).items():
         if workers < 1:
             errors.append(field.invalid(concurrency.key(group_kind), workers, "must be greater than 0"))
+    errors += _validate_status_server(cfg)
     errors += _validate_pod_grouper(cfg)
     errors += _validate_endpoints(cfg)
     errors += _validate_leader_election(cfg)
+    return errors
+
+
+def _validate_port(path: field.Path, port: int | None) -> field.ErrorList:
+    errors = field.ErrorList()
+    if port is not None and not 1 <= port <= _MAX_PORT:
+        errors.append(field.invalid(path, port, "must be between 1 and 65535"))
+    return errors
+
+
+def _validate_status_server(cfg: Configuration) -> field.ErrorList:
+    server, path = cfg.status_server, field.Path("statusServer")
+    errors = _validate_port(path.child("port"), server.port)
+    limits: tuple[tuple[str, float | None], ...] = (("qps", server.qps), ("burst", server.burst))
+    for name, value in limits:
+        if value is not None and value < 0:
+            errors.append(field.invalid(path.child(name), value, "must be greater than or equal to 0"))
     return errors
 
 
@@ -50,6 +73,8 @@ def _validate_pod_grouper(cfg: Configuration) -> field.ErrorList:
     grouper, path = cfg.pod_grouper, field.Path("podGrouper")
     if not grouper.scheduler_name:
         errors.append(field.required(path.child("schedulerName"), "whose pods are grouped?"))
+    if grouper.rules not in _RULES:
+        errors.append(field.not_supported(path.child("rules"), grouper.rules, _RULES))
     workers = grouper.max_concurrent_reconciles
     if workers is not None and workers < 1:
         where = path.child("maxConcurrentReconciles")

@@ -18,6 +18,10 @@ MAX_CONCURRENT_RECONCILES: Final = 10
 PROJECT_LABEL_KEY: Final = "project"
 PRIORITY_LABEL_KEY: Final = "priorityClassName"
 PREEMPTIBILITY_LABEL_KEY: Final = "kai.scheduler/preemptibility"
+PREEMPTION_DELAY_KEY: Final = "kai.scheduler/preemption-delay"
+STALENESS_GRACE_PERIOD_KEY: Final = "kai.scheduler/staleness-grace-period"
+MIN_MEMBER_KEY: Final = "kai.scheduler/batch-min-member"
+SKIP_POD_GROUPER_KEY: Final = "kai.scheduler/skip-podgrouper"
 USER_LABEL_KEY: Final = "user"
 
 TOPOLOGY_KEY: Final = "kai.scheduler/topology"

@@ -8,7 +8,7 @@ from typing import Final
 
 GROUP: Final = "trainer.kubeflow.org"
 
-API_RELEASE: Final = "2.1.0"
+API_RELEASE: Final = "v2.3.0"
 """The release of Kubeflow Trainer whose API is served; the SDK asks a cluster for it."""
 
 DEFAULT_JOB_REPLICAS: Final = 1
@@ -24,7 +24,24 @@ RESOURCE_IN_USE_FINALIZER: Final = f"{GROUP}/resource-in-use"
 TRAIN_JOB_CONTROLLER_NAME: Final = f"{GROUP}/trainjob-controller"
 """The value of a TrainJob's ``spec.managedBy`` for this manager, which is also the default."""
 
+# --- clients of two API generations ---
+
+NUM_PROC_PER_NODE_ANNOTATION: Final = f"{GROUP}/num-proc-per-node"
+"""A TrainJob's word for ``spec.trainer.numProcPerNode``, where newer clients can only decode a number."""
+
+FIRST_GENERATION_MANAGERS: Final = (f"{GROUP}/first-generation", f"{GROUP}/first-generation-2")
+"""Managers of the runtime patch that mirrors ``podTemplateOverrides``, ``labels`` and ``annotations``.
+
+The second is used when an immutable field of the first changes: a patch of another manager is a new one.
+"""
+
+FIRST_GENERATION_DIGEST_ANNOTATION: Final = f"{GROUP}/first-generation-digest"
+"""The digest of the fields that the mirroring runtime patch was made from."""
+
 # --- labels ---
+
+KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+"""A TrainJob that waits in a queue of Kueue."""
 
 LABEL_TRAIN_JOB_ANCESTOR: Final = f"{GROUP}/trainjob-ancestor-step"
 """The part of a TrainJob that a template's job carries out: an initializer, or the trainer."""
@@ -33,6 +50,9 @@ LABEL_SUPPORT: Final = f"{GROUP}/support"
 SUPPORT_DEPRECATED: Final = "deprecated"
 RUNTIME_DEPRECATION_POLICY_URL: Final = (
     "https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime/#runtime-deprecation-policy"
+)
+RUNTIME_DEPRECATION_POLICY_URL_2_3: Final = (
+    "https://trainer.kubeflow.org/en/latest/operator-guides/runtime.html#runtime-deprecation-policy"
 )
 
 # --- jobs, containers and values of the ancestor label ---
@@ -52,6 +72,7 @@ JOB_COMPLETION_INDEX_FIELD_PATH: Final = "metadata.annotations['batch.kubernetes
 
 TRAIN_JOB_SUSPENDED_MESSAGE: Final = "TrainJob is suspended"
 TRAIN_JOB_RESUMED_MESSAGE: Final = "TrainJob is resumed"
+TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE: Final = "TrainJob exceeded its active deadline"
 
 # --- torchrun ---
 
@@ -71,3 +92,20 @@ TORCH_RUN_RESERVED_ENV_NAMES: Final = frozenset(
     }
 )
 """Environment variables that the Torch plugin sets, and a TrainJob must not."""
+
+# --- XGBoost ---
+
+XGBOOST_ENV_TRACKER_URI: Final = "DMLC_TRACKER_URI"
+XGBOOST_ENV_TRACKER_PORT: Final = "DMLC_TRACKER_PORT"
+XGBOOST_ENV_TASK_ID: Final = "DMLC_TASK_ID"
+XGBOOST_ENV_NUM_WORKER: Final = "DMLC_NUM_WORKER"
+
+XGBOOST_RESERVED_ENV_NAMES: Final = frozenset(
+    {
+        XGBOOST_ENV_TRACKER_URI,
+        XGBOOST_ENV_TRACKER_PORT,
+        XGBOOST_ENV_TASK_ID,
+        XGBOOST_ENV_NUM_WORKER,
+    }
+)
+"""Environment variables that the XGBoost plugin sets, and a TrainJob must not."""

@@ -136,6 +136,22 @@ class Children:
                 await self._rebuild(train_job, live, job_set, rule, error)
                 raise
 
+    async def delete(self, job_set: JobSet) -> None:
+        """Delete the JobSet of a TrainJob that has failed. Its Jobs are deleted with it.
+
+        Raises:
+            StatusError: the API server refused.
+            TransportError: the API server was unreachable.
+        """
+        if job_set.metadata.deletion_timestamp is not None:
+            return
+        preconditions = {"uid": job_set.metadata.uid} if job_set.metadata.uid else {}
+        log.logger_from().debug("Deleting the JobSet", jobSet=str(job_set.key))
+        try:
+            await self._client.delete(job_set, propagation="Background", preconditions=preconditions)
+        except (NotFoundError, ConflictError):
+            return  # this JobSet is deleted
+
     @contextmanager
     def _pending(self, train_job: TrainJob) -> Iterator[None]:
         """Raise PendingError for refusals because of an object that is being deleted or has changed."""

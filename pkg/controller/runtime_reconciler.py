@@ -19,6 +19,7 @@ from controller_runtime.cache import CacheError
 from controller_runtime.controller import controllerutil
 from controller_runtime.rest import RestError
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import RuntimeRef, TrainJob
 from pkg.constants import trainer as constants
 
@@ -36,6 +37,9 @@ _NEWS: Final = predicate.Funcs[TrainJob](create=lambda evt: not evt.is_in_initia
 class RuntimeReconciler:
     """Protects the runtimes of one kind, which the subclass names.
 
+    In the second generation TrainJobs keep a snapshot of their runtime: no runtime needs protection, and the finalizer
+    is removed.
+
     It watches TrainJobs itself, so it works in a manager that runs no TrainJob controller.
     """
 
@@ -46,8 +50,9 @@ class RuntimeReconciler:
     refers: Callable[[RuntimeRef], bool]
     """Returns True if a reference is to this kind."""
 
-    def __init__(self, client: client.Client) -> None:
+    def __init__(self, client: client.Client, cfg: Configuration | None = None) -> None:
         self._client = client
+        self._protects = not (cfg is not None and cfg.second_generation)
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Add or remove the finalizer of one runtime."""
@@ -57,6 +62,10 @@ class RuntimeReconciler:
             return ctrl.Result()
         log.logger_from().debug("Reconciling runtime")
         deleted = runtime.metadata.deletion_timestamp is not None
+        if not self._protects:
+            if _FINALIZER in (runtime.metadata.finalizers or ()):
+                await self._change(runtime, controllerutil.remove_finalizer)
+            return ctrl.Result()
         if _is_guarded(runtime) or (deleted and _FINALIZER not in (runtime.metadata.finalizers or ())):
             return ctrl.Result()  # correct with and without references
         in_use = bool(
@@ -64,15 +73,16 @@ class RuntimeReconciler:
                 TrainJob, namespace=request.namespace, fields={self.index: request.name}, limit=1
             )
         )
-        changed = runtime.deep_copy()
         if in_use and not deleted:
-            controllerutil.add_finalizer(changed, _FINALIZER)
+            await self._change(runtime, controllerutil.add_finalizer)
         elif not in_use and deleted:
-            controllerutil.remove_finalizer(changed, _FINALIZER)
-        else:
-            return ctrl.Result()
-        await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
+            await self._change(runtime, controllerutil.remove_finalizer)
         return ctrl.Result()
+
+    async def _change(self, runtime: Object, change: Callable[[Object, str], bool]) -> None:
+        changed = runtime.deep_copy()
+        change(changed, _FINALIZER)
+        await self._client.patch(changed, client.merge_from(runtime, optimistic_lock=True))
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller with watches of its runtimes and of the TrainJobs that refer to one."""
@@ -91,7 +101,7 @@ class RuntimeReconciler:
 
     async def runtime_of(self, train_job: TrainJob) -> list[ctrl.Request]:
         """Return the runtime that ``train_job`` refers to, if it is of this kind and not protected yet."""
-        if not self.refers(train_job.spec.runtime_ref):
+        if not self._protects or not self.refers(train_job.spec.runtime_ref):
             return []
         namespaced = self.kind.resource is not None and self.kind.resource.namespaced
         request = ctrl.Request(train_job.namespace if namespaced else "", train_job.spec.runtime_ref.name)

@@ -10,9 +10,11 @@ from typing import Final
 import controller_runtime as ctrl
 from controller_runtime import controller
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
+from .storednumbers import StoredNumbers
 from .trainingruntime_controller import TrainingRuntimeReconciler
 from .trainjob_controller import EVENT_SOURCE, TrainJobReconciler
 
@@ -30,6 +32,7 @@ def setup_controllers(
     options: controller.Options | None = None,
     *,
     enabled: Callable[[str], bool] = lambda _name: True,
+    cfg: Configuration | None = None,
 ) -> None:
     """Register the three controllers, or those for which ``enabled`` returns True.
 
@@ -38,10 +41,11 @@ def setup_controllers(
     """
     options = options or controller.Options()
     if enabled(TRAINING_RUNTIME):
-        TrainingRuntimeReconciler(mgr.client).setup_with_manager(mgr, options)
+        TrainingRuntimeReconciler(mgr.client, cfg).setup_with_manager(mgr, options)
     if enabled(CLUSTER_TRAINING_RUNTIME):
-        ClusterTrainingRuntimeReconciler(mgr.client).setup_with_manager(mgr, options)
+        ClusterTrainingRuntimeReconciler(mgr.client, cfg).setup_with_manager(mgr, options)
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
         reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader)
         reconciler.setup_with_manager(mgr, options)
+        mgr.add(StoredNumbers(mgr.client, mgr.api_reader, mgr.cache))

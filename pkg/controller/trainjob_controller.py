@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 import controller_runtime as ctrl
@@ -27,7 +27,7 @@ from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 
-from . import patches, wake
+from . import deadline, patches, wake
 from .applier import Applier, Outcome
 from .children import Children, PendingError
 from .unbuilt import UnbuiltFirst
@@ -42,6 +42,7 @@ _MANAGED_BY_US: Final = (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
 _EVENT_REASON: Final = "TrainJobResourcesCreationFailed"
 _EVENT_MESSAGE: Final = "TrainJob resources reconciliation failed: {}"
 _EVENT_ERROR_LIMIT: Final = 950
+_NO_TIME: Final = timedelta()
 
 
 # +kubebuilder:rbac:groups="",resources=events,verbs=create;watch;update;patch
@@ -99,35 +100,49 @@ class TrainJobReconciler:
         train_job = stored.shallow_copy()
         # Only the status is written. An assignment would mark an absent status as set.
         train_job.put("status", stored.status.deep_copy())
-        errors = await self._advance(train_job, orphan=orphan)
+        left = None if trainjob.is_finished(stored) else deadline.time_left(stored, self._now())
+        expired = left is not None and left <= _NO_TIME
+        errors = await self._advance(
+            train_job, orphan=orphan, expired=expired, builds=not expired or job_set is not None
+        )
         await _attempt(errors, self._write_status(stored, train_job))
+        if trainjob.deadline_exceeded(train_job) and job_set is not None and not orphan:
+            await _attempt(errors, self._children.delete(job_set))
         self._phases.observe(train_job)
-        if _finished(train_job):
+        if trainjob.is_finished(train_job):
             self._children.forget(request)
-        return _result(errors)
+            left = None
+        return _result(errors, left)
 
-    async def _advance(self, train_job: TrainJob, *, orphan: bool) -> list[Exception]:
+    async def _advance(
+        self, train_job: TrainJob, *, orphan: bool, expired: bool, builds: bool
+    ) -> list[Exception]:
         """Bring the children and the status of ``train_job`` up to date, and return the errors.
 
-        The status of an orphan is not used before it is adopted.
+        The status of an orphan is not used before it is adopted. An expired TrainJob fails, unless its JobSet has ended
+        before.
         """
         errors: list[Exception] = []
         key = runtime_ref_to_runtime_registry_key(train_job.spec.runtime_ref)
-        runtime, finished = self._runtimes.get(key), _finished(train_job)
+        runtime, finished = self._runtimes.get(key), trainjob.is_finished(train_job)
         if runtime is None:
             if not finished:
                 _set_unsupported(train_job, key, self._now)
             return errors
         if not finished:
             _clear_unsupported(train_job)
-            await _attempt(errors, self._reconcile_objects(runtime, train_job))
+            if builds:
+                await _attempt(errors, self._reconcile_objects(runtime, train_job))
             for error in errors:
                 if not isinstance(error, PendingError):
                     self._report(train_job, error)
-            _set_suspended(train_job, self._now)
+        _set_suspended(train_job, self._now)
         if not orphan or not (finished or errors):
-            may_be_gone = finished or any(isinstance(error, PendingError) for error in errors)
+            pending = any(isinstance(error, PendingError) for error in errors)
+            may_be_gone = finished or expired or pending
             await _attempt(errors, self._set_status(runtime, train_job, may_be_gone=may_be_gone))
+        if expired and not trainjob.is_finished(train_job):
+            _set_deadline_exceeded(train_job, self._now)
         return errors
 
     def _stand_back(self, train_job: TrainJob, error: PendingError | ChildConflictError) -> ctrl.Result:
@@ -138,7 +153,7 @@ class TrainJobReconciler:
         Raises:
             ChildConflictError: the JobSet will not be deleted.
         """
-        if _finished(train_job):
+        if trainjob.is_finished(train_job):
             return ctrl.Result()
         if not isinstance(error, PendingError):
             self._report(train_job, error)
@@ -180,6 +195,7 @@ class TrainJobReconciler:
                 raise
             return  # a finished TrainJob keeps its status when its children are deleted
         if status is not None:
+            _keep_end(train_job, status)
             train_job.status = status
 
     async def _write_status(self, stored: TrainJob, train_job: TrainJob) -> None:
@@ -208,16 +224,13 @@ class TrainJobReconciler:
         builder.watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
 
 
-def _finished(train_job: TrainJob) -> bool:
-    """Return True if the TrainJob is Complete or Failed. An unsupported runtime is not final: the spec may change."""
-    for condition in train_job.status.conditions or ():
-        if condition.status != "True":
-            continue
-        if condition.type == trainer.TRAIN_JOB_COMPLETE:
-            return True
-        if condition.type == trainer.TRAIN_JOB_FAILED:
-            return condition.reason != trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
-    return False
+def _keep_end(train_job: TrainJob, status: TrainJobStatus) -> None:
+    """Remove the second end from the new status of a TrainJob that has ended."""
+    old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
+    if status.conditions and any(conditions.is_true(old, end) for end in ends):
+        for end in ends:
+            if not conditions.is_true(old, end):
+                conditions.remove(status.conditions, end)
 
 
 def _set_unsupported(train_job: TrainJob, key: str, now: Callable[[], datetime]) -> None:
@@ -228,6 +241,19 @@ def _set_unsupported(train_job: TrainJob, key: str, now: Callable[[], datetime])
             status="True",
             reason=trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON,
             message=f"unsupported runtime: {key}",
+        ),
+        now,
+    )
+
+
+def _set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> None:
+    _set_condition(
+        train_job,
+        Condition(
+            type=trainer.TRAIN_JOB_FAILED,
+            status="True",
+            reason=trainer.TRAIN_JOB_DEADLINE_EXCEEDED_REASON,
+            message=constants.TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE,
         ),
         now,
     )
@@ -280,8 +306,8 @@ async def _attempt(errors: list[Exception], step: Awaitable[None]) -> None:
         errors.append(error)
 
 
-def _result(errors: list[Exception]) -> ctrl.Result:
-    """Return the time of the next reconcile; raise the errors that are not PendingError."""
+def _result(errors: list[Exception], left: timedelta | None = None) -> ctrl.Result:
+    """Return the time of the next reconcile, at the latest after ``left``; raise the errors but PendingErrors."""
     failed = [error for error in errors if not isinstance(error, PendingError)]
     if len(failed) == 1:
         raise failed[0]
@@ -290,5 +316,5 @@ def _result(errors: list[Exception]) -> ctrl.Result:
     for pending in errors:
         if isinstance(pending, PendingError):
             log.logger_from().info("Waiting", reason=str(pending))
-            return ctrl.Result(requeue_after=pending.after)
-    return ctrl.Result()
+            return ctrl.Result(requeue_after=pending.after if left is None else min(pending.after, left))
+    return ctrl.Result(requeue_after=left)

@@ -22,6 +22,11 @@ JOBSET_NAMESPACE: Final = "jobset-system"
 JOBSET_ACCOUNT: Final = "jobset-controller-manager"
 TRAINER_NAMESPACE: Final = "kubeflow-system"
 TRAINER_ACCOUNT: Final = "kubeflow-trainer-controller-manager"
+TRAINER_SUBJECT: Final = {
+    "kind": "ServiceAccount",
+    "name": TRAINER_ACCOUNT,
+    "namespace": TRAINER_NAMESPACE,
+}
 VOLUMES: Final = 16
 _POD_HOOKS: Final = frozenset({"mpod.kb.io", "vpod.kb.io"})
 
@@ -98,8 +103,9 @@ def jobset_webhooks(jobset: Binary, url: str, authority: bytes) -> list[Manifest
 
 
 def trainer_webhooks(url: str, authority: bytes) -> list[Manifest]:
-    """Return our webhook configuration, called at ``url``."""
-    hooks = _of_kind(shipped.manifests("webhook"), "ValidatingWebhookConfiguration")
+    """Return our webhook configurations, called at ``url``."""
+    kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    hooks = _of_kind(shipped.manifests("webhook"), *kinds)
     return [point_at(manifest, url, authority) for manifest in hooks]
 
 

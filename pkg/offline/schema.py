@@ -128,14 +128,17 @@ def _number(schema: Schema, value: float, path: Path) -> Iterator[Problem]:
         yield Problem(path, f"{shown} less than or equal to {most}")
 
 
-def _array(schema: Schema, value: list[JSON], path: Path) -> Iterator[Problem]:
-    count = len(value)
-    if count < (least := schema.get("minItems", 0)):
-        yield Problem(
-            path, f"Invalid value: {count}: {render(path)} in body should have at least {least} items"
-        )
-    if count > (most := schema.get("maxItems", count)):
+def _sized(schema: Schema, items: str, count: int, path: Path) -> Iterator[Problem]:
+    """Yield the problems of a number of items or properties, ``items`` with a capital."""
+    if count < (least := schema.get(f"min{items}", 0)):
+        text = f"Invalid value: {count}: {render(path)} in body should have at least {least} {items.lower()}"
+        yield Problem(path, text)
+    if count > (most := schema.get(f"max{items}", count)):
         yield Problem(path, f"Too many: {count}: must have at most {most} items", grave=True)
+
+
+def _array(schema: Schema, value: list[JSON], path: Path) -> Iterator[Problem]:
+    yield from _sized(schema, "Items", len(value), path)
     items = schema.get("items") or {}
     for index, item in enumerate(value):
         yield from problems(items, item, (*path, index))
@@ -167,13 +170,7 @@ def _array(schema: Schema, value: list[JSON], path: Path) -> Iterator[Problem]:
 
 
 def _object(schema: Schema, value: dict[str, JSON], path: Path) -> Iterator[Problem]:
-    count = len(value)
-    if count < (least := schema.get("minProperties", 0)):
-        yield Problem(
-            path, f"Invalid value: {count}: {render(path)} in body should have at least {least} properties"
-        )
-    if count > (most := schema.get("maxProperties", count)):
-        yield Problem(path, f"Too many: {count}: must have at most {most} items", grave=True)
+    yield from _sized(schema, "Properties", len(value), path)
     properties = schema.get("properties") or {}
     for name in schema.get("required") or ():
         if name not in value:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, ClassVar, Final, NoReturn
+from typing import Final, NoReturn
 
 import yaml
 from controller_runtime.apis.machinery.base import JSON
@@ -22,17 +22,12 @@ from controller_runtime.apis.machinery.errors import one_line
 
 from pkg.config.document import PathSteps
 
-_BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_TAG: Final = "tag:yaml.org,2002:"
-_MERGE: Final = _TAG + "merge"
-_MAX_ALIASED: Final = 200_000
-"""Maximum number of values that aliases and merges may add to a document: a few lines could add billions."""
-
+from .yamlloader import BASE, MAX_ALIASED, MAX_DIGITS, Loader
+from .yamlloader import SyntaxProblemError as SyntaxProblemError
 
 _MAX_DEPTH: Final = 200
 """Maximum nesting depth; Kubernetes objects use less than a quarter of it."""
 _SAFE_DEPTH: Final = 1_000
-_MAX_DIGITS: Final = 1_000
 _TOO_DEEP: Final = f"nested more than {_MAX_DEPTH} levels deep"
 _BRACKET: Final = re.compile(r"[\[\]{}]")
 _INDENT: Final = re.compile(r"^[ \t?:-]+", re.MULTILINE)
@@ -42,103 +37,7 @@ _SURROGATE_ESCAPE: Final = re.compile(r"\\[uU](?:0000)?[dD][89a-fA-F]")
 _HALF: Final = re.compile("[\ud800-\udfff]")
 
 
-class SyntaxProblemError(ValueError):
-    """The text cannot be read; ``line`` is counted from one, or None if unknown."""
-
-    def __init__(self, problem: str, line: int | None = None) -> None:
-        super().__init__(problem)
-        self.line = line
-
-
-class _Loader(_BASE):  # type: ignore[misc] # the C loader, where there is one, is not typed
-    """The part of YAML 1.1 that Kubernetes supports."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
-        first: [
-            (tag, pattern)
-            for tag, pattern in resolvers
-            if tag.removeprefix(_TAG) in ("bool", "null", "merge")
-        ]
-        for first, resolvers in _BASE.yaml_implicit_resolvers.items()
-    }
-
-    def __init__(self, stream: str) -> None:
-        super().__init__(stream)
-        self._flat: dict[int, bool] = {}
-        """Maps by identity: False while their merges are applied, True afterwards."""
-        self._merged_left = len(stream) + _MAX_ALIASED
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Apply ``<<``: the map's own key takes precedence, then the first merged map that has the key.
-
-        Each key is kept once, so that merges of merges cannot multiply, and the work of a document is bounded.
-        """
-        if id(node) in self._flat:
-            if not self._flat[id(node)]:
-                raise SyntaxProblemError("a map merges itself", node.start_mark.line + 1)
-            return
-        self._flat[id(node)] = False
-        self._check_keys(node)
-        self._merge(node)
-        self._flat[id(node)] = True
-
-    def _merge(self, node: yaml.MappingNode) -> None:
-        own = [pair for pair in node.value if pair[0].tag != _MERGE]
-        if len(own) == len(node.value):
-            return
-        taken = {key.value for key, _ in own}
-        merged: list[tuple[yaml.Node, yaml.Node]] = []
-        for key, value in node.value:
-            for source in self._sources(value) if key.tag == _MERGE else ():
-                self.flatten_mapping(source)
-                self._merged_left -= 1 + len(source.value)
-                if self._merged_left < 0:
-                    raise SyntaxProblemError("merges make it too large", key.start_mark.line + 1)
-                fresh = [pair for pair in source.value if pair[0].value not in taken]
-                taken.update(pair[0].value for pair in fresh)
-                merged += fresh
-        node.value = merged + own
-
-    def _sources(self, value: yaml.Node) -> list[yaml.MappingNode]:
-        """Return the maps that a ``<<`` refers to."""
-        sources = value.value if isinstance(value, yaml.SequenceNode) else [value]
-        if not all(isinstance(source, yaml.MappingNode) for source in sources):
-            raise SyntaxProblemError("<< needs a map, or a list of maps", value.start_mark.line + 1)
-        return list(sources)
-
-    def _check_keys(self, node: yaml.MappingNode) -> None:
-        seen = set()
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise SyntaxProblemError("a key must be a string", key.start_mark.line + 1)
-            if key.value in seen:
-                raise SyntaxProblemError(f"key {key.value} is given twice", key.start_mark.line + 1)
-            seen.add(key.value)
-            if key.tag != _MERGE:
-                key.tag = _TAG + "str"
-
-    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """Return the number; thousands of digits are an error."""
-        if len(node.value) > _MAX_DIGITS:
-            problem = f"a number has more than {_MAX_DIGITS} digits"
-            raise SyntaxProblemError(problem, node.start_mark.line + 1)
-        number: int = super().construct_yaml_int(node)
-        return number
-
-    def construct_yaml_float(self, node: yaml.ScalarNode) -> float | int:
-        """Return the number, as an int if it is integral."""
-        number: float = super().construct_yaml_float(node)
-        if not math.isfinite(number):
-            raise SyntaxProblemError(f"{node.value} is not a number in JSON", node.start_mark.line + 1)
-        return int(number) if number.is_integer() and abs(number) < 1e21 else number
-
-    def construct_other(self, node: yaml.Node) -> NoReturn:
-        """Reject a value that JSON cannot represent."""
-        kind = node.tag.removeprefix(_TAG)
-        raise SyntaxProblemError(f"a value of type {kind} has no place in JSON", node.start_mark.line + 1)
-
-
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # see above
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc] # the C dumper is not typed
     """Writes no aliases, and multi-line strings as blocks."""
 
     def ignore_aliases(self, data: object) -> bool:
@@ -147,27 +46,13 @@ class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[mi
 
     def text(self, data: str) -> yaml.ScalarNode:
         """Return a string, as a block if it has several lines."""
-        node: yaml.ScalarNode = self.represent_scalar(_TAG + "str", data, style="|" if "\n" in data else None)
+        node: yaml.ScalarNode = self.represent_scalar(
+            "tag:yaml.org,2002:str", data, style="|" if "\n" in data else None
+        )
         return node
 
 
 _Dumper.add_representer(str, _Dumper.text)
-
-_NUMBERS: Final = list("-+.0123456789")
-_Loader.add_implicit_resolver(
-    _TAG + "int", re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)$"), _NUMBERS
-)
-_Loader.add_implicit_resolver(
-    _TAG + "float",
-    re.compile(
-        r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-    ),
-    _NUMBERS,
-)
-_Loader.add_constructor(_TAG + "int", _Loader.construct_yaml_int)
-_Loader.add_constructor(_TAG + "float", _Loader.construct_yaml_float)
-for _name in ("binary", "timestamp", "omap", "pairs", "set"):
-    _Loader.add_constructor(_TAG + _name, _Loader.construct_other)
 
 
 def parse(text: str, *, is_json: bool = False) -> Iterator[tuple[int, JSON]]:
@@ -230,7 +115,7 @@ class _Lines:
         self._documents: list[yaml.Node] = []
         self._below: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
         with suppress(yaml.YAMLError):  # JSON that is not valid YAML
-            self._documents += yaml.compose_all(text, Loader=_Loader)
+            self._documents += yaml.compose_all(text, Loader=Loader)
 
     def line(self, number: int, path: PathSteps) -> int | None:
         if number > len(self._documents):
@@ -284,7 +169,7 @@ def _parse_json(text: str) -> Iterator[JSON]:
 
 
 def _parse_yaml(text: str) -> Iterator[tuple[int, JSON]]:
-    loader = _Loader(text)
+    loader = Loader(text)
     try:
         _check_nesting(text)
         number = 0
@@ -292,7 +177,7 @@ def _parse_yaml(text: str) -> Iterator[tuple[int, JSON]]:
             number += 1
             data = loader.get_data()
             if data is not None:
-                yield number, _expanded(data, [len(text) + _MAX_ALIASED], ()) if "&" in text else data
+                yield number, _expanded(data, [len(text) + MAX_ALIASED], ()) if "&" in text else data
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise SyntaxProblemError(error.problem or error.context or "not YAML", line) from error
@@ -329,7 +214,7 @@ def _check_nesting(text: str) -> None:
     if deepest + max((len(match[0]) for match in _INDENT.finditer(text)), default=0) <= _SAFE_DEPTH:
         return
     depth = 0
-    for event in yaml.parse(text, Loader=_BASE):
+    for event in yaml.parse(text, Loader=BASE):
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _MAX_DEPTH:
@@ -370,8 +255,8 @@ def _without_twins(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
 
 
 def _integer(text: str) -> int:
-    if len(text) > _MAX_DIGITS:
-        raise SyntaxProblemError(f"a number has more than {_MAX_DIGITS} digits")
+    if len(text) > MAX_DIGITS:
+        raise SyntaxProblemError(f"a number has more than {MAX_DIGITS} digits")
     return int(text)
 
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """KAI-Scheduler's pod grouper: from a pod to its top owner, to the PodGroup that schedules its pods together."""
 
+from .declarations import DeclarationError as DeclarationError
+from .declarations import read_files as read_files
 from .hub import ANY_VERSION as ANY_VERSION
 from .hub import ENTRY_POINT_GROUP as ENTRY_POINT_GROUP
 from .hub import GrouperLoadError as GrouperLoadError
@@ -11,8 +13,10 @@ from .hub import new_plugins_hub as new_plugins_hub
 from .owners import DirectOwners as DirectOwners
 from .pod_controller import Options as Options
 from .pod_controller import PodReconciler as PodReconciler
+from .podgroup import Rules as Rules
 from .podgrouper import Grouping as Grouping
 from .podgrouper import PodGrouper as PodGrouper
+from .servedrules import rules_of as rules_of
 from .setup import NAME as NAME
 from .setup import Settings as Settings
 from .setup import cache_options as cache_options

@@ -11,17 +11,21 @@ from typing import Final
 
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.gvk import GVK, GroupKind
+from controller_runtime.apis.machinery.gvk import GVK, GroupKind, NamespacedName
 from controller_runtime.manager import ManagerError
 
+from .declarations import ANY_VERSION as ANY_VERSION
+from .declarations import Declarations
 from .plugins import Grouper, Reads
 from .plugins.aml import AmlGrouper
 from .plugins.cronjobs import CronJobGrouper
+from .plugins.declared import Declaration
 from .plugins.defaultgrouper import DefaultGrouper, GrouperOptions
 from .plugins.deployment import DeploymentGrouper
 from .plugins.grove import GroveGrouper
 from .plugins.job import K8sJobGrouper
 from .plugins.jobset import JobSetGrouper
+from .plugins.jobsettree import JobSetTreeGrouper
 from .plugins.knative import KnativeGrouper
 from .plugins.kubeflow.jax import JaxGrouper
 from .plugins.kubeflow.mpi import MpiGrouper
@@ -30,15 +34,16 @@ from .plugins.kubeflow.pytorch import PyTorchGrouper
 from .plugins.kubeflow.tensorflow import TensorFlowGrouper
 from .plugins.kubeflow.xgboost import XGBoostGrouper
 from .plugins.leaderworkerset import LwsGrouper
+from .plugins.native import KINDS, NativeGroupers
 from .plugins.podjob import PodJobGrouper
 from .plugins.ray import RayClusterGrouper, RayJobGrouper, RayServiceGrouper
 from .plugins.runaijob import RunaiJobGrouper
 from .plugins.skiptopowner import SkipTopOwnerGrouper
 from .plugins.spotrequest import SpotRequestGrouper
+from .plugins.wholejob import WholeJobGrouper
+from .podgroup import OLDEST, Rules
 
 ENTRY_POINT_GROUP: Final = "kai.scheduler.podgrouper.plugins"
-ANY_VERSION: Final = "*"
-"""The version of a row that serves all versions of a kind without a row of their own."""
 
 _WRAPPERS: Final = (
     GVK("argoproj.io", "v1alpha1", "Workflow"),
@@ -51,18 +56,28 @@ _WRAPPERS: Final = (
     GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob"),
 )
 """Kinds that wrap the owner below them."""
+_ANY_DYNAMO: Final = GVK("nvidia.com", ANY_VERSION, "DynamoGraphDeployment")
+"""By the rules of v0.17, a wrapper in any version."""
 
-BETWEEN: Final = frozenset(
-    {
-        GroupKind("grove.io", "PodClique"),
-        GroupKind("grove.io", "PodCliqueScalingGroup"),
-        GroupKind("kubevirt.io", "VirtualMachine"),
-        GroupKind("scheduler.grove.io", "PodGang"),
-        GroupKind("serving.knative.dev", "Configuration"),
-        GroupKind("serving.knative.dev", "Revision"),
-    }
+NATIVE: Final = frozenset(version.group_kind for versions in KINDS.values() for version in versions)
+"""Kinds of Kubernetes' own gangs, of which only the spec is read."""
+
+BETWEEN: Final = (
+    frozenset(
+        {
+            GroupKind("grove.io", "PodClique"),
+            GroupKind("grove.io", "PodCliqueScalingGroup"),
+            GroupKind("kubevirt.io", "VirtualMachine"),
+            GroupKind("scheduler.grove.io", "PodGang"),
+            GroupKind("serving.knative.dev", "Configuration"),
+            GroupKind("serving.knative.dev", "Revision"),
+        }
+    )
+    | NATIVE
 )
 """Kinds of a row's workload without a row: between the pods and the owner, above it, or beside it."""
+
+_BY_EXTENT: Final = (Reads.METADATA, Reads.SPEC, Reads.OBJECT)
 
 Table = dict[GVK, Grouper]
 RowsFactory = Callable[[DefaultGrouper, client.Reader | None], Mapping[GVK, Grouper]]
@@ -80,37 +95,66 @@ class HubOptions:
     grouper: GrouperOptions = field(default_factory=GrouperOptions)
     search_legacy_pod_groups: bool = True
     knative_gang_schedule: bool = True
+    declared: tuple[Declaration, ...] = ()
+    """Declarations from files."""
+    declared_config_map: NamespacedName | None = None
+    """The ConfigMap with more of them."""
 
 
 class PluginsHub:
-    """Finds groupers."""
+    """Finds groupers; each set of rules has a table of its own."""
 
-    def __init__(self, default: DefaultGrouper, table: Mapping[GVK, Grouper]) -> None:
+    def __init__(
+        self,
+        default: DefaultGrouper,
+        tables: Mapping[Rules, Mapping[GVK, Grouper]],
+        native: NativeGroupers,
+        declarations: Declarations,
+    ) -> None:
         self.default = default
-        self._table = table
+        self.native = native
+        self._declarations = declarations
+        self._tables = tables
 
-    def grouper_for(self, kind: GVK) -> Grouper:
+    def grouper_for(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
         """Return the grouper of ``kind``: the row of the kind, the row for any version, or the default grouper."""
-        return self._row(kind) or self.default
+        return _row(self._tables[rules], kind) or self.default
+
+    async def find(self, kind: GVK, rules: Rules = OLDEST) -> Grouper:
+        """Return the grouper of ``kind``: its row, that of its declaration, or the default grouper.
+
+        Raises:
+            GroupingError: the kind has no row, and the declaration of a kind is invalid.
+            StatusError, RestError, CacheError: the declarations cannot be read.
+        """
+        row = _row(self._tables[rules], kind)
+        return row or await self._declarations.grouper_for(kind) or self.default
 
     def kinds(self) -> list[GVK]:
         """Return the kinds that have a row."""
-        return list(self._table)
+        return list(dict.fromkeys(kind for table in self._tables.values() for kind in table))
 
     def reads(self, kind: GVK) -> Reads:
-        """Return how much of an owner of ``kind`` is read: as its grouper declares, or all of it."""
-        found = self._row(kind)
-        return found.reads if found is not None else Reads.OBJECT
+        """Return how much of an owner of ``kind`` is read: the most that any of its groupers declares, or all of it."""
+        if kind.group_kind in NATIVE:
+            return Reads.SPEC
+        found = [row.reads for table in self._tables.values() if (row := _row(table, kind)) is not None]
+        return max(found, key=_BY_EXTENT.index) if found else Reads.OBJECT
 
     def watches(self, kind: GVK) -> bool:
-        """Return True if owners of ``kind`` may be watched: kinds with a row, and kinds of a row's workload.
+        """Return True if owners of ``kind`` may be watched: kinds with a row, declared ones, and those of a workload.
 
         A reference to another kind, such as Secret, does not start a watch of that kind. Pods have their own watch.
         """
-        return kind != Pod.gvk and (self._row(kind) is not None or kind.group_kind in BETWEEN)
+        if kind == Pod.gvk:
+            return False
+        if kind.group_kind in BETWEEN or self._declarations.known(kind) is not None:
+            return True
+        return any(_row(table, kind) for table in self._tables.values())
 
-    def _row(self, kind: GVK) -> Grouper | None:
-        return self._table.get(kind) or self._table.get(kind._replace(version=ANY_VERSION))
+
+def _row(table: Mapping[GVK, Grouper], kind: GVK) -> Grouper | None:
+    return table.get(kind) or table.get(kind._replace(version=ANY_VERSION))
 
 
 def new_plugins_hub(
@@ -126,18 +170,23 @@ def new_plugins_hub(
     """
     options = options or HubOptions()
     default = DefaultGrouper(reader, options.grouper)
-    table = _table(default, reader, options)
+    declarations = Declarations(default, reader, options.declared, options.declared_config_map)
+    oldest = _table(default, reader, options, declarations)
+    tables = {Rules.V0_13: oldest, Rules.V0_17: _newest_table(oldest, default, reader, options, declarations)}
     if found is None:
         found = entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):
         for kind, grouper in _load(entry, default, reader).items():
-            if kind in table:
-                raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {kind} has a grouper")
-            table[kind] = grouper
-    return PluginsHub(default, table)
+            for table in tables.values():
+                if kind in table:
+                    raise GrouperLoadError(f"grouper {entry.name} ({entry.value}): {kind} has a grouper")
+                table[kind] = grouper
+    return PluginsHub(default, tables, NativeGroupers(default, reader), declarations)
 
 
-def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) -> Table:
+def _table(
+    default: DefaultGrouper, reader: client.Reader, options: HubOptions, declarations: Declarations
+) -> Table:
     legacy = options.search_legacy_pod_groups
     grove, mpi = GroveGrouper(default, reader), MpiGrouper(default, reader)
     ray_cluster, ray_job = RayClusterGrouper(default, reader), RayJobGrouper(default, reader)
@@ -182,7 +231,35 @@ def _table(default: DefaultGrouper, reader: client.Reader, options: HubOptions) 
         GVK("tekton.dev", "v1", "TaskRun"): default,
         GVK("workspace.devfile.io", "v1alpha2", "DevWorkspace"): default,
     }
-    table.update(dict.fromkeys(_WRAPPERS, SkipTopOwnerGrouper(default, reader, table)))
+    skip = SkipTopOwnerGrouper(default, reader, table, declared=declarations.grouper_for)
+    table.update(dict.fromkeys(_WRAPPERS, skip))
+    return table
+
+
+def _newest_table(
+    oldest: Table,
+    default: DefaultGrouper,
+    reader: client.Reader,
+    options: HubOptions,
+    declarations: Declarations,
+) -> Table:
+    """Return the table of v0.17: that of v0.13, with other rows for the kinds whose rules changed."""
+    rules, legacy = Rules.V0_17, options.search_legacy_pod_groups
+    ray_cluster, ray_job = RayClusterGrouper(default, reader, rules), RayJobGrouper(default, reader, rules)
+    ray_service = RayServiceGrouper(default, reader, rules)
+    table: Table = {
+        **oldest,
+        GVK("batch", "v1", "Job"): WholeJobGrouper(default, reader, search_for_legacy_pod_groups=legacy),
+        GVK("jobset.x-k8s.io", "v1alpha2", "JobSet"): JobSetTreeGrouper(default, reader),
+        GVK("kubeflow.org", "v1", "PyTorchJob"): PyTorchGrouper(default, rules),
+        GVK("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): LwsGrouper(default, rules),
+    }
+    for version in ("v1", "v1alpha1"):
+        table[GVK("ray.io", version, "RayCluster")] = ray_cluster
+        table[GVK("ray.io", version, "RayJob")] = ray_job
+        table[GVK("ray.io", version, "RayService")] = ray_service
+    skip = SkipTopOwnerGrouper(default, reader, table, rules, declared=declarations.grouper_for)
+    table.update(dict.fromkeys((*_WRAPPERS, _ANY_DYNAMO), skip))
     return table
 
 

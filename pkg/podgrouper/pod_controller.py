@@ -14,9 +14,9 @@ import controller_runtime as ctrl
 import msgspec
 from controller_runtime import client, log
 from controller_runtime.apis.core.v1 import Namespace, Pod
-from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.errors import ConflictError, NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import ObjectMeta, metadata_only
+from controller_runtime.apis.machinery.object import Object, ObjectMeta, metadata_only
 from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.cache.codec import older
 from controller_runtime.recorder import EventRecorder
@@ -28,13 +28,17 @@ from pkg.constants import kai
 from .budget import Budget, OverBudgetError
 from .owners import short
 from .plugins import InvalidOwnerError
-from .podgroup import Handler, Metadata
+from .podgroup import Handler, Metadata, Rules
 from .podgrouper import Grouping, PodGrouper
+from .servedrules import FixedRules, RulesSource
 
 _MESSAGE_LIMIT: Final = 1024
 """Maximum length of an event message that the API server accepts."""
 _LONG: Final = 0.005
 """Decoding a pod for longer than this is charged to its namespace, in seconds: ten times an ordinary pod's time."""
+
+_CONFLICT_DELAY: Final = timedelta(seconds=1)
+"""Delay after other writers of a group were faster several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +75,10 @@ class PodReconciler:
         *,
         notices: EventRecorder | None = None,
         cpu: Callable[[], float] = time.thread_time,
+        rules: RulesSource | None = None,
     ) -> None:
         """``notices`` records events about grouped pods; upstream records none."""
+        self._rules = rules or FixedRules()
         self._client = client
         self._notices = notices
         self._recorder = recorder
@@ -112,7 +118,7 @@ class PodReconciler:
         if pod.spec.scheduler_name != self._options.scheduler_name or _is_grouped_orphan(pod):
             return ctrl.Result()
         try:
-            await self._group(pod)
+            return await self._group(pod)
         except OverBudgetError:
             raise
         except Exception as error:
@@ -121,7 +127,6 @@ class PodReconciler:
             if isinstance(error, InvalidOwnerError):
                 raise ctrl.TerminalError(str(error)) from error
             raise
-        return ctrl.Result()
 
     async def _read(self, request: ctrl.Request) -> Pod:
         """Return the pod. Pods that take long to decode are charged to their namespace."""
@@ -161,24 +166,37 @@ class PodReconciler:
             return False
         return wanted.items() <= found.labels.items()
 
-    async def _group(self, pod: Pod) -> None:
+    async def _group(self, pod: Pod) -> ctrl.Result:
+        rules = await self._rules.current()
+        may_skip = rules is not Rules.V0_13
+        if may_skip and _is_skipped(pod):
+            return ctrl.Result()
         try:
-            found = await self._grouper.get_pod_owners(pod)
+            found = await self._grouper.get_pod_owners(pod, rules)
         except Exception as error:
             if pod.metadata.deletion_timestamp is None:
                 raise
             # The owner of a pod that is being deleted may be deleted first.
             log.logger_from().debug("Pod is being deleted and has no owner", error=error)
-            return
+            return ctrl.Result()
+        if may_skip and any(map(_is_skipped, found.owners)):
+            return ctrl.Result()
         metadata = await found.metadata(pod)
         if found.top_owner.metadata.owner_references and await self._has_another_group(pod, metadata.name):
             # The owner was readable when the pod was grouped: lost permissions must not regroup the pod.
             log.logger_from().debug("Pod keeps its group: an owner may not be read", podGroup=metadata.name)
-            return
+            return ctrl.Result()
         self._add_node_pool_label(metadata, pod)
-        await self._handler.apply_to_cluster(metadata)
+        try:
+            await self._handler.apply_to_cluster(metadata, rules)
+        except ConflictError as error:
+            if rules is Rules.V0_13:
+                raise
+            log.logger_from().debug("PodGroup was changed by another writer", error=error)
+            return ctrl.Result(requeue_after=_CONFLICT_DELAY)
         if await self._assign(pod, metadata):
             self._report_owner(pod, found, metadata)
+        return ctrl.Result()
 
     async def _has_another_group(self, pod: Pod, name: str) -> bool:
         current = pod.annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD, name)
@@ -244,6 +262,11 @@ class PodReconciler:
             and after.owner_references == before.owner_references,
         )
         return True
+
+
+def _is_skipped(obj: Object) -> bool:
+    """Return True if an annotation excludes the object's pods."""
+    return obj.annotations.get(kai.SKIP_POD_GROUPER_KEY) == "true"
 
 
 def _is_grouped_orphan(pod: Pod) -> bool:

@@ -21,7 +21,8 @@ from controller_runtime.rest import RestError
 from .hub import PluginsHub
 from .owners import Owners, pod_as_owner, short
 from .plugins import Grouper, GroupingError, InvalidOwnerError, fields
-from .podgroup import Metadata
+from .plugins.native import native_gang
+from .podgroup import OLDEST, Metadata, Rules
 
 _MAX_DEPTH: Final = 64
 """Maximum length of a chain of owners; real workloads have less than a tenth."""
@@ -53,11 +54,12 @@ class PodGrouper:
         self._owners = owners
         self._hub = hub
 
-    async def get_pod_owners(self, pod: Pod) -> Grouping:
-        """Return the top owner, the metadata of all owners on the way, and the top owner's grouper.
+    async def get_pod_owners(self, pod: Pod, rules: Rules = OLDEST) -> Grouping:
+        """Return the top owner, the metadata of all owners on the way, and the top owner's grouper by ``rules``.
 
-        A pod without owners is its own top owner. The walk ends at an owner that we are not permitted to read:
-        the owner before it, or the pod, becomes the top owner.
+        A pod that names a gang of Kubernetes' own API has the grouper of the gang. A pod without owners is its own top
+        owner. The walk ends at an owner that we are not permitted to read: the owner before it, or the pod, becomes the
+        top owner.
 
         Raises:
             InvalidOwnerError: no object can match the pod's reference.
@@ -65,7 +67,9 @@ class PodGrouper:
             StatusError, RestError, CacheError: the top owner cannot be read.
         """
         top, owners = await self._walk(pod)
-        grouper = self._hub.grouper_for(type(top).gvk)
+        grouper = await self._hub.find(type(top).gvk, rules)
+        if (gang := native_gang(pod)) is not None:
+            grouper = self._hub.native.grouper_for(gang, grouper)
         return Grouping(grouper, await self._owners.instance(top, grouper.reads), owners)
 
     async def _walk(self, pod: Pod) -> tuple[PartialObjectMetadata, list[PartialObjectMetadata]]:

@@ -5,30 +5,37 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Final
 
+import anyio
 import controller_runtime as ctrl
-from controller_runtime import cache, controller, handler, predicate, workqueue
+from controller_runtime import cache, controller, handler, predicate, source, workqueue
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
+from controller_runtime.builder import Builder
 from controller_runtime.rest.request import field_selector_string
 
-from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.config.v1alpha1 import Configuration, ObjectReference
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 
+from .declarations import read_files
 from .hub import HubOptions, new_plugins_hub
 from .ownercache import OwnerCache
 from .plugins.defaultgrouper import GrouperOptions
 from .pod_controller import Options, PodReconciler
-from .podgroup import Handler
+from .podgroup import OLDEST, Handler, Rules
 from .podgrouper import PodGrouper
+from .servedrules import PERIOD, FixedRules, ServedRules
 
 NAME: Final = "podgrouper"
 """The name in ``--controllers``."""
+AUTO: Final = "auto"
+"""The value of the setting ``rules`` that follows the served PodGroup."""
 
 _BASE_DELAY: Final = 1.0
 _MAX_DELAY: Final = 60.0
@@ -61,14 +68,18 @@ class Settings:
     hub: HubOptions = dataclasses.field(default_factory=HubOptions)
     max_concurrent_reconciles: int = kai.MAX_CONCURRENT_RECONCILES
     pod_labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    rules: Rules | None = None
+    """The rules of grouping; None: those of the PodGroup that the API server serves."""
 
 
 def settings(cfg: Configuration) -> Settings:
-    """Return the settings of a defaulted and valid Configuration."""
+    """Return the settings of a defaulted and valid Configuration.
+
+    Raises:
+        DeclarationError: a file with a grouper cannot be read or is invalid.
+    """
     said = cfg.pod_grouper
     queue, pool = said.queue_label_key or "", said.node_pool_label_key or ""
-    priorities = said.default_priorities_config_map
-    named = priorities is not None and priorities.name and priorities.namespace
     return Settings(
         controller=Options(
             scheduler_name=said.scheduler_name or "",
@@ -79,23 +90,30 @@ def settings(cfg: Configuration) -> Settings:
             grouper=GrouperOptions(
                 queue_label_key=queue,
                 node_pool_label_key=pool,
-                default_priorities=NamespacedName(priorities.namespace or "", priorities.name or "")
-                if priorities is not None and named
-                else None,
+                default_priorities=_named(said.default_priorities_config_map),
             ),
             search_legacy_pod_groups=bool(said.search_legacy_pod_groups),
             knative_gang_schedule=bool(said.knative_gang_schedule),
+            declared=read_files(said.grouper_files or ()),
+            declared_config_map=_named(said.groupers_config_map),
         ),
         max_concurrent_reconciles=said.max_concurrent_reconciles or kai.MAX_CONCURRENT_RECONCILES,
         pod_labels=said.pod_label_selector or {},
+        rules=None if said.rules in (None, "", AUTO) else Rules(said.rules),
     )
+
+
+def _named(reference: ObjectReference | None) -> NamespacedName | None:
+    if reference is None or not (reference.name and reference.namespace):
+        return None
+    return NamespacedName(reference.namespace, reference.name)
 
 
 def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
     """Return the cache options of the kinds that the pod grouper reads.
 
     The cache holds only our scheduler's pods that have not ended, pod groups without their status, and of ConfigMaps
-    only the one with the default priorities.
+    only those with the default priorities and with groupers.
     """
     ours = {"spec.schedulerName": options.controller.scheduler_name}
     running = "status.phase!=Failed,status.phase!=Succeeded"
@@ -106,12 +124,20 @@ def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
         ),
         PodGroup: cache.ByObject(transform=_without_status),
     }
-    if (priorities := options.hub.grouper.default_priorities) is not None:
-        held[ConfigMap] = cache.ByObject(
-            namespaces=(priorities.namespace,), fields={"metadata.name": priorities.name}
-        )
+    wanted = {options.hub.grouper.default_priorities, options.hub.declared_config_map} - {None}
+    if wanted:
+        held[ConfigMap] = cache.ByObject(namespaces=_in_namespaces(filter(None, wanted)))
         held[metadata_only(ConfigMap)] = cache.ByObject()
     return held
+
+
+def _in_namespaces(wanted: Iterable[NamespacedName]) -> dict[str, cache.InNamespace | None]:
+    """Return the namespaces with a selector of the one object in each; two objects have no common selector."""
+    namespaces: dict[str, cache.InNamespace | None] = {}
+    for key in wanted:
+        alone = key.namespace not in namespaces
+        namespaces[key.namespace] = cache.InNamespace(fields={"metadata.name": key.name}) if alone else None
+    return namespaces
 
 
 async def setup(mgr: ctrl.Manager, options: Settings) -> None:
@@ -130,8 +156,15 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
         mgr.client, mgr.api_reader, node_pool_key=keys.node_pool_label_key, queue_key=keys.queue_label_key
     )
     recorder = mgr.event_recorder_for(kai.EVENT_SOURCE)
+    served = ServedRules(partial(mgr.published_schema, PodGroup)) if options.rules is None else None
     reconciler = PodReconciler(
-        mgr.client, recorder, PodGrouper(owners, hub), groups, options.controller, notices=recorder
+        mgr.client,
+        recorder,
+        PodGrouper(owners, hub),
+        groups,
+        options.controller,
+        notices=recorder,
+        rules=served or FixedRules(options.rules or OLDEST),
     )
     builder = (
         ctrl.new_controller_managed_by(mgr)
@@ -158,7 +191,39 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
             ],
             only_metadata=True,
         )
+    if options.hub.declared_config_map is not None:
+        _watch_declarations(builder, mgr, options.hub.declared_config_map)
+    if served is not None:
+        builder.watches_raw_source(_changes_of(served, mgr))
     builder.complete(reconciler)
+
+
+def _watch_declarations(builder: Builder, mgr: ctrl.Manager, key: NamespacedName) -> None:
+    """Reconcile every pod when the ConfigMap with groupers changes."""
+
+    async def all_pods(_config_map: Object) -> list[ctrl.Request]:
+        pods = await mgr.cache.get_informer(Pod)
+        return [ctrl.Request(*pod) for pod in pods.keys("")]
+
+    builder.watches(
+        ConfigMap,
+        handler.enqueue_requests_from_map_func(all_pods),
+        predicates=[predicate.from_object(lambda obj: obj.key == key)],
+    )
+
+
+def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:
+    """Return the source that reconciles every pod when other rules apply, because the PodGroup's CRD was replaced."""
+
+    async def follow_rules(queue: source.Queue) -> None:
+        while True:
+            await anyio.sleep(PERIOD)
+            if await served.refresh():
+                pods = await mgr.cache.get_informer(Pod)
+                for key in pods.keys(""):
+                    queue.add(ctrl.Request(*key))
+
+    return source.Func(follow_rules)
 
 
 def _without_status(obj: dict[str, JSON]) -> dict[str, JSON]:

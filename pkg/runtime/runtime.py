@@ -40,6 +40,10 @@ class Container:
     env: list[EnvVar] | None = None
     ports: list[ContainerPort] | None = None
     volume_mounts: list[VolumeMount] | None = None
+    image: str | None = None
+    """Replaces the image, or is that of an added container. None leaves the template's."""
+    command: list[str] | None = None
+    """Replaces the command, or is that of an added container. None leaves the template's."""
 
 
 @dataclass(slots=True)
@@ -51,6 +55,7 @@ class PodSet:
     """The value of the ancestor-step label, or None."""
     count: int = 1
     init_containers: list[Container] = field(default_factory=list)
+    """Containers appended to the template's are added to it."""
     containers: list[Container] = field(default_factory=list)
     volumes: list[Volume] | None = None
     endpoints: Iterable[str] = ()
@@ -95,6 +100,10 @@ class Info:
     template_spec: TemplateSpec = field(default_factory=TemplateSpec)
     trainer_command: list[str] | None = None
     """The command of the trainer's containers, if it differs from the TrainJob's."""
+    trainer_args: list[str] | None = None
+    """The arguments of the trainer's containers, if they differ from the TrainJob's."""
+    wrapped_command: list[str] = field(default_factory=list)
+    """The command line of the trainer, if a plugin's command runs it."""
 
     def find_pod_set_by_ancestor(self, ancestor: str) -> PodSet | None:
         """Return the first pod set with this ancestor-step label."""
@@ -110,6 +119,14 @@ class Info:
         if pod_set is None:
             return None
         return next((container for container in pod_set.containers if container.name == name), None)
+
+    def find_container_by_pod_set_name(self, pod_set: str, name: str) -> Container | None:
+        """Return the container of this name in a pod set, else its init container of this name."""
+        found = self.find_pod_set_by_name(pod_set)
+        if found is None:
+            return None
+        every = (*found.containers, *found.init_containers)
+        return next((container for container in every if container.name == name), None)
 
 
 def new_info(
@@ -165,7 +182,10 @@ def runtime_ref_to_runtime_registry_key(ref: RuntimeRef) -> str:
 
 
 def extract_resource_per_node_from_runtime(info: Info) -> ResourceRequirements | None:
-    """Return the resources of the container ``node`` in the trainer's job, or None if it does not exist."""
+    """Return the resources of the container ``node`` in the trainer's job, or None if it does not exist.
+
+    The TrainJob's own resources are already applied.
+    """
     spec = template_spec_apply(info, JobSetSpec)
     for job in (spec.replicated_jobs if spec is not None else None) or ():
         metadata = job.template.metadata

@@ -7,7 +7,16 @@ from __future__ import annotations
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import OwnerReference
 
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, RuntimeRef, TrainingRuntime, TrainJob
+from pkg.apis.trainer.v1alpha1 import (
+    TRAIN_JOB_COMPLETE,
+    TRAIN_JOB_DEADLINE_EXCEEDED_REASON,
+    TRAIN_JOB_FAILED,
+    TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON,
+    ClusterTrainingRuntime,
+    RuntimeRef,
+    TrainingRuntime,
+    TrainJob,
+)
 
 
 class ChildConflictError(Exception):
@@ -16,6 +25,28 @@ class ChildConflictError(Exception):
 
 class PredecessorError(ChildConflictError):
     """The name is used by a child of an earlier TrainJob of the same name, which the garbage collector deletes."""
+
+
+def is_finished(train_job: TrainJob) -> bool:
+    """Return True if the TrainJob is Complete or Failed. An unsupported runtime is not final: the spec may change."""
+    for condition in train_job.status.conditions or ():
+        if condition.status != "True":
+            continue
+        if condition.type == TRAIN_JOB_COMPLETE:
+            return True
+        if condition.type == TRAIN_JOB_FAILED:
+            return condition.reason != TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON
+    return False
+
+
+def deadline_exceeded(train_job: TrainJob) -> bool:
+    """Return True if the TrainJob failed because of its deadline."""
+    return any(
+        condition.type == TRAIN_JOB_FAILED
+        and condition.status == "True"
+        and condition.reason == TRAIN_JOB_DEADLINE_EXCEEDED_REASON
+        for condition in train_job.status.conditions or ()
+    )
 
 
 def runtime_ref_is_training_runtime(ref: RuntimeRef) -> bool:

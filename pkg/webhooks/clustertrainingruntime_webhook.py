@@ -11,8 +11,8 @@ from controller_runtime.apis.machinery import equality
 from controller_runtime.apis.machinery.field import AggregateError
 from controller_runtime.webhook.admission import CustomValidator
 
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
-from pkg.constants import trainer as constants
 from pkg.util import trainingruntime
 
 from .trainingruntime_webhook import check_replicated_jobs
@@ -28,11 +28,16 @@ DEPRECATED_WARNING: Final = (
 class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
     """Validates ClusterTrainingRuntimes, and warns of deprecated ones when they are created."""
 
+    def __init__(self, cfg: Configuration | None = None) -> None:
+        self._cfg = defaulted() if cfg is None else cfg
+
     async def validate_create(self, obj: ClusterTrainingRuntime) -> list[str]:
         """Return the warning for a deprecated runtime. Raises like the webhook of TrainingRuntimes."""
         warnings: list[str] = []
         if trainingruntime.is_support_deprecated(obj.labels):
-            warnings.append(DEPRECATED_WARNING.format(obj.name, constants.RUNTIME_DEPRECATION_POLICY_URL))
+            warnings.append(
+                DEPRECATED_WARNING.format(obj.name, trainingruntime.deprecation_policy_url(self._cfg))
+            )
         try:
             check_replicated_jobs(obj.spec)
         except AggregateError as error:
@@ -53,7 +58,7 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
         return []
 
 
-def setup_webhook_for_cluster_training_runtime(mgr: ctrl.Manager) -> None:
+def setup_webhook_for_cluster_training_runtime(mgr: ctrl.Manager, cfg: Configuration | None = None) -> None:
     """Serve the webhook."""
-    validator = ClusterTrainingRuntimeWebhook()
+    validator = ClusterTrainingRuntimeWebhook(cfg)
     ctrl.new_webhook_managed_by(mgr, ClusterTrainingRuntime).with_validator(validator).complete()

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Registers the validating webhooks with a manager."""
+"""Registers the webhooks with a manager."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import controller_runtime as ctrl
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.webhook import CustomValidator
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import Runtime
 
@@ -22,11 +23,11 @@ from .trainingruntime_webhook import TrainingRuntimeWebhook, setup_webhook_for_t
 from .trainjob_webhook import TrainJobWebhook, setup_webhook_for_train_job
 
 
-def setup(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime]) -> None:
+def setup(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
     """Serve the webhooks of the three kinds."""
-    setup_webhook_for_cluster_training_runtime(mgr)
+    setup_webhook_for_cluster_training_runtime(mgr, cfg)
     setup_webhook_for_training_runtime(mgr)
-    setup_webhook_for_train_job(mgr, runtimes)
+    setup_webhook_for_train_job(mgr, runtimes, cfg)
 
 
 def validators(runtimes: Mapping[str, Runtime]) -> dict[type[Object], CustomValidator[Any]]:

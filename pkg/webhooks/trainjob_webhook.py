@@ -7,13 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import controller_runtime as ctrl
-from controller_runtime.apis.machinery import equality
 from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.webhook.admission import CustomValidator
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
-from pkg.util import offload
+from pkg.util import generations, offload
+
+from . import newerrules
+from .trainjob_defaulter import TrainJobDefaulter
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
 
@@ -21,8 +24,9 @@ from pkg.util import offload
 class TrainJobWebhook(CustomValidator[TrainJob]):
     """Validates TrainJobs."""
 
-    def __init__(self, runtimes: Mapping[str, Runtime]) -> None:
+    def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
         self._runtimes = runtimes
+        self._second_generation = cfg is not None and cfg.second_generation
 
     async def validate_create(self, obj: TrainJob) -> list[str]:
         """Return the warnings. Raises if a plugin finds an error or the runtime is unknown."""
@@ -32,9 +36,9 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         """Validate like :meth:`validate_create`, with the old object.
 
         An update without a change of the spec, or of an object that is being deleted, passes: finalizers must be
-        removable even after the runtime is deleted.
+        removable even after the runtime is deleted. A number that was stored as a string is the same number.
         """
-        if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
+        if new.metadata.deletion_timestamp is not None or generations.same_spec(old, new):
             return []
         return await self._validate(old, new)
 
@@ -49,6 +53,8 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         except UnsupportedRuntimeError as error:
             raise ForbiddenError(str(error), code=403, reason="Forbidden") from error
         warnings, errors = await runtime.validate_objects(old, new)
+        if self._second_generation:
+            errors += newerrules.violations(old, new)
         aggregate = await offload.run(
             new, errors.to_aggregate
         )  # formats the errors, which quote the invalid values
@@ -59,6 +65,9 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         return warnings
 
 
-def setup_webhook_for_train_job(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime]) -> None:
-    """Serve the webhook."""
-    ctrl.new_webhook_managed_by(mgr, TrainJob).with_validator(TrainJobWebhook(runtimes)).complete()
+def setup_webhook_for_train_job(
+    mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None
+) -> None:
+    """Serve the validating and the mutating webhook."""
+    builder = ctrl.new_webhook_managed_by(mgr, TrainJob).with_validator(TrainJobWebhook(runtimes, cfg))
+    builder.with_mutator(TrainJobDefaulter(cfg)).complete()

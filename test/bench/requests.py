@@ -40,7 +40,7 @@ from controller_runtime.apis.core.v1 import Namespace  # noqa: E402
 from controller_runtime.apis.machinery.conditions import is_true  # noqa: E402
 from controller_runtime.apis.machinery.object import ObjectMeta  # noqa: E402
 from controller_runtime.client import MERGE, LiveClient, raw_patch  # noqa: E402
-from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually  # noqa: E402
+from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually, open_crd  # noqa: E402
 from controller_runtime.envtest.files import private_directory  # noqa: E402
 from controller_runtime.envtest.ports import free_ports  # noqa: E402
 from controller_runtime.rest import RESTMapper, Transport  # noqa: E402
@@ -110,7 +110,7 @@ class Bench:
     async def install(self) -> None:
         """Make what the manager needs: kinds, its shipped role, its namespace."""
         jobset = (await Binaries().locate(JOBSET))[JOBSET.name]
-        await self._environment.install_crds(*contents.crds(jobset), _pod_groups())
+        await self._environment.install_crds(*contents.crds(jobset), open_crd(PodGroup.gvk))
         (role,) = [each for each in shipped.manifests("rbac") if each["kind"] == "ClusterRole"]
         user = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}
         binding = role_binding(role["metadata"]["name"], user)
@@ -224,32 +224,6 @@ def _jobset_status(jobs: Sequence[str], condition: str | None, counts: dict[str,
 def _counts(job: TrainJob, counts: dict[str, int]) -> bool:
     found = [each.to_dict() for each in job.status.jobs_status or ()]
     return bool(found) and all(each.get(key) == value for each in found for key, value in counts.items())
-
-
-def _pod_groups() -> dict[str, Any]:
-    group = PodGroup.gvk.group
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
-    version = {
-        "name": PodGroup.gvk.version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"podgroups.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a bench"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups"},
-            "versions": [version],
-        },
-    }
 
 
 @contextmanager

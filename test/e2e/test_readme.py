@@ -6,13 +6,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
+from programs import output_of
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
@@ -126,17 +126,7 @@ def shell(kubectl: Path, tmp_path: Path) -> Iterator[Callable[..., str]]:
     }
 
     def run(*lines: str) -> str:
-        done = subprocess.run(
-            ["bash", "-e", "-x", "-c", "\n".join(lines)],
-            cwd=copy,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        return done.stdout
+        return output_of(["bash", "-e", "-x", "-c", "\n".join(lines)], cwd=copy, env=environment, timeout=300)
 
     yield run
     run(". .venv/bin/activate", "trainerctl cluster down")

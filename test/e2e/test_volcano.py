@@ -13,7 +13,7 @@ from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import OwnerReference, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import eventually, read_manifests
+from controller_runtime.envtest import eventually, open_crd, read_manifests
 from controller_runtime.envtest.crds import install_crds, wait_established
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
@@ -32,22 +32,7 @@ def pod_group_crd() -> dict[str, Any]:
     if file.exists():
         (crd,) = read_manifests(file)
         return crd
-    group, version = PodGroup.gvk.group, PodGroup.gvk.version
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"podgroups.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups"},
-            "versions": [
-                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-            ],
-        },
-    }
+    return open_crd(PodGroup.gvk)
 
 
 def runtime(namespace: str, name: str, priority_class: str) -> TrainingRuntime:

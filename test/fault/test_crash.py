@@ -29,6 +29,7 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from controller_runtime.envtest.kubeconfig import kubeconfig
 from controller_runtime.envtest.pki import Authority
 from controller_runtime.envtest.ports import free_ports
 
@@ -79,14 +80,6 @@ class Managers:
     """The manager as a process of its own, one at a time."""
 
     def __init__(self, server: str, folder: Path) -> None:
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": server}}],
-            "users": [{"name": "u", "user": {}}],
-        }
         configuration = {
             "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
             "kind": "Configuration",
@@ -98,7 +91,7 @@ class Managers:
             "webhook": {"host": "127.0.0.1", "port": free_ports(1)[0], "certDir": str(folder)},
         }
         Authority.create("test").server("webhook", ["127.0.0.1"]).write(folder)
-        (folder / "kubeconfig").write_text(yaml.safe_dump(content))
+        (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(server, user="u")))
         (folder / "kubeconfig").chmod(0o600)
         (folder / "config.yaml").write_text(yaml.safe_dump(configuration))
         self.log = folder / "manager.log"

@@ -12,7 +12,7 @@ from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Environment, apply_manifests, eventually
+from controller_runtime.envtest import Environment, apply_manifests, eventually, open_crd
 from controller_runtime.httpserver import HTTPRequest
 
 pytestmark = pytest.mark.fault
@@ -20,26 +20,7 @@ USER = "limited"
 GROUP = "fault.example.org"
 WIDGET = unstructured(GVK(GROUP, "v1", "Widget"))
 CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
-WIDGETS: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": f"widgets.{GROUP}"},
-    "spec": {
-        "group": GROUP,
-        "names": {"kind": "Widget", "plural": "widgets"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                },
-            }
-        ],
-    },
-}
+WIDGETS = open_crd(WIDGET.gvk)
 
 
 def role(name: str, group: str, resource: str) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ import pytest
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Environment
+from controller_runtime.envtest import Environment, open_crd
 
 pytestmark = [
     pytest.mark.fault,
@@ -28,26 +28,7 @@ LINE = "x" * 1000
 MARK = '"to be made large"'
 GROUP = "fault.example.org"
 LARGE = unstructured(GVK(GROUP, "v1", "Large"))
-CRD: dict[str, Any] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": f"larges.{GROUP}"},
-    "spec": {
-        "group": GROUP,
-        "names": {"kind": "Large", "plural": "larges"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                },
-            }
-        ],
-    },
-}
+CRD = open_crd(LARGE.gvk)
 Next = Callable[[str], Awaitable[dict[str, Any]]]
 
 

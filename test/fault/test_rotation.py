@@ -58,7 +58,11 @@ async def ports(plane: Environment, client: LiveClient) -> list[int]:
     binding = role_binding(role["metadata"]["name"], user)
     await apply_manifests(client, [role, binding], owner="test")
     chosen = free_ports(2 * REPLICAS)
-    (manifest,) = contents.trainer_webhooks("https://127.0.0.1", b"")
+    (manifest,) = [
+        each
+        for each in contents.trainer_webhooks("https://127.0.0.1", b"")
+        if each["kind"] == ValidatingWebhookConfiguration.gvk.kind
+    ]
     (original,) = [
         hook for hook in manifest["webhooks"] if hook["clientConfig"]["url"].endswith("v1alpha1-trainjob")
     ]

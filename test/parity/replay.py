@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs recorded cases through the product's own code and prints every difference.
 
-    replay.py FILE… [--emit FILE] [--family PREFIX …] [--no-wait]
+    replay.py FILE… [--emit FILE] [--family PREFIX …] [--rules RELEASE] [--profile 2.1|2.3] [--no-wait]
 
 The last line is ``N passed, N failed``; the exit code is 1 when one failed, 2 when a file is not a vector file.
 """
@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Replay; return the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        found = list(cases.load(options.files, options.family))
+        found = list(cases.load(options.files, options.family, options.profile, options.rules))
     except cases.BadVectorFileError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -72,6 +72,16 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         help="only cases whose name begins with PREFIX, by whole segments; may be given again",
+    )
+    parser.add_argument(
+        "--rules",
+        metavar="RELEASE",
+        help="the release of KAI-Scheduler whose pod grouper answered, where a case does not say: v0.13 or v0.17",
+    )
+    parser.add_argument(
+        "--profile",
+        choices=cases.PROFILES,
+        help="the compatibilityVersion of the answers; by default that of the fields which a file holds",
     )
     parser.add_argument(
         "--no-wait", action="store_true", help="accepted; cases run on a fixed clock and never wait"

@@ -11,7 +11,7 @@ import pytest
 from replayer import cases, compare, grouping
 
 RECORDED = Path(__file__).parents[1] / "testdata" / "parity"
-FILES = [RECORDED / f"groups-{op}.json" for op in ("owners", "metadata")]
+FILES = [RECORDED / f"groups-{op}.json" for op in ("owners", "metadata", "v0.17-metadata")]
 
 
 def fails_a_read_that_is_not_made(fault: dict[str, Any]) -> bool:

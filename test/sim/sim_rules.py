@@ -1,140 +1,162 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold of TrainJobs, in every life."""
+"""The rules that every change of an object must follow."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import anyio
 from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
-from controller_runtime.simtest.loop import START
-from sim_world import is_deleted, is_true, owned
+from sim_objects import by_uid, controller, is_suspended, is_true
+from sim_past import Past
 
 from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 
 Document = dict[str, Any]
-_QUIET = 90.0
+_STALEST = 60.0
+"""Seconds for which a manager may not know of a change: faults do not take longer."""
+_OTHERS = "kueue.x-k8s.io/multikueue"
+_HOST_FILE = "-mpi-hostfile"
 
 
-class Specs:
-    """A pod never runs with another image than its TrainJob had since it was last resumed."""
+class Rules:
+    """The rules and their state during one life."""
 
-    def __init__(self) -> None:
-        self._images: dict[str, set[str]] = {}
-        """By the TrainJob's uid."""
-
-    def see(self, sim: Simulation, event: Event) -> None:
-        """Look at a change."""
-        kind = event.table.facts.gvk.kind
-        if kind == "TrainJob" and event.type != "DELETED":
-            self._note(event.document, event.before)
-        elif kind == "Pod" and event.type == "ADDED":
-            self._check(sim, event.document)
-
-    def _note(self, job: Document, before: Document | None) -> None:
-        uid, image = job["metadata"]["uid"], job["spec"]["trainer"]["image"]
-        resumed = before is not None and before["spec"].get("suspend") and not job["spec"].get("suspend")
-        if before is None or resumed or job["spec"].get("suspend"):
-            self._images[uid] = set()
-        self._images[uid].add(image)
-
-    def _check(self, sim: Simulation, pod: Document) -> None:
-        job = _owner(sim, Job, pod)
-        job_set = _owner(sim, JobSet, job) if job else None
-        owners = job_set["metadata"].get("ownerReferences") if job_set is not None else None
-        if not owners:
-            return
-        uid = str(owners[0]["uid"])
-        image = pod["spec"]["containers"][0]["image"]
-        train_job = _by_uid(sim, TrainJob, uid)
-        if train_job is not None and not train_job["spec"].get("suspend"):
-            assert image in self._images[uid], (
-                f"a pod runs an image of before the resume: {pod['metadata']['name']} has {image}, "
-                f"its TrainJob had {sorted(self._images[uid])}"
-            )
-
-
-class Orphans:
-    """A JobSet that the garbage collector orphaned is not returned to the owner that released it."""
-
-    def __init__(self) -> None:
+    def __init__(self, sim: Simulation, past: Past) -> None:
+        self._sim = sim
+        self._past = past
+        self._ended: dict[str, set[str]] = {"Completed": set(), "Failed": set()}
+        """Uids of the TrainJobs whose JobSets reached the condition."""
         self._released: set[tuple[str, str]] = set()
-        """Uids of a JobSet and of its former owner."""
+        """Uids of a JobSet and of an owner that the garbage collector removed from it."""
 
     def see(self, event: Event) -> None:
-        """Look at a change."""
-        if event.table.facts.gvk.kind != "JobSet" or event.before is None or event.type == "DELETED":
+        """Check a change."""
+        self._past.see(event)
+        kind = event.table.facts.gvk.kind
+        if event.type == "DELETED":
             return
-        uid, owners = event.document["metadata"]["uid"], _owner_uids(event.document)
-        self._released |= {(uid, owner) for owner in _owner_uids(event.before) - owners}
-        returned = {owner for owner in owners if (uid, owner) in self._released}
-        assert not returned, f"a JobSet was returned to an owner that released it: {uid}, {sorted(returned)}"
+        if kind == "TrainJob":
+            self._train_job(event)
+        elif kind == "JobSet":
+            self._job_set(event)
+        elif kind == "Pod" and event.type == "ADDED":
+            self._pod(event.document)
+        elif kind in ("ConfigMap", "PodGroup"):
+            self._sibling(event.document)
+        elif kind == "Secret" and event.before is not None:
+            same = event.before.get("data") == event.document.get("data")
+            assert same, f"keys of pods that may run were replaced: {_name(event.document)}"
 
-
-async def settled(sim: Simulation) -> None:
-    """When nothing disturbs them any more, TrainJobs have what their specs say, and nothing is written."""
-    await anyio.sleep(_QUIET)
-    jobs = {each["metadata"]["uid"]: each for each in sim.server.objects(TrainJob)}
-    orphans = {each["metadata"]["name"] for each in sim.server.objects(JobSet) if not _owner_uids(each)}
-    for job in jobs.values():
-        name = job["metadata"]["name"]
-        assert not is_deleted(job), f"a TrainJob cannot be deleted: {name}"
-        sets = owned(sim, JobSet, job)
-        if not sets and name in orphans:
-            continue  # it may run with another spec
-        assert len(sets) == 1, f"a TrainJob has {len(sets)} JobSets: {name}"
-        (job_set,) = sets
-        finished = is_true(job, "Complete") or is_true(job, "Failed")
-        assert is_true(job, "Complete") == is_true(job_set, "Completed"), (
-            f"Complete differs from the JobSet's: {name}"
-        )
-        assert is_true(job, "Failed") == is_true(job_set, "Failed"), (
-            f"Failed differs from the JobSet's: {name}"
-        )
-        if finished:
-            continue
-        suspend = bool(job["spec"].get("suspend"))
-        assert bool(job_set["spec"].get("suspend")) == suspend, (
-            f"the JobSet is not suspended as its TrainJob: {name}"
-        )
-        assert is_true(job, "Suspended") == suspend, f"the condition Suspended is wrong: {name}"
-        image = job["spec"]["trainer"]["image"]
-        template = job_set["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]
-        if suspend:
-            assert template["spec"]["containers"][0]["image"] == image, (
-                f"a suspended JobSet has an old image: {name}"
+    def _train_job(self, event: Event) -> None:
+        """A TrainJob ends only as its JobSet did."""
+        for own, theirs in (("Complete", "Completed"), ("Failed", "Failed")):
+            began = is_true(event.document, own) and not is_true(event.before or {}, own)
+            assert not began or event.document["metadata"]["uid"] in self._ended[theirs], (
+                f"a TrainJob is {own} and its JobSet was not: {_name(event.document)}"
             )
-        assert suspend, f"a TrainJob neither finished nor was suspended: {name}"
-    for job_set in sim.server.objects(JobSet):
-        owners = _owner_uids(job_set)
-        assert owners <= jobs.keys(), f"a JobSet outlived its TrainJob: {job_set['metadata']['name']}"
-    await anyio.sleep(60.0)
-    written = [
-        line
-        for line in sim.timeline
-        if line.actor.startswith("manager")
-        and line.at > sim.loop.time() - START - 60.0
-        and not line.text.startswith("GET")
-        and "/leases" not in line.text
-        and "/events" not in line.text
-    ]
-    assert not written, f"a write in a quiet cluster: {written[0]}"
+
+    def _owners(self, event: Event) -> None:
+        """A JobSet that was orphaned is not returned to the owner that released it."""
+        uid, owners = event.document["metadata"]["uid"], _owner_uids(event.document)
+        self._released |= {(uid, owner) for owner in _owner_uids(event.before or {}) - owners}
+        returned = [owner for owner in owners if (uid, owner) in self._released]
+        assert not returned, f"a JobSet was returned to an owner that released it: {_name(event.document)}"
+
+    def _job_set(self, event: Event) -> None:
+        self._owners(event)
+        job_set, uid = event.document, (controller(event.document) or {}).get("uid", "")
+        for condition, uids in self._ended.items():
+            if is_true(job_set, condition):
+                uids.add(uid)
+        job = by_uid(self._sim, TrainJob, uid)
+        if event.before is None and job is not None:
+            ended = is_true(job, "Complete") or is_true(job, "Failed")
+            assert not ended, f"the JobSet of a TrainJob that ended was built again: {_name(job_set)}"
+            assert job["spec"].get("managedBy") != _OTHERS, (
+                f"a JobSet of a TrainJob that another controller manages: {_name(job_set)}"
+            )
+        runs = not is_suspended(job_set)
+        if uid and runs and (event.before is None or is_suspended(event.before)):
+            self._start(job_set, uid)
+
+    def _start(self, job_set: Document, uid: str) -> None:
+        """A JobSet starts with a spec that its TrainJob had while it was not suspended, and with fit siblings."""
+        states = [each for each in self._past.train_job(uid, within=_STALEST) if not is_suspended(each)]
+        wanted = [_wanted_of(each) for each in states]
+        assert _spec_of(job_set) in wanted, (
+            f"a JobSet starts with another spec than its TrainJob's: {_name(job_set)} "
+            f"has {_spec_of(job_set)}, wanted {wanted}"
+        )
+        for kind in (ConfigMap, PodGroup):
+            for each in self._sim.server.objects(kind):
+                if (controller(each) or {}).get("uid") == uid:
+                    self._fits(each, job_set)
+
+    def _sibling(self, sibling: Document) -> None:
+        """A sibling of a running JobSet fits it."""
+        uid = (controller(sibling) or {}).get("uid")
+        for job_set in self._sim.server.objects(JobSet) if uid else ():
+            if (controller(job_set) or {}).get("uid") == uid and not is_suspended(job_set):
+                self._fits(sibling, job_set)
+
+    @staticmethod
+    def _fits(sibling: Document, job_set: Document) -> None:
+        jobs = job_set["spec"]["replicatedJobs"]
+        pods = sum(each["template"]["spec"].get("parallelism") or 1 for each in jobs)
+        if _name(sibling).endswith(_HOST_FILE):
+            found = len(sibling["data"]["hostfile"].splitlines())
+        elif "minMember" in sibling.get("spec", {}):
+            found = sibling["spec"]["minMember"]
+        else:
+            return
+        assert found == pods, (
+            f"a sibling does not fit the running JobSet: {_name(sibling)} is for {found} pods of {pods}"
+        )
+
+    def _pod(self, pod: Document) -> None:
+        """A pod has the spec of its JobSet's template."""
+        job = by_uid(self._sim, Job, (controller(pod) or {}).get("uid", ""))
+        owner = controller(job) if job is not None else None
+        for job_set in self._sim.server.objects(JobSet) if owner else ():
+            if owner is not None and _name(job_set) == owner["name"]:
+                found = _spec_of_pods(pod["spec"])
+                wanted = [
+                    _spec_of_pods(each["template"]["spec"]["template"]["spec"])
+                    for each in job_set["spec"]["replicatedJobs"]
+                ]
+                assert is_suspended(job_set) or found in wanted, (
+                    f"a pod runs another spec than its JobSet's: {_name(pod)} has {found}, wanted {wanted}"
+                )
+
+
+def _name(document: Document) -> str:
+    return str(document["metadata"]["name"])
+
+
+def _wanted_of(train_job: Document) -> tuple[object, ...]:
+    overrides = train_job["spec"].get("podTemplateOverrides") or [{}]
+    return train_job["spec"]["trainer"]["image"], overrides[-1].get("spec", {}).get("nodeSelector")
+
+
+def _spec_of(job_set: Document) -> tuple[object, ...]:
+    """Return the trainer's image, and the node selector of the nodes."""
+    jobs = {
+        each["name"]: each["template"]["spec"]["template"]["spec"]
+        for each in job_set["spec"]["replicatedJobs"]
+    }
+    trainer = jobs.get("launcher", jobs["node"])
+    return trainer["containers"][0]["image"], jobs["node"].get("nodeSelector")
+
+
+def _spec_of_pods(spec: Document) -> tuple[object, ...]:
+    return spec["containers"][0]["image"], spec["containers"][0].get("env"), spec.get("nodeSelector")
 
 
 def _owner_uids(document: Document) -> set[str]:
-    return {ref["uid"] for ref in document["metadata"].get("ownerReferences") or ()}
-
-
-def _owner(sim: Simulation, kind: Any, document: Document) -> Document | None:
-    for ref in document["metadata"].get("ownerReferences") or ():
-        if ref.get("controller"):
-            return _by_uid(sim, kind, ref["uid"])
-    return None
-
-
-def _by_uid(sim: Simulation, kind: Any, uid: str) -> Document | None:
-    return next((each for each in sim.server.objects(kind) if each["metadata"]["uid"] == uid), None)
+    return {ref["uid"] for ref in document.get("metadata", {}).get("ownerReferences") or ()}

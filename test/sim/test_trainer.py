@@ -11,8 +11,14 @@ from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTempl
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.simtest import Simulation
-from sim_rules import Orphans, Specs, settled
-from sim_world import Cluster, Users, refuse_changes_of_job_sets
+from sim_end import End
+from sim_jobset import review_job_set
+from sim_managers import Writes, check_managers, revoke
+from sim_past import Past
+from sim_rules import Rules
+from sim_users import Administrators, Users
+from sim_webhook import Webhooks, review_secret
+from sim_world import Cluster
 
 from pkg import controller as controllers
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -20,55 +26,44 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core
 
-PLAIN = {
-    "metadata": {"name": "plain"},
-    "spec": {
-        "mlPolicy": {"numNodes": 1},
-        "template": {
-            "spec": {
-                "replicatedJobs": [
-                    {
-                        "name": "node",
-                        "template": {
-                            "metadata": {
-                                "labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-                            },
-                            "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "i"}]}}},
-                        },
-                    }
-                ]
-            }
-        },
-    },
-}
 
+def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
+    """Set up Kubernetes' controllers, Kueue and two managers."""
+    sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
+    sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
+    webhooks, cluster = Webhooks(sim), Cluster(pods_fail)
 
-async def setup(mgr: ctrl.Manager) -> None:
-    """Set the manager up as its program does, without servers."""
-    referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
-    reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
-    runtimes = await core.new(reader, mgr.field_indexer)
-    controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
+    async def setup(mgr: ctrl.Manager) -> None:
+        """Set a manager up as its program does, without servers."""
+        referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
+        reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
+        runtimes = await core.new(reader, mgr.field_indexer)
+        controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
+        webhooks.serve(mgr, runtimes)
 
-
-async def runtime_is_there(sim: Simulation) -> None:
-    """An administrator installs the runtime."""
-    await sim.client("admin").create(ClusterTrainingRuntime.from_dict(PLAIN))
+    sim.server.admit[JobSet.gvk] = [review_job_set]
+    sim.server.admit[Secret.gvk] = [review_secret]
+    for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime):
+        sim.server.admit[kind.gvk] = [webhooks.review]
+    sim.actor(cluster.run, "cluster")
+    sim.manager(setup)
+    return cluster
 
 
 def scenario(sim: Simulation) -> None:
-    """Users, Kubernetes' controllers and two managers, with faults."""
-    sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
-    sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
-    sim.server.admit[JobSet.gvk] = [refuse_changes_of_job_sets]
-    sim.actor(runtime_is_there)
-    sim.actor(Cluster().run, "cluster")
-    sim.manager(setup)
-    Users().register(sim)
-    specs, orphans = Specs(), Orphans()
-    sim.on_change(lambda event: specs.see(sim, event))
-    sim.on_change(orphans.see)
-    sim.finally_(settled)
+    """Users, administrators, Kubernetes' controllers, Kueue and two managers, with faults."""
+    cluster = world(sim)
+    past = Past(sim)
+    Writes(sim)
+    users, administrators = Users(), Administrators(cluster)
+    users.register(sim)
+    administrators.register(sim)
+    sim.action(revoke, times=0.5)
+    rules, end = Rules(sim, past), End(users, administrators, past)
+    sim.on_change(rules.see)
+    sim.on_change(lambda event: end.see(sim, event))
+    sim.finally_(end.check)
+    sim.finally_(check_managers)
 
 
 test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=20)(scenario)

@@ -41,13 +41,18 @@ class WebhookBuilder(Generic[T]):
         self._handlers[MUTATE] = webhook.DefaulterHandler(self._kind, defaulter)
         return self
 
+    def with_mutator(self, mutator: webhook.CustomMutator[T]) -> Self:
+        """Change objects, with the request and the stored object at hand: ``webhook.MutatorHandler`` at that path."""
+        self._handlers[MUTATE] = webhook.MutatorHandler(self._kind, mutator)
+        return self
+
     def with_validator_custom_path(self, path: str) -> Self:
         """Serve the validator at ``path`` instead."""
         self._paths[VALIDATE] = path
         return self
 
     def with_defaulter_custom_path(self, path: str) -> Self:
-        """Serve the defaulter at ``path`` instead."""
+        """Serve the defaulter or mutator at ``path`` instead."""
         self._paths[MUTATE] = path
         return self
 

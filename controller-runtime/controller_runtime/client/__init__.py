@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that read and write objects: live, through a cache, or in memory for tests.
 
-The modules for tests are imported on first use.
+The modules for tests, and those that few programs use, are imported on first use.
 """
 
 import typing as _typing
+
+from controller_runtime import ondemand as _ondemand
 
 from .cached import CachedClient as CachedClient
 from .cached import CacheReader as CacheReader
@@ -48,22 +50,22 @@ from .patch import merge_from as merge_from
 from .patch import raw_patch as raw_patch
 from .patch import strategic_merge_from as strategic_merge_from
 from .readthrough import ReadThrough as ReadThrough
-from .settings import dry_run as dry_run
-from .settings import with_field_owner as with_field_owner
-from .settings import with_field_validation as with_field_validation
-from .watching import Watch as Watch
-from .watching import WatchEvent as WatchEvent
 
 if _typing.TYPE_CHECKING:
     from . import interceptor as interceptor
     from .fake import FakeClient as FakeClient
-
-
-def __getattr__(name: str) -> object:
-    from importlib import import_module
-
-    if name == "interceptor":
-        return import_module(f"{__name__}.interceptor")
-    if name == "FakeClient":
-        return import_module(f"{__name__}.fake").FakeClient
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .settings import dry_run as dry_run
+    from .settings import with_field_owner as with_field_owner
+    from .settings import with_field_validation as with_field_validation
+    from .watching import Watch as Watch
+    from .watching import WatchEvent as WatchEvent
+else:
+    __getattr__, __dir__ = _ondemand.names(
+        __name__,
+        {
+            "fake": ("FakeClient",),
+            "settings": ("dry_run", "with_field_owner", "with_field_validation"),
+            "watching": ("Watch", "WatchEvent"),
+        },
+        submodules=True,
+    )

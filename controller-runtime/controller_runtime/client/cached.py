@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar, Unpack
 
@@ -13,18 +13,10 @@ from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object, Unstructured
 
 from . import interfaces, lazy
-from .options import (
-    ApplyOptions,
-    CreateOptions,
-    DeleteAllOfOptions,
-    DeleteOptions,
-    ListOptions,
-    PatchOptions,
-    UpdateOptions,
-    WriteOptions,
-)
+from . import options as opts
 
 T = TypeVar("T", bound=Object)
+S = TypeVar("S", bound="Object | LazyObject[Object]")
 
 
 class CacheReader(interfaces.Reader, Protocol):
@@ -50,12 +42,27 @@ class CacheReader(interfaces.Reader, Protocol):
 class Backend(interfaces.Client, Protocol):
     """A Client that returns the object that remains after a deletion."""
 
-    async def remove(self, obj: Object, **options: Unpack[DeleteOptions]) -> Object | None:
+    async def remove(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> Object | None:
         """Delete as ``delete`` does; return the object while it still exists, None once it is deleted."""
         ...
 
 
-class CachedClient:
+class _Recorder:
+    """Records the objects that writes return."""
+
+    def __init__(self, cache: CacheReader, *, returns_object: bool = True) -> None:
+        self._cache = cache
+        self._returns_object = returns_object
+
+    async def _recorded(self, obj: Object, write: Awaitable[S], options: opts.WriteOptions) -> S:
+        with self._cache.writing(obj):
+            stored = await write
+            if self._returns_object and not options.get("dry_run"):
+                self._cache.remember_write(stored)
+            return stored
+
+
+class CachedClient(_Recorder):
     """A Client over a cache and a live client.
 
     Reads go to the server for kinds in ``uncached``, for all kinds without a model if ``live_unstructured`` is set, and
@@ -70,8 +77,8 @@ class CachedClient:
         uncached: Collection[type[Object]] = (),
         live_unstructured: bool = False,
     ) -> None:
+        super().__init__(cache)
         self._live = live
-        self._cache = cache
         self._uncached = frozenset(kind.gvk for kind in uncached)
         self._live_unstructured = live_unstructured
 
@@ -92,44 +99,32 @@ class CachedClient:
         """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
         return await lazy.get_lazily(self._reader(kind), kind, key)
 
-    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""
         reader = self._live if options.get("continue_token") else self._reader(kind)
         return await reader.list(kind, **options)
 
-    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
-        with self._cache.writing(obj):
-            stored = await self._live.create(obj, **options)
-            return self._remembered(stored, options)
+        return await self._recorded(obj, self._live.create(obj, **options), options)
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
-        with self._cache.writing(obj):
-            stored = await self._live.update(obj, **options)
-            return self._remembered(stored, options)
+        return await self._recorded(obj, self._live.update(obj, **options), options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
-        with self._cache.writing(obj):
-            stored = await self._live.patch(obj, patch, **options)
-            return self._remembered(stored, options)
+        return await self._recorded(obj, self._live.patch(obj, patch, **options), options)
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
-        with self._cache.writing(obj):
-            stored = await self._live.apply(obj, **options)
-            return self._remembered(stored, options)
+        return await self._recorded(obj, self._live.apply(obj, **options), options)
 
-    async def apply_lazily(self, obj: T, **options: Unpack[ApplyOptions]) -> LazyObject[T]:
+    async def apply_lazily(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> LazyObject[T]:
         """Apply as :meth:`apply` does; return the object undecoded."""
-        with self._cache.writing(obj):
-            stored = await lazy.apply_lazily(self._live, obj, **options)
-            if not options.get("dry_run"):
-                self._cache.remember_write(stored)
-            return stored
+        return await self._recorded(obj, lazy.apply_lazily(self._live, obj, **options), options)
 
-    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
         uid = (options.get("preconditions") or {}).get("uid") or obj.metadata.uid or self._cache.uid_of(obj)
         left = await self._live.remove(obj, **options)
@@ -141,7 +136,7 @@ class CachedClient:
         else:
             self._cache.remember_write(left)
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors; the cache observes the deletions by its watch."""
         await self._live.delete_all_of(kind, **options)
 
@@ -150,59 +145,38 @@ class CachedClient:
             return self._live
         return self._cache
 
-    def _remembered(self, stored: T, options: WriteOptions) -> T:
-        if not options.get("dry_run"):
-            self._cache.remember_write(stored)
-        return stored
 
-
-class CachedSubResource:
+class CachedSubResource(_Recorder):
     """Writes a subresource; for ``status`` the server returns the whole object, which the cache records."""
 
     def __init__(
         self, live: interfaces.SubResourceClient, cache: CacheReader, *, returns_object: bool
     ) -> None:
+        super().__init__(cache, returns_object=returns_object)
         self._live = live
-        self._cache = cache
-        self._returns_object = returns_object
 
     async def get(self, obj: Object, into: type[T]) -> T:
         """Return the subresource of ``obj`` from the server; the cache does not contain subresources."""
         return await self._live.get(obj, into)
 
-    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj``; the cache observes the result by its watch."""
         return await self._live.create(obj, body, **options)
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
-        with self._cache.writing(obj):
-            stored = await self._live.update(obj, **options)
-            return self._remembered(stored, options)
+        return await self._recorded(obj, self._live.update(obj, **options), options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
-        with self._cache.writing(obj):
-            stored = await self._live.patch(obj, patch, **options)
-            return self._remembered(stored, options)
+        return await self._recorded(obj, self._live.patch(obj, patch, **options), options)
 
     async def patch_lazily(
-        self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]
+        self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]
     ) -> LazyObject[T]:
         """Patch the subresource; return the object undecoded."""
-        with self._cache.writing(obj):
-            stored = await lazy.patch_lazily(self._live, obj, patch, **options)
-            if self._returns_object and not options.get("dry_run"):
-                self._cache.remember_write(stored)
-            return stored
+        return await self._recorded(obj, lazy.patch_lazily(self._live, obj, patch, **options), options)
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        with self._cache.writing(obj):
-            stored = await self._live.apply(obj, **options)
-            return self._remembered(stored, options)
-
-    def _remembered(self, stored: T, options: WriteOptions) -> T:
-        if self._returns_object and not options.get("dry_run"):
-            self._cache.remember_write(stored)
-        return stored
+        return await self._recorded(obj, self._live.apply(obj, **options), options)

@@ -4,20 +4,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
-import msgspec
-
-from controller_runtime import log, rest
-from controller_runtime.apis.machinery.base import JSON
+from controller_runtime import rest
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.lazy import parts as parts_of
-from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import request as requests
 
 from . import interfaces
-from .lazy import Answer, bounded
+from .bodies import (
+    apply_configuration,
+    decode,
+    decode_answer,
+    decode_list,
+    delete_options,
+    is_metadata,
+    is_success,
+    still_exists,
+)
+from .lazy import Answer
 from .options import (
     ApplyOptions,
     CreateOptions,
@@ -35,24 +42,6 @@ if TYPE_CHECKING:
     from .watching import Watch
 
 T = TypeVar("T", bound=Object)
-_log = log.logger_from("client")
-
-
-class _ListMeta(msgspec.Struct, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-    remaining_item_count: int | None = None
-
-
-class _List(msgspec.Struct):
-    """A list whose items are undecoded."""
-
-    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
-    items: list[msgspec.Raw] | None = None
-
-
-_list_decoder = msgspec.json.Decoder(_List)
-_decode_answer: Final = msgspec.json.Decoder(dict[str, JSON]).decode
 
 
 class LiveClient:
@@ -167,8 +156,8 @@ class LiveClient:
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
         body = await self._send(requests.delete(resource, obj.namespace, obj.name, delete_options(**options)))
-        left = rest.decoded(_decode_answer, body) if body else {}
-        return rest.decoded(kind.from_json, body) if _still_exists(left) else None
+        left = rest.decoded(decode_answer, body) if body else {}
+        return rest.decoded(kind.from_json, body) if still_exists(left) else None
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors."""
@@ -190,14 +179,11 @@ class LiveClient:
     async def _update(self, obj: T, subresource: str, options: UpdateOptions) -> T:
         check_options(UpdateOptions, options)
         options.setdefault("field_validation", self.field_validation)
-        kind = type(obj)
+        kind, body = type(obj), obj.to_json()
+        resource = await self.mapper.resource_for(kind)
+        metadata_only = is_metadata(kind)
         request = requests.update(
-            await self.mapper.resource_for(kind),
-            obj.namespace,
-            obj.name,
-            obj.to_json(),
-            metadata_only=is_metadata(kind),
-            **options,
+            resource, obj.namespace, obj.name, body, metadata_only=metadata_only, **options
         )
         return Answer(kind, await self._send(_below(request, subresource)), name=obj.name).object
 
@@ -205,28 +191,24 @@ class LiveClient:
         self, obj: T, patch: interfaces.Patch, subresource: str, options: PatchOptions
     ) -> LazyObject[T]:
         check_options(PatchOptions, options)
+        return await self._sent(obj, patch.content_type, patch.data(obj), subresource, options)
+
+    async def _apply(self, obj: T, subresource: str, options: ApplyOptions) -> LazyObject[T]:
+        check_options(ApplyOptions, options)
+        checked = cast("PatchOptions", options)
+        return await self._sent(obj, requests.APPLY, apply_configuration(obj), subresource, checked)
+
+    async def _sent(
+        self, obj: T, content_type: str, body: bytes, subresource: str, options: PatchOptions
+    ) -> LazyObject[T]:
         options.setdefault("field_validation", self.field_validation)
         kind = type(obj)
         request = requests.patch(
             await self.mapper.resource_for(kind),
             obj.namespace,
             obj.name,
-            patch.data(obj),
-            content_type=patch.content_type,
-            metadata_only=is_metadata(kind),
-            **options,
-        )
-        return Answer(kind, await self._send(_below(request, subresource)), name=obj.name)
-
-    async def _apply(self, obj: T, subresource: str, options: ApplyOptions) -> LazyObject[T]:
-        check_options(ApplyOptions, options)
-        options.setdefault("field_validation", self.field_validation)
-        kind = type(obj)
-        request = requests.apply(
-            await self.mapper.resource_for(kind),
-            obj.namespace,
-            obj.name,
-            apply_configuration(obj),
+            body,
+            content_type=content_type,
             metadata_only=is_metadata(kind),
             **options,
         )
@@ -259,7 +241,7 @@ class SubResource:
         target = requests.subresource(requests.get(resource, obj.namespace, obj.name), self._name)
         answer = await self._client._send(requests.post(target, body.to_json(), **options))
         # The server answers an eviction or a binding with a Status only.
-        return body if _is_success(rest.decoded(_decode_answer, answer)) else decode(type(body), answer)
+        return body if is_success(rest.decoded(decode_answer, answer)) else decode(type(body), answer)
 
     async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
         """Replace the subresource."""
@@ -278,82 +260,6 @@ class SubResource:
     async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         return (await self._client._apply(obj, self._name, options)).object
-
-
-def is_metadata(kind: type[Object]) -> bool:
-    """Return True if ``kind`` contains only metadata."""
-    return issubclass(kind, PartialObjectMetadata)
-
-
-def decode(kind: type[T], body: bytes) -> T:
-    """Return the object in ``body`` as a ``kind``; metadata-only objects get the apiVersion and kind of ``kind``."""
-    return Answer(kind, body).object
-
-
-def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
-    """Return the objects of a list in ``body``; the items get their apiVersion and kind.
-
-    Objects that exceed the limits of ``machinery.shape`` are left out, so that one such object cannot make lists fail.
-    """
-    listed = rest.decoded(_list_decoder.decode, body)
-    objects = interfaces.ObjectList(
-        [
-            decode(kind, text)
-            for item in listed.items or ()
-            if (text := listed_text(kind, bytes(item))) is not None
-        ]
-    )
-    objects.resource_version = listed.metadata.resource_version
-    objects.continue_token = listed.metadata.continue_
-    objects.remaining = listed.metadata.remaining_item_count
-    return objects
-
-
-def listed_text(kind: type[Object], text: bytes) -> bytes | None:
-    """Return the JSON of an object in a list or watch, or None if it exceeds the limits of ``machinery.shape``."""
-    try:
-        return bounded(text)
-    except rest.AnswerError as error:
-        _log.warning("Object skipped", kind=str(kind.gvk.group_kind), reason=str(error))
-        return None
-
-
-def apply_configuration(obj: Object) -> bytes:
-    """Return ``obj`` as an apply configuration: without ``managedFields``, which the server rejects."""
-    if obj.metadata.managed_fields is None:
-        return obj.to_json()
-    data = obj.to_dict()
-    data["metadata"].pop("managedFields")
-    return msgspec.json.encode(data)
-
-
-def delete_options(**options: Unpack[DeleteOptions]) -> bytes:
-    """Return the body of a deletion, a DeleteOptions object."""
-    body: dict[str, JSON] = {"kind": "DeleteOptions", "apiVersion": "v1"}
-    if (propagation := options.get("propagation")) is not None:
-        body["propagationPolicy"] = propagation
-    if (grace_period := options.get("grace_period_seconds")) is not None:
-        body["gracePeriodSeconds"] = grace_period
-    if preconditions := options.get("preconditions"):
-        body["preconditions"] = dict(preconditions)
-    if options.get("dry_run"):
-        body["dryRun"] = ["All"]
-    return msgspec.json.encode(body)
-
-
-def _still_exists(answer: dict[str, JSON]) -> bool:
-    """Return True if the object still exists after a DELETE, whose response is a Status or the object."""
-    if answer.get("kind") == "Status":
-        return False
-    metadata = answer.get("metadata")
-    if not isinstance(metadata, dict):
-        return False
-    waiting = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
-    return bool(metadata.get("deletionTimestamp") and waiting)
-
-
-def _is_success(answer: dict[str, JSON]) -> bool:
-    return bool(answer.get("kind") == "Status" and answer.get("status") == "Success")
 
 
 def _below(request: rest.Request, subresource: str) -> rest.Request:

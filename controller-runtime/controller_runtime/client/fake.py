@@ -9,73 +9,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, TypedDict, TypeVar, Unpack, cast
+from typing import Any, TypeVar, Unpack
 
-import msgspec
-
-from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object
 
 from . import deletion, garbage, interfaces, kinds, patching, selection
-from .client import decode, is_metadata
+from . import options as opts
+from .calls import Call as Call
+from .calls import FakeWatch, document_of, given, no_field_owner, object_of, write_of
 from .memory import Memory
-from .options import (
-    ApplyOptions,
-    CreateOptions,
-    DeleteAllOfOptions,
-    DeleteOptions,
-    ListOptions,
-    PatchOptions,
-    Selection,
-    UpdateOptions,
-    WriteOptions,
-    check_options,
-)
 from .patch import APPLY
-from .tables import Change, Document, Follower, Table, key_of
+from .tables import Document, Follower, Table, key_of
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
 
-DEFAULT_OWNER: Final = "fake-client"
 Indexes = Mapping[tuple[type[Object], str], Callable[[Any], Iterable[str]]]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A recorded call; rejected calls are recorded, too."""
-
-    verb: str
-    kind: GVK
-    key: NamespacedName
-    body: JSON = None
-    subresource: str = ""
-    options: Mapping[str, object] = field(default_factory=dict)
-
-    @property
-    def is_write(self) -> bool:
-        """True if the call can change objects."""
-        return self.verb not in ("get", "list")
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A watch event with a decoded object."""
-
-    type: str
-    object: Object
-
-
-class _Write(TypedDict):
-    """The field manager of a write, and True for a dry run."""
-
-    manager: str
-    dry_run: bool
 
 
 class FakeClient:
@@ -127,7 +80,7 @@ class FakeClient:
 
     def add(self, obj: Object) -> None:
         """Store an object unchanged and unchecked, without recording a call."""
-        self.memory.seed(self._table(type(obj)), _document(obj))
+        self.memory.seed(self._table(type(obj)), document_of(obj))
 
     def watch(self, kind: type[T], *, namespace: str = "") -> FakeWatch:
         """Return the changes of ``kind`` from now on. Close the watch after use."""
@@ -147,14 +100,14 @@ class FakeClient:
         key = NamespacedName(*key)
         self._log("get", kind, key)
         table = self._table(kind)
-        return _object(kind, table.find(table.key(*key)).document)
+        return object_of(kind, table.find(table.key(*key)).document)
 
-    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors, ordered by namespace and name.
 
         A field selector uses the index of that name if there is one, otherwise the rules of an API server.
         """
-        check_options(ListOptions, options)
+        opts.check_options(opts.ListOptions, options)
         namespace, limit = options.get("namespace", ""), options.get("limit")
         logged = {"namespace": namespace, "labels": None, "fields": None, "limit": limit, **options}
         logged.pop("continue_token", None)
@@ -162,51 +115,51 @@ class FakeClient:
         picked = self._pick(kind, options)
         start = selection.start_of(options.get("continue_token", ""))
         end = start + limit if limit else len(picked)
-        page = interfaces.ObjectList([_object(kind, document) for document in picked[start:end]])
+        page = interfaces.ObjectList([object_of(kind, document) for document in picked[start:end]])
         page.resource_version = self.memory.version
         if end < len(picked):
             page.continue_token, page.remaining = str(end), len(picked) - end
         return page
 
-    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
-        check_options(CreateOptions, options)
-        document = _document(obj)
-        self._log("create", type(obj), obj.key, document, options=_given(options))
+        opts.check_options(opts.CreateOptions, options)
+        document = document_of(obj)
+        self._log("create", type(obj), obj.key, document, options=given(options))
         table = self._table(type(obj))
         table.check_namespace(obj.namespace)
-        stored = self.memory.create(table, document, **_write(options))
-        return _object(type(obj), stored)
+        stored = self.memory.create(table, document, **write_of(options))
+        return object_of(type(obj), stored)
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
         return self._update(obj, "", options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
         return self._patch(obj, patch, "", options)
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply exactly the fields that are set."""
-        check_options(ApplyOptions, options)
-        return self._apply(obj, _document(obj), "", options)
+        opts.check_options(opts.ApplyOptions, options)
+        return self._apply(obj, document_of(obj), "", options)
 
-    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete the object, or mark it while finalizers keep it; dependents stay until :meth:`collect_garbage`."""
         await self.remove(obj, **options)
 
-    async def remove(self, obj: T, **options: Unpack[DeleteOptions]) -> T | None:
+    async def remove(self, obj: T, **options: Unpack[opts.DeleteOptions]) -> T | None:
         """Delete as :meth:`delete` does; return the object while it still exists, None once it is deleted."""
-        check_options(DeleteOptions, options)
-        self._log("delete", type(obj), obj.key, options=_given(options))
+        opts.check_options(opts.DeleteOptions, options)
+        self._log("delete", type(obj), obj.key, options=given(options))
         table = self._table(type(obj))
         wanted = deletion.Options.of(options, options.get("preconditions"))
         left = self.memory.delete(table, table.key(*obj.key), wanted)
-        return None if left is None else _object(type(obj), left)
+        return None if left is None else object_of(type(obj), left)
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
         """Delete each object that matches the selectors, as :meth:`delete` does."""
-        check_options(DeleteAllOfOptions, options)
+        opts.check_options(opts.DeleteAllOfOptions, options)
         namespace = options.get("namespace", "")
         logged = {"labels": None, "fields": None, "propagation": None, **options}
         logged.pop("namespace", None)
@@ -223,39 +176,41 @@ class FakeClient:
         """
         garbage.collect(self.memory, self._tables.values())
 
-    def _update(self, obj: T, subresource: str, options: UpdateOptions) -> T:
-        check_options(UpdateOptions, options)
-        document = _document(obj)
-        self._log("update", type(obj), obj.key, document, subresource, _given(options))
+    def _update(self, obj: T, subresource: str, options: opts.UpdateOptions) -> T:
+        opts.check_options(opts.UpdateOptions, options)
+        document = document_of(obj)
+        self._log("update", type(obj), obj.key, document, subresource, given(options))
         stored = self.memory.update(
-            self._writable(obj, subresource), document, subresource=subresource, **_write(options)
+            self._writable(obj, subresource), document, subresource=subresource, **write_of(options)
         )
-        return _object(type(obj), stored)
+        return object_of(type(obj), stored)
 
-    def _apply(self, obj: T, config: Document, subresource: str, options: PatchOptions | ApplyOptions) -> T:
-        self._log("apply", type(obj), obj.key, config, subresource, _given(options))
+    def _apply(
+        self, obj: T, config: Document, subresource: str, options: opts.PatchOptions | opts.ApplyOptions
+    ) -> T:
+        self._log("apply", type(obj), obj.key, config, subresource, given(options))
         if not options.get("field_owner"):
-            raise _no_field_owner()
+            raise no_field_owner()
         table = self._writable(obj, subresource)
         stored = self.memory.apply(
-            table, config, subresource=subresource, force=options.get("force", False), **_write(options)
+            table, config, subresource=subresource, force=options.get("force", False), **write_of(options)
         )
-        return _object(type(obj), stored)
+        return object_of(type(obj), stored)
 
-    def _patch(self, obj: T, patch: interfaces.Patch, subresource: str, options: PatchOptions) -> T:
-        check_options(PatchOptions, options)
+    def _patch(self, obj: T, patch: interfaces.Patch, subresource: str, options: opts.PatchOptions) -> T:
+        opts.check_options(opts.PatchOptions, options)
         body = patching.decoded(patch.data(obj))
         if patch.content_type == APPLY:
             return self._apply(obj, body, subresource, options)
-        logged = _given(options) | {"type": patch.content_type}
+        logged = given(options) | {"type": patch.content_type}
         self._log("patch", type(obj), obj.key, body, subresource, logged)
         table = self._writable(obj, subresource)
         row = table.find(table.key(*obj.key))
         after = patching.patched(table, row.document, body, patch.content_type)
-        stored = self.memory.patched(table, row, after, subresource=subresource, **_write(options))
-        return _object(type(obj), stored)
+        stored = self.memory.patched(table, row, after, subresource=subresource, **write_of(options))
+        return object_of(type(obj), stored)
 
-    def _pick(self, kind: type[Object], options: Selection) -> Sequence[Document]:
+    def _pick(self, kind: type[Object], options: opts.Selection) -> Sequence[Document]:
         table = self._table(kind)
         documents = selection.by_labels(table, options.get("namespace", ""), options.get("labels"))
         for path, value in (options.get("fields") or {}).items():
@@ -267,7 +222,7 @@ class FakeClient:
         if index is None:
             return selection.has_field(table, document, path, value)
         indexed_kind, extract = index
-        return value in extract(_object(indexed_kind, document))
+        return value in extract(object_of(indexed_kind, document))
 
     def _table(self, kind: type[Object]) -> Table:
         table = self._tables.get(kind.gvk)
@@ -311,13 +266,13 @@ class FakeSubResource:
         """Return the subresource of ``obj``; for ``status``, the whole object."""
         self._client._log("get", type(obj), obj.key, subresource=self._name)
         table = self._client._writable(obj, self._name)
-        return _object(into, table.find(table.key(*obj.key)).document)
+        return object_of(into, table.find(table.key(*obj.key)).document)
 
-    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj``."""
-        check_options(CreateOptions, options)
+        opts.check_options(opts.CreateOptions, options)
         document = body.to_dict()
-        self._client._log("create", type(obj), obj.key, document, self._name, _given(options))
+        self._client._log("create", type(obj), obj.key, document, self._name, given(options))
         table = self._client._table(type(obj))
         if (type(obj).gvk.kind, self._name) != ("Pod", "eviction"):
             raise table.no_subresource(obj.name)
@@ -334,71 +289,15 @@ class FakeSubResource:
         )
         return body
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
         return self._client._update(obj, self._name, options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
         return self._client._patch(obj, patch, self._name, options)
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        check_options(ApplyOptions, options)
-        return self._client._apply(obj, _document(obj), self._name, options)
-
-
-class FakeWatch:
-    """The decoded changes of a kind: ``async for event in watch``, until it is closed."""
-
-    def __init__(self, kind: type[Object], follower: Follower, namespace: str) -> None:
-        self._kind = kind
-        self._follower = follower
-        self._namespace = namespace
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        async for change in self._follower:
-            if not self._namespace or _namespace_of(change) == self._namespace:
-                yield Event(change.type, _object(self._kind, change.document))
-
-    def close(self) -> None:
-        """End the watch."""
-        self._follower.close()
-
-
-def _document(obj: Object) -> Document:
-    # Through JSON, so that the document shares no value with the caller's object.
-    document = cast("Document", msgspec.json.decode(obj.to_json()))
-    document.setdefault("metadata", {}).pop("managedFields", None)
-    return document
-
-
-def _object(kind: type[T], document: Document) -> T:
-    if is_metadata(kind):
-        document = {"metadata": document["metadata"]}
-    return decode(kind, msgspec.json.encode(document))
-
-
-def _no_field_owner() -> errors.InvalidError:
-    text = "Required value: is required for apply patch"
-    cause = {"reason": "FieldValueRequired", "message": text, "field": "fieldManager"}
-    return errors.InvalidError(
-        f'PatchOptions.meta.k8s.io "" is invalid: fieldManager: {text}',
-        code=422,
-        reason="Invalid",
-        details={"causes": [cause]},
-    )
-
-
-def _given(options: Mapping[str, object]) -> dict[str, object]:
-    """Return the options that are set to a true value."""
-    return {name: value for name, value in options.items() if value}
-
-
-def _write(options: WriteOptions) -> _Write:
-    owner = options.get("field_owner") or DEFAULT_OWNER
-    return {"manager": owner, "dry_run": options.get("dry_run", False)}
-
-
-def _namespace_of(change: Change) -> str:
-    return change.document["metadata"].get("namespace") or ""
+        opts.check_options(opts.ApplyOptions, options)
+        return self._client._apply(obj, document_of(obj), self._name, options)

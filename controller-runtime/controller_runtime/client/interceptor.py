@@ -18,16 +18,7 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 
 from . import interfaces
-from .options import (
-    ApplyOptions,
-    CreateOptions,
-    DeleteAllOfOptions,
-    DeleteOptions,
-    ListOptions,
-    PatchOptions,
-    UpdateOptions,
-    check_options,
-)
+from . import options as opts
 
 T = TypeVar("T", bound=Object)
 
@@ -81,58 +72,58 @@ class Intercepted:
         found: T = await (func(self._client, kind, key) if func else self._client.get(kind, key))
         return found
 
-    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Read a collection."""
-        check_options(ListOptions, options)
+        opts.check_options(opts.ListOptions, options)
         func = self._funcs.list
         found: interfaces.ObjectList[T] = await (
             func(self._client, kind, **options) if func else self._client.list(kind, **options)
         )
         return found
 
-    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create an object."""
-        check_options(CreateOptions, options)
+        opts.check_options(opts.CreateOptions, options)
         func = self._funcs.create
         stored: T = await (
             func(self._client, obj, **options) if func else self._client.create(obj, **options)
         )
         return stored
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace an object."""
-        check_options(UpdateOptions, options)
+        opts.check_options(opts.UpdateOptions, options)
         func = self._funcs.update
         stored: T = await (
             func(self._client, obj, **options) if func else self._client.update(obj, **options)
         )
         return stored
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch an object."""
-        check_options(PatchOptions, options)
+        opts.check_options(opts.PatchOptions, options)
         func = self._funcs.patch
         stored: T = await (
             func(self._client, obj, patch, **options) if func else self._client.patch(obj, patch, **options)
         )
         return stored
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply an object."""
-        check_options(ApplyOptions, options)
+        opts.check_options(opts.ApplyOptions, options)
         func = self._funcs.apply
         stored: T = await (func(self._client, obj, **options) if func else self._client.apply(obj, **options))
         return stored
 
-    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete an object."""
-        check_options(DeleteOptions, options)
+        opts.check_options(opts.DeleteOptions, options)
         func = self._funcs.delete
         await (func(self._client, obj, **options) if func else self._client.delete(obj, **options))
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
         """Delete a collection."""
-        check_options(DeleteAllOfOptions, options)
+        opts.check_options(opts.DeleteAllOfOptions, options)
         func = self._funcs.delete_all_of
         await (func(self._client, kind, **options) if func else self._client.delete_all_of(kind, **options))
 
@@ -152,9 +143,9 @@ class InterceptedSubResource:
         found: T = await (func(self._client, self._name, obj, into) if func else self._writer.get(obj, into))
         return found
 
-    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post to the subresource."""
-        check_options(CreateOptions, options)
+        opts.check_options(opts.CreateOptions, options)
         func = self._funcs.subresource_create
         answer: T = await (
             func(self._client, self._name, obj, body, **options)
@@ -163,18 +154,18 @@ class InterceptedSubResource:
         )
         return answer
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
-        check_options(UpdateOptions, options)
+        opts.check_options(opts.UpdateOptions, options)
         func = self._funcs.subresource_update
         stored: T = await (
             func(self._client, self._name, obj, **options) if func else self._writer.update(obj, **options)
         )
         return stored
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
-        check_options(PatchOptions, options)
+        opts.check_options(opts.PatchOptions, options)
         func = self._funcs.subresource_patch
         stored: T = await (
             func(self._client, self._name, obj, patch, **options)
@@ -183,9 +174,9 @@ class InterceptedSubResource:
         )
         return stored
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
-        check_options(ApplyOptions, options)
+        opts.check_options(opts.ApplyOptions, options)
         func = self._funcs.subresource_apply
         stored: T = await (
             func(self._client, self._name, obj, **options) if func else self._writer.apply(obj, **options)

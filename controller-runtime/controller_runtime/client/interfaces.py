@@ -14,15 +14,7 @@ from typing import Generic, Protocol, TypeVar, Unpack
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 
-from .options import (
-    ApplyOptions,
-    CreateOptions,
-    DeleteAllOfOptions,
-    DeleteOptions,
-    ListOptions,
-    PatchOptions,
-    UpdateOptions,
-)
+from . import options as opts
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
@@ -60,7 +52,7 @@ class Reader(Protocol):
         """
         ...
 
-    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> ObjectList[T]:
         """Return the objects of ``kind``, in all namespaces unless one is named.
 
         From a cache, ``fields`` names one registered index and its value; from the server, a field selector.
@@ -71,27 +63,27 @@ class Reader(Protocol):
 class Writer(Protocol):
     """Writes objects. Each call returns the object as stored and does not change its argument."""
 
-    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create ``obj``; AlreadyExistsError if an object of that name exists."""
         ...
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the stored object; ConflictError if ``resourceVersion`` is not the newest."""
         ...
 
-    async def patch(self, obj: T, patch: Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Send ``patch.data(obj)`` to the object named by ``obj``."""
         ...
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply ``obj`` as an apply configuration of exactly the fields that are set."""
         ...
 
-    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete the object named by ``obj``; preconditions: ``uid``, ``resourceVersion``."""
         ...
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
         """Delete all objects that match the selectors."""
         ...
 
@@ -107,19 +99,19 @@ class SubResourceClient(Protocol):
         """Return the subresource of ``obj``, always from the server, as an object of ``into`` (e.g. a Scale)."""
         ...
 
-    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post ``body`` to the subresource of ``obj`` (e.g. a TokenRequest, an Eviction); return the response."""
         ...
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
         ...
 
-    async def patch(self, obj: T, patch: Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
         ...
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         ...
 

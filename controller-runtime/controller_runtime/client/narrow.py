@@ -13,15 +13,7 @@ from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import Object
 
 from . import interfaces, lazy
-from .options import (
-    ApplyOptions,
-    CreateOptions,
-    DeleteAllOfOptions,
-    DeleteOptions,
-    ListOptions,
-    PatchOptions,
-    UpdateOptions,
-)
+from . import options as opts
 
 T = TypeVar("T", bound=Object)
 
@@ -57,7 +49,7 @@ class ReadOnly:
         """Return the object undecoded: see :func:`controller_runtime.client.get_lazily`."""
         return await lazy.get_lazily(self.__reader, kind, key)
 
-    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Return the objects that match the selectors."""
         return await self.__reader.list(kind, **options)
 
@@ -107,32 +99,32 @@ class Namespaced:
         namespace, name = key
         return await self._client.get(kind, NamespacedName(self._place.of(kind, namespace, name), name))
 
-    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Read the collection in the namespace."""
         options["namespace"] = self._place.of(kind, options.get("namespace", ""), "list")
         return await self._client.list(kind, **options)
 
-    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create an object."""
         return await self._client.create(self._place.object(obj), **options)
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace an object."""
         return await self._client.update(self._place.object(obj), **options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch an object."""
         return await self._client.patch(self._place.object(obj), patch, **options)
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply an object."""
         return await self._client.apply(self._place.object(obj), **options)
 
-    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete an object."""
         await self._client.delete(self._place.object(obj), **options)
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
         """Delete the collection in the namespace."""
         options["namespace"] = self._place.of(kind, options.get("namespace", ""), "collection")
         await self._client.delete_all_of(kind, **options)
@@ -149,18 +141,18 @@ class NamespacedSubResource:
         """Read the subresource."""
         return await self._writer.get(self._place.object(obj), into)
 
-    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post to the subresource."""
         return await self._writer.create(self._place.object(obj), body, **options)
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
         return await self._writer.update(self._place.object(obj), **options)
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
         return await self._writer.patch(self._place.object(obj), patch, **options)
 
-    async def apply(self, obj: T, **options: Unpack[ApplyOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.ApplyOptions]) -> T:
         """Server-side apply the subresource."""
         return await self._writer.apply(self._place.object(obj), **options)

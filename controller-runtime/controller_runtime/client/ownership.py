@@ -61,16 +61,42 @@ _MISSING: Final = object()
 
 def fields_of(obj: Mapping[str, JSON], shape: Shape) -> FieldSet:
     """Return the paths of all fields that ``obj`` sets and a manager can own."""
-    return frozenset(
-        path for path in _walk(obj, (), shape) if path and path not in _UNOWNED and path[:2] not in _UNOWNED
-    )
+    return frozenset(filter(_can_be_owned, _walk(obj, (), shape)))
 
 
-def changed(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -> FieldSet:
-    """Return the paths that ``new`` sets and that are missing or different in ``old``."""
-    return frozenset(
-        path for path in fields_of(new, shape) if not same(value_at(old, path), value_at(new, path))
-    )
+def _can_be_owned(path: Path) -> bool:
+    return bool(path) and path not in _UNOWNED and path[:2] not in _UNOWNED
+
+
+def difference(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -> tuple[FieldSet, FieldSet]:
+    """Return the paths that ``new`` sets and ``old`` lacks or has differently, and those that only ``old`` sets.
+
+    Equal parts are compared, but not walked.
+    """
+    written: list[Path] = []
+    removed: list[Path] = []
+    _compare(old, new, (), shape, written, removed)
+    return frozenset(filter(_can_be_owned, written)), frozenset(filter(_can_be_owned, removed))
+
+
+def _compare(
+    old: JSON, new: JSON, path: Path, shape: Shape, written: list[Path], removed: list[Path]
+) -> None:
+    if old is new or (old == new and same(old, new)):
+        return
+    if isinstance(old, dict) and isinstance(new, dict) and old and new and not shape.atomic:
+        for key, value in new.items():
+            below = (*path, key)
+            if key in old:
+                _compare(old[key], value, below, shape.field(key), written, removed)
+            else:
+                written += _walk(value, below, shape.field(key))
+        for key in old.keys() - new.keys():
+            removed += _walk(old[key], (*path, key), shape.field(key))
+        return
+    depth, after = len(path), list(_walk(new, path, shape))
+    written += [each for each in after if not same(value_at(old, each[depth:]), value_at(new, each[depth:]))]
+    removed += set(_walk(old, path, shape)).difference(after)
 
 
 def value_at(obj: JSON, path: Path) -> JSON:

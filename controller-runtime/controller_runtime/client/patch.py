@@ -10,9 +10,8 @@ from typing import Final
 import msgspec
 
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.machinery.patch import merge_patch_diff
-from controller_runtime.apis.machinery.strategicdiff import strategic_merge_diff
-from controller_runtime.apis.machinery.strategicpatch import Document, Schema, schema_of
+from controller_runtime.apis.machinery.patch import Document, merge_patch_diff
+from controller_runtime.apis.machinery.strategicschema import Schema, schema_of
 
 JSON: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
@@ -71,6 +70,10 @@ class StrategicMergePatch(MergePatch):
         return STRATEGIC
 
     def _changes(self, old: Document, new: Document) -> Document:
+        from controller_runtime.apis.machinery.strategicdiff import (
+            strategic_merge_diff,  # few programs use it
+        )
+
         return strategic_merge_diff(old, new, self.schema)
 
 

@@ -16,19 +16,10 @@ from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 
 from . import interfaces
-from .options import (
-    ApplyOptions,
-    CreateOptions,
-    DeleteAllOfOptions,
-    DeleteOptions,
-    FieldValidation,
-    ListOptions,
-    PatchOptions,
-    UpdateOptions,
-)
+from . import options as opts
 
 T = TypeVar("T", bound=Object)
-W = TypeVar("W", CreateOptions, UpdateOptions, PatchOptions)
+W = TypeVar("W", opts.CreateOptions, opts.UpdateOptions, opts.PatchOptions)
 
 
 def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
@@ -36,7 +27,7 @@ def with_field_owner(client: interfaces.Client, owner: str) -> WithSettings:
     return WithSettings(client, Settings(field_owner=owner))
 
 
-def with_field_validation(client: interfaces.Client, validation: FieldValidation) -> WithSettings:
+def with_field_validation(client: interfaces.Client, validation: opts.FieldValidation) -> WithSettings:
     """Return ``client`` with ``validation`` of unknown and duplicate fields in each write that does not set one."""
     return WithSettings(client, Settings(field_validation=validation))
 
@@ -50,7 +41,11 @@ class Settings:
     """Options added to writes."""
 
     def __init__(
-        self, *, field_owner: str = "", field_validation: FieldValidation | None = None, dry_run: bool = False
+        self,
+        *,
+        field_owner: str = "",
+        field_validation: opts.FieldValidation | None = None,
+        dry_run: bool = False,
     ) -> None:
         self._field_owner = field_owner
         self._field_validation = field_validation
@@ -66,9 +61,9 @@ class Settings:
             options["dry_run"] = True
         return options
 
-    def of_apply(self, options: PatchOptions) -> ApplyOptions:
+    def of_apply(self, options: opts.PatchOptions) -> opts.ApplyOptions:
         """Return the options of an apply, as :meth:`of` does."""
-        return cast("ApplyOptions", self.of(options))  # the wrapped client checks for a field owner
+        return cast("opts.ApplyOptions", self.of(options))  # the wrapped client checks for a field owner
 
 
 class WithSettings:
@@ -91,33 +86,33 @@ class WithSettings:
         """Read one object."""
         return await self._client.get(kind, key)
 
-    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> interfaces.ObjectList[T]:
+    async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:
         """Read a collection."""
         return await self._client.list(kind, **options)
 
-    async def create(self, obj: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Create an object."""
         return await self._client.create(obj, **self._settings.of(options))
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace an object."""
         return await self._client.update(obj, **self._settings.of(options))
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch an object."""
         return await self._client.patch(obj, patch, **self._settings.of(options))
 
-    async def apply(self, obj: T, **options: Unpack[PatchOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.PatchOptions]) -> T:
         """Server-side apply an object; ``field_owner`` may be left to the settings."""
         return await self._client.apply(obj, **self._settings.of_apply(options))
 
-    async def delete(self, obj: Object, **options: Unpack[DeleteOptions]) -> None:
+    async def delete(self, obj: Object, **options: Unpack[opts.DeleteOptions]) -> None:
         """Delete an object."""
         if self._settings.dry_run:
             options["dry_run"] = True
         await self._client.delete(obj, **options)
 
-    async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
+    async def delete_all_of(self, kind: type[Object], **options: Unpack[opts.DeleteAllOfOptions]) -> None:
         """Delete a collection."""
         if self._settings.dry_run:
             options["dry_run"] = True
@@ -135,18 +130,18 @@ class SubResourceWithSettings:
         """Read the subresource."""
         return await self._writer.get(obj, into)
 
-    async def create(self, obj: Object, body: T, **options: Unpack[CreateOptions]) -> T:
+    async def create(self, obj: Object, body: T, **options: Unpack[opts.CreateOptions]) -> T:
         """Post to the subresource."""
         return await self._writer.create(obj, body, **self._settings.of(options))
 
-    async def update(self, obj: T, **options: Unpack[UpdateOptions]) -> T:
+    async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:
         """Replace the subresource."""
         return await self._writer.update(obj, **self._settings.of(options))
 
-    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[PatchOptions]) -> T:
+    async def patch(self, obj: T, patch: interfaces.Patch, **options: Unpack[opts.PatchOptions]) -> T:
         """Patch the subresource."""
         return await self._writer.patch(obj, patch, **self._settings.of(options))
 
-    async def apply(self, obj: T, **options: Unpack[PatchOptions]) -> T:
+    async def apply(self, obj: T, **options: Unpack[opts.PatchOptions]) -> T:
         """Server-side apply the subresource; ``field_owner`` may be left to the settings."""
         return await self._writer.apply(obj, **self._settings.of_apply(options))

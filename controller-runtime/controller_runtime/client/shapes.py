@@ -9,10 +9,10 @@ Kubernetes' own kinds, well-known field names also determine how a list merges.
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -60,7 +60,7 @@ _ATOMIC: Final = frozenset(
 _DEFAULTS: Final[Mapping[str, str]] = {"protocol": "TCP"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Shape:
     """The schema of the value at one place of an object."""
 
@@ -68,6 +68,8 @@ class Shape:
     name: str = ""
     by_name: bool = False
     """Fall back on the field names of Kubernetes' own types."""
+    _fields: dict[str, Shape] = dataclasses.field(default_factory=dict, compare=False, repr=False)
+    """Shapes of declared fields that were asked for before."""
 
     @property
     def atomic(self) -> bool:
@@ -97,9 +99,14 @@ class Shape:
 
     def field(self, name: str) -> Shape:
         """Return the shape of a map's value."""
+        known = self._fields.get(name)
+        if known is not None:
+            return known
         schema = (self.schema.get("properties") or {}).get(name)
-        if schema is None:
-            schema = self.schema.get("additionalProperties")
+        if schema is not None:
+            found = self._fields[name] = Shape(_resolved(schema), name, self.by_name)
+            return found
+        schema = self.schema.get("additionalProperties")
         return Shape(_resolved(schema if isinstance(schema, Mapping) else {}), name, self.by_name)
 
     @property

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Final
 
@@ -20,10 +20,9 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from controller_runtime import cancellation, log, metrics, rest, source, workqueue
-from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime import cancellation, log, metrics, source, workqueue
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
+from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.reconcile import (
     ControllerError,
     PanicError,
@@ -31,24 +30,10 @@ from controller_runtime.reconcile import (
     ReconcileTimeoutError,
     Request,
     Result,
-    TerminalError,
 )
 
+from . import outcomes
 from .options import Defaults, Options
-
-PANICS: Final = (
-    AssertionError,
-    AttributeError,
-    ArithmeticError,
-    BufferError,
-    LookupError,
-    MemoryError,
-    NameError,
-    NotImplementedError,
-    RecursionError,
-    TypeError,
-)
-"""Programming errors: in Go they would be panics, and they are counted as such."""
 
 _DEGRADED_RETRY: Final = 30.0
 """Maximum retry delay while a required kind is not served."""
@@ -273,7 +258,7 @@ class Controller:
         raise ReconcileTimeoutError(f"reconcile was cancelled after {timeout:g} s")
 
     def _recover(self, error: Exception) -> Exception:
-        if not _is_panic(error):
+        if not outcomes.is_panic(error):
             return error
         metrics.RECONCILE_PANICS.labels(self.name).inc()
         if not self.settings.recover_panic:
@@ -288,7 +273,7 @@ class Controller:
         if isinstance(outcome, Result) and outcome.priority is not None:
             priority = outcome.priority
         if isinstance(outcome, Exception):
-            if _is_terminal(outcome) or self._is_undecodable(outcome, request):
+            if outcomes.is_terminal(outcome) or self._is_undecodable(outcome, request):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
                 self._retry(request, outcome, priority)
@@ -313,21 +298,21 @@ class Controller:
             isinstance(each, UndecodableObjectError)
             and each.key == request
             and each.gvk == self.settings.kind
-            for each in _all_of(error)
+            for each in outcomes.all_of(error)
         )
 
     def _retry(self, request: Request, error: Exception, priority: int) -> None:
         """Queue a failed request again, with a growing delay or the delay that the server sent."""
-        if (wait := _asked_wait(error)) is not None:
+        if (wait := outcomes.asked_wait(error)) is not None:
             self._away.forget(request)
             self.queue.add(request, priority=priority, after=wait)
-        elif _is_away(error):
+        elif outcomes.is_away(error):
             # The request is not at fault: its delay is short, and it takes no tokens of the shared rate limit.
             self.queue.add(request, priority=priority, after=self._away.when(request))
         else:
             self._away.forget(request)
             # No event reports that a kind is served again, so retry at intervals.
-            at_most = _DEGRADED_RETRY if _is_degraded(error) else 0.0
+            at_most = _DEGRADED_RETRY if outcomes.is_degraded(error) else 0.0
             self.queue.add(request, priority=priority, after=at_most, rate_limited=True)
 
     def _forget(self, request: Request) -> None:
@@ -372,46 +357,6 @@ def _checked(result: object) -> Result:
     if not isinstance(result, Result):
         raise TypeError(f"reconcile returned {type(result).__name__}, not a Result")
     return result
-
-
-def _is_terminal(error: BaseException) -> bool:
-    """Return True if a retry is pointless: for ``error``, its cause, or every member of a group."""
-    if isinstance(error, TerminalError):
-        return True
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_terminal, error.exceptions))
-    return error.__cause__ is not None and _is_terminal(error.__cause__)
-
-
-def _is_degraded(error: BaseException) -> bool:
-    """Return True if ``error``, its cause or a member reports that a kind is not served."""
-    return any(isinstance(each, CacheDegradedError) for each in _all_of(error))
-
-
-def _asked_wait(error: BaseException) -> float | None:
-    """Return the delay that the server requested in ``error``, its causes or its members."""
-    waits = [each.retry_after for each in _all_of(error) if isinstance(each, StatusError)]
-    return max(filter(None, waits), default=None)
-
-
-def _is_away(error: BaseException) -> bool:
-    """Whether the server was not reached."""
-    return any(isinstance(each, rest.TransportError) for each in _all_of(error))
-
-
-def _all_of(error: BaseException) -> Iterator[BaseException]:
-    """Yield ``error``, its causes and its members."""
-    yield error
-    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    for each in (*members, error.__cause__):
-        if each is not None:
-            yield from _all_of(each)
-
-
-def _is_panic(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_is_panic, error.exceptions))
-    return isinstance(error, PANICS)
 
 
 def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -6,6 +6,7 @@ from .binaries import Binaries as Binaries
 from .binaries import Binary as Binary
 from .binaries import Tool as Tool
 from .binaries import ToolGroup as ToolGroup
+from .crds import open_crd as open_crd
 from .environment import Environment as Environment
 from .errors import ComponentError as ComponentError
 from .errors import EnvtestError as EnvtestError

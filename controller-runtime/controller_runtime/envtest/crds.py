@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
+from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import LiveClient
@@ -16,6 +17,8 @@ from controller_runtime.envtest.manifests import Manifest, apply_manifests
 from controller_runtime.rest import NoKindMatchError
 
 CRD: Final = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
+ANY_FIELDS: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+"""The schema of an object that may contain any fields."""
 
 
 async def install_crds(writer: Writer, manifests: Iterable[Manifest]) -> list[str]:
@@ -49,6 +52,43 @@ async def wait_established(client: LiveClient, names: Iterable[str], *, timeout:
             return True
 
         await eventually(served, timeout=timeout, reason=f"CRD {name} is established")
+
+
+def open_crd(
+    gvk: GVK,
+    plural: str = "",
+    *,
+    namespaced: bool = True,
+    schema: Mapping[str, JSON] | None = None,
+    **version: JSON,
+) -> dict[str, JSON]:
+    """Return a CustomResourceDefinition for tests that need a kind, but not the project that defines it.
+
+    Args:
+        gvk: the kind, with the only version that is served.
+        plural: the name in paths; without one, the kind in lower case and an ``s``.
+        namespaced: False for a cluster-scoped kind.
+        schema: the ``openAPIV3Schema``; without one, objects may contain any fields.
+        version: further fields of the version, such as ``subresources={"status": {}}``.
+    """
+    singular = gvk.kind.lower()
+    plural = plural or f"{singular}s"
+    # A group in k8s.io requires the annotation.
+    approved = {"api-approved.kubernetes.io": "unapproved, for tests"}
+    names = {"kind": gvk.kind, "listKind": f"{gvk.kind}List", "plural": plural, "singular": singular}
+    served = {"name": gvk.version, "served": True, "storage": True, **version}
+    served["schema"] = {"openAPIV3Schema": dict(schema or ANY_FIELDS)}
+    return {
+        "apiVersion": CRD.gvk.api_version,
+        "kind": CRD.gvk.kind,
+        "metadata": {"name": f"{plural}.{gvk.group}", "annotations": approved},
+        "spec": {
+            "group": gvk.group,
+            "scope": "Namespaced" if namespaced else "Cluster",
+            "names": names,
+            "versions": [served],
+        },
+    }
 
 
 def kind_of(manifest: Manifest) -> tuple[str, str]:

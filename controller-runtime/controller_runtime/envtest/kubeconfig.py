@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def kubeconfig(
     server: str,
-    authority: bytes,
+    authority: bytes = b"",
     *,
     user: str,
     client: KeyPair | None = None,
@@ -23,12 +23,17 @@ def kubeconfig(
     cluster: str = "local",
     namespace: str = "default",
 ) -> dict[str, JSON]:
-    """Return a self-contained kubeconfig for ``user`` at ``server``, with a client certificate or a token."""
+    """Return a self-contained kubeconfig for ``user`` at ``server``, with a client certificate, a token or neither.
+
+    ``authority`` is not needed for plain HTTP.
+    """
     identity: dict[str, str] = {"token": token} if token else {}
     if client is not None:
         identity["client-certificate-data"] = _encode(client.certificate)
         identity["client-key-data"] = _encode(client.key)
-    endpoint = {"server": server, "certificate-authority-data": _encode(authority)}
+    endpoint = {"server": server}
+    if authority:
+        endpoint["certificate-authority-data"] = _encode(authority)
     context = {"cluster": cluster, "user": user, "namespace": namespace}
     return {
         "apiVersion": "v1",

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ssl
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,9 +48,12 @@ class TLSOptions:
             ServerError: an option is not valid, or ``client_ca`` cannot be read.
         """
         try:
-            context.minimum_version = self.minimum_version
-            if self.maximum_version is not None:
-                context.maximum_version = self.maximum_version
+            with warnings.catch_warnings():
+                # The interpreter warns of versions before 1.2; the operator has chosen one.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                context.minimum_version = self.minimum_version
+                if self.maximum_version is not None:
+                    context.maximum_version = self.maximum_version
             if self.ciphers:
                 context.set_ciphers(self.ciphers)
             if self.client_ca is not None:

@@ -2,11 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choosing one process of several by a Lease."""
 
+import typing as _typing
+
+from controller_runtime import ondemand as _ondemand
+
 from .leaderelection import Elector as Elector
 from .leaderelection import InvalidTimingError as InvalidTimingError
 from .leaderelection import LeaderElectionError as LeaderElectionError
 from .leaderelection import LeaderElectionLostError as LeaderElectionLostError
 from .leaderelection import LeaderElector as LeaderElector
 from .leaderelection import Timing as Timing
-from .threaded import ThreadedElector as ThreadedElector
-from .threaded import connection as connection
+
+if _typing.TYPE_CHECKING:
+    from .threaded import ThreadedElector as ThreadedElector
+    from .threaded import connection as connection
+else:
+    __getattr__, __dir__ = _ondemand.names(__name__, {"threaded": ("ThreadedElector", "connection")})

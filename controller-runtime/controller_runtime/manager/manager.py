@@ -118,6 +118,12 @@ class Manager:
         self._open = False
         self._started = False
 
+    async def published_schema(
+        self, kind: type[Object], known: rest.PublishedSchema | None = None
+    ) -> rest.PublishedSchema | None:
+        """Return the schema of ``kind`` that the server publishes: see :func:`rest.published_schema`."""
+        return await rest.published_schema(self._main, kind.gvk, known)
+
     # Registration.
 
     def add(self, runnable: Runnable) -> None:

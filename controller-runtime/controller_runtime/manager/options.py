@@ -6,13 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from controller_runtime import cache, client
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.scheme import Scheme
 from controller_runtime.httpserver import Handler, TLSOptions
-from controller_runtime.metrics import FilterProvider
+
+if TYPE_CHECKING:
+    from controller_runtime.metrics import FilterProvider
 
 OFF: Final = ("", "0")
 """Addresses that turn a server off."""

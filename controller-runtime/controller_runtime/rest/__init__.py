@@ -5,6 +5,10 @@
 Objects are opaque to this package; ``controller_runtime.client`` interprets them.
 """
 
+import typing as _typing
+
+from controller_runtime import ondemand as _ondemand
+
 from . import request as request
 from .config import Config as Config
 from .config import Impersonation as Impersonation
@@ -25,10 +29,22 @@ from .errors import RestError as RestError
 from .errors import TransportError as TransportError
 from .errors import TransportTimeoutError as TransportTimeoutError
 from .errors import decoded as decoded
-from .fake import FakeResponse as FakeResponse
-from .fake import FakeTransport as FakeTransport
 from .request import Request as Request
 from .roundtrip import Response as Response
 from .roundtrip import RoundTripper as RoundTripper
 from .tls import TLSConfig as TLSConfig
 from .transport import Transport as Transport
+
+if _typing.TYPE_CHECKING:
+    from .fake import FakeResponse as FakeResponse
+    from .fake import FakeTransport as FakeTransport
+    from .openapi import PublishedSchema as PublishedSchema
+    from .openapi import published_schema as published_schema
+else:
+    __getattr__, __dir__ = _ondemand.names(
+        __name__,
+        {
+            "fake": ("FakeResponse", "FakeTransport"),
+            "openapi": ("PublishedSchema", "published_schema"),
+        },
+    )

@@ -16,15 +16,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from controller_runtime.apis.machinery.base import JSON
 
-from . import http1, kubeconfig, kubeconfig_import, login, proxy
+from . import http1, kubeconfig_import, login, proxy
 from .credentials import Anonymous, Credentials, TokenFile
 from .errors import ConfigError
 from .tls import TLSConfig
+
+if TYPE_CHECKING:
+    from .access import Access
 
 _HEADER_NAME: Final = "!#$&'*+-.^_`|~"
 """Characters that RFC 9110 allows in a header's name besides letters and digits; ``%`` escapes all others here."""
@@ -117,6 +120,8 @@ class Config:
         Raises:
             ConfigError: the kubeconfig is incomplete or invalid.
         """
+        from . import kubeconfig  # a pod does not need it
+
         return await _from_kubeconfig(
             kubeconfig.from_dict(data, context=context), os.environ if environ is None else environ
         )
@@ -140,6 +145,8 @@ async def load_config(
             "no cluster configuration found: no kubeconfig is given, KUBECONFIG is not set, "
             "~/.kube/config does not exist and the process does not run in a pod"
         )
+    from . import kubeconfig  # a pod does not need it
+
     return await _from_kubeconfig(kubeconfig.from_files(paths or default, context=context), environ)
 
 
@@ -153,7 +160,7 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     loader = library.incluster_config.InClusterConfigLoader(
         token_filename=str(folder / "token"), cert_filename=str(folder / "ca.crt"), environ=environ
     )
-    settings = kubeconfig.Settings()
+    settings = _Settings()
     try:
         loader.load_and_set(settings)
     except (library.config_exception.ConfigException, OSError) as error:
@@ -173,7 +180,16 @@ def _default_kubeconfig(environ: Mapping[str, str]) -> str:
     return str(path) if path.exists() else ""
 
 
-async def _from_kubeconfig(access: kubeconfig.Access, environ: Mapping[str, str]) -> Config:
+class _Settings:
+    """The attributes that the loader sets."""
+
+    def __init__(self) -> None:
+        self.api_key: dict[str, str] = {}
+        self.host = ""
+        self.ssl_ca_cert = ""
+
+
+async def _from_kubeconfig(access: Access, environ: Mapping[str, str]) -> Config:
     credentials = await access.credentials()
     return Config(
         host=access.host,

@@ -18,7 +18,8 @@ from controller_runtime.apis.machinery.gvk import GVK, Resource
 from controller_runtime.apis.machinery.object import Object
 
 from .errors import NoKindMatchError, decoded
-from .request import JSON, Request, group_version_path
+from .paths import group_version_path
+from .request import JSON, Request
 from .roundtrip import RoundTripper
 
 MISS_TTL: Final = 10.0

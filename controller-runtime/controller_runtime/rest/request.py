@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests as values: built here by pure functions, sent by a transport.
 
-A path is already percent-encoded; a query is a tuple of pairs in a fixed order, so that equal calls give
-equal requests. Groups, versions, namespaces and names may come from users: a value that is not a single path segment
-is rejected (``InvalidRequestError``), not escaped, as in client-go.
+A path is already percent-encoded (:mod:`.paths`); a query is a tuple of pairs in a fixed order, so that equal calls
+give equal requests. A namespace or name that is not valid in a path raises ``InvalidRequestError``.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
-from urllib.parse import quote, urlencode
+from typing import Final, TypedDict, Unpack
+from urllib.parse import urlencode
 
-from controller_runtime.apis.machinery import names
 from controller_runtime.apis.machinery.gvk import Resource
 from controller_runtime.apis.machinery.labels import LabelSelectorLike as LabelSelectorLike
 from controller_runtime.apis.machinery.labels import selector_string as selector_string
 
 from .errors import InvalidRequestError
 from .http1 import ORDINARY, Bounds
+from .paths import collection_path, object_path, segment
 
 DEFAULT_TIMEOUT: Final = 30.0
 COLLECTION: Final = Bounds(1 << 30, 600.0)
@@ -33,14 +32,25 @@ APPLY: Final = "application/apply-patch+yaml"
 _AS_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _AS_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
-_NO_SEGMENTS: Final = frozenset(("", ".", ".."))
-_LONGEST_SHOWN: Final = 64
-
 Query = tuple[tuple[str, str], ...]
 _encoded: Final = lru_cache(maxsize=64)(urlencode)
 """A program repeats a small number of queries."""
 _SHORT: Final = 512
 """The most characters of values in a cached query: selectors may contain long values."""
+
+
+class WriteOptions(TypedDict, total=False):
+    """Query parameters of writes; the values that are false are left out."""
+
+    field_owner: str
+    dry_run: bool
+    field_validation: str | None
+
+
+class PatchOptions(WriteOptions, total=False):
+    """Query parameters of patches."""
+
+    force: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -77,65 +87,6 @@ def field_selector_string(fields: Mapping[str, str] | str | None) -> str:
         return fields
     escape = str.maketrans({"\\": "\\\\", ",": "\\,", "=": "\\="})
     return ",".join(f"{path}={value.translate(escape)}" for path, value in sorted(fields.items()))
-
-
-def segment(value: str) -> str:
-    """Return ``value`` as one segment of a path.
-
-    Raises:
-        InvalidRequestError: the value is empty, ``.`` or ``..``, or contains ``/`` or ``%``.
-    """
-    if value in _NO_SEGMENTS or "/" in value or "%" in value:
-        raise InvalidRequestError(f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request")
-    try:
-        return quote(value, safe="")
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError(
-            f"{value[:_LONGEST_SHOWN]!r} cannot stand in the path of a request"
-        ) from error
-
-
-def group_version_path(group: str, version: str) -> str:
-    """Return the path of an API group and version.
-
-    Raises:
-        InvalidRequestError: the group or version is not valid.
-    """
-    if not names.is_api_group(group) or not names.is_api_version(version):
-        shown = f"{group[:_LONGEST_SHOWN]}/{version[:_LONGEST_SHOWN]}"
-        raise InvalidRequestError(f"{shown!r} is not the group and version of an API")
-    return f"/apis/{group}/{version}" if group else f"/api/{version}"
-
-
-@lru_cache(maxsize=256)
-def _roots(resource: Resource) -> tuple[str, str]:
-    """Return the parts before and after the namespace in the paths of a resource."""
-    return group_version_path(resource.group, resource.version), segment(resource.plural)
-
-
-def collection_path(resource: Resource, namespace: str = "") -> str:
-    """Return the path of a kind's objects, in one namespace or, without one, in all.
-
-    Raises:
-        InvalidRequestError: the namespace or the resource is not valid in a path.
-    """
-    root, plural = _roots(resource)
-    if resource.namespaced and namespace:
-        return f"{root}/namespaces/{segment(namespace)}/{plural}"
-    return f"{root}/{plural}"
-
-
-def object_path(resource: Resource, namespace: str, name: str) -> str:
-    """Return the path of one object.
-
-    Raises:
-        InvalidRequestError: the name, or the namespace of a namespaced kind, is empty or not valid in a path.
-    """
-    if not name:
-        raise InvalidRequestError(f"{resource.group_resource}: an object's name may not be empty")
-    if resource.namespaced and not namespace:
-        raise InvalidRequestError(f"{resource.group_resource} {name}: the namespace may not be empty")
-    return f"{collection_path(resource, namespace)}/{segment(name)}"
 
 
 def get(resource: Resource, namespace: str, name: str, *, metadata_only: bool = False) -> Request:
@@ -199,10 +150,8 @@ def create(
     namespace: str,
     body: bytes,
     *,
-    field_owner: str = "",
-    dry_run: bool = False,
-    field_validation: str | None = None,
     metadata_only: bool = False,
+    **options: Unpack[WriteOptions],
 ) -> Request:
     """Create an object.
 
@@ -211,7 +160,7 @@ def create(
     """
     if resource.namespaced and not namespace:
         raise InvalidRequestError(f"{resource.group_resource}: the namespace may not be empty")
-    query = _written(field_owner, dry_run=dry_run, field_validation=field_validation)
+    query = _written(**options)
     headers = _accept(metadata_only) | {"Content-Type": JSON}
     return Request("POST", collection_path(resource, namespace), query, headers, body)
 
@@ -222,13 +171,11 @@ def update(
     name: str,
     body: bytes,
     *,
-    field_owner: str = "",
-    dry_run: bool = False,
-    field_validation: str | None = None,
     metadata_only: bool = False,
+    **options: Unpack[WriteOptions],
 ) -> Request:
     """Replace an object."""
-    query = _written(field_owner, dry_run=dry_run, field_validation=field_validation)
+    query = _written(**options)
     headers = _accept(metadata_only) | {"Content-Type": JSON}
     return Request("PUT", object_path(resource, namespace, name), query, headers, body)
 
@@ -240,43 +187,13 @@ def patch(
     body: bytes,
     *,
     content_type: str,
-    field_owner: str = "",
-    force: bool = False,
-    dry_run: bool = False,
-    field_validation: str | None = None,
     metadata_only: bool = False,
+    **options: Unpack[PatchOptions],
 ) -> Request:
     """Patch an object with a body of ``content_type``."""
-    query = _written(field_owner, force=force, dry_run=dry_run, field_validation=field_validation)
+    query = _written(**options)
     headers = _accept(metadata_only) | {"Content-Type": content_type}
     return Request("PATCH", object_path(resource, namespace, name), query, headers, body)
-
-
-def apply(
-    resource: Resource,
-    namespace: str,
-    name: str,
-    body: bytes,
-    *,
-    field_owner: str,
-    force: bool = False,
-    dry_run: bool = False,
-    field_validation: str | None = None,
-    metadata_only: bool = False,
-) -> Request:
-    """Server-side apply an object, which is created if it does not exist."""
-    return patch(
-        resource,
-        namespace,
-        name,
-        body,
-        content_type=APPLY,
-        field_owner=field_owner,
-        force=force,
-        dry_run=dry_run,
-        field_validation=field_validation,
-        metadata_only=metadata_only,
-    )
 
 
 def delete(resource: Resource, namespace: str, name: str, options: bytes | None = None) -> Request:
@@ -305,16 +222,9 @@ def delete_collection(
     return Request("DELETE", collection_path(resource, namespace), query, headers, options, bounds=DELETION)
 
 
-def post(
-    request: Request,
-    body: bytes,
-    *,
-    field_owner: str = "",
-    dry_run: bool = False,
-    field_validation: str | None = None,
-) -> Request:
+def post(request: Request, body: bytes, **options: Unpack[WriteOptions]) -> Request:
     """Return the request that posts ``body`` to the path of ``request``, e.g. of a subresource."""
-    query = _written(field_owner, dry_run=dry_run, field_validation=field_validation)
+    query = _written(**options)
     return Request("POST", request.path, query, {**request.headers, "Content-Type": JSON}, body)
 
 
@@ -328,7 +238,7 @@ def _accept(metadata_only: bool) -> dict[str, str]:
 
 
 def _written(
-    field_owner: str, *, force: bool = False, dry_run: bool = False, field_validation: str | None = None
+    field_owner: str = "", force: bool = False, dry_run: bool = False, field_validation: str | None = None
 ) -> Query:
     return _query(
         fieldManager=field_owner,

@@ -8,8 +8,10 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from .comparing import Life, difference
+from .loop import LeakError
 from .shrinking import report, shrink
-from .simulation import Simulation, run
+from .simulation import Outcome, Simulation, run
 
 SEEDS: Final = "SEEDS"
 """The environment variable that says how many seeds are tried, instead of what the test says."""
@@ -24,21 +26,40 @@ def simulate(
 
     The test runs ``seeds`` lives of so many virtual ``minutes``, with about ``faults`` faults each. The first that
     fails is shrunk with at most ``tries`` more lives. Its steps and its timeline are the message of the AssertionError.
+    A failed life, or the first when none fails, is lived again: LeakError is raised if it is not the same.
     """
 
     def decorate(scenario: Callable[[Simulation], None]) -> Callable[[], None]:
         def test() -> None:
             only = os.environ.get(SEED)
             count = int(os.environ.get(SEEDS, seeds))
+            first_of_all: Outcome | None = None
             for seed in [int(only)] if only else range(first, first + count):
                 outcome = run(scenario, seed, minutes=minutes, faults=faults)
                 if outcome.failure is not None:
+                    _check_repeats(scenario, outcome, minutes=minutes, faults=faults)
                     least = shrink(scenario, outcome, tries=tries, minutes=minutes)
                     raise AssertionError(report(least)) from least.failure
+                first_of_all = first_of_all or outcome
+            if first_of_all is not None:
+                _check_repeats(scenario, first_of_all, minutes=minutes, faults=faults)
 
         test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__
         test.__doc__, test.__module__ = scenario.__doc__, scenario.__module__
         test.scenario = scenario  # type: ignore[attr-defined]  # what ``replay`` runs
+        test.options = {"minutes": minutes, "faults": faults}  # type: ignore[attr-defined]
         return test
 
     return decorate
+
+
+def _check_repeats(
+    scenario: Callable[[Simulation], None], outcome: Outcome, *, minutes: float, faults: float
+) -> None:
+    again = run(scenario, outcome.seed, minutes=minutes, faults=faults)
+    if (found := difference(Life.of(outcome), Life.of(again))) is not None:
+        failure = "" if outcome.failure is None else f"\nit had failed with: {outcome.failure}"
+        raise LeakError(
+            f"seed {outcome.seed} lives another life the second time: the program depends on something outside the "
+            f"simulation, or keeps something between lives\n{found}{failure}"
+        )

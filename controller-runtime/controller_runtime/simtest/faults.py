@@ -71,7 +71,7 @@ async def _lag(sim: Simulation, rng: random.Random) -> None:
 
 async def _slow_watches(sim: Simulation, rng: random.Random) -> None:
     before, seconds = sim.server.watches.delay, rng.choice([0.05, 0.5, 3.0])
-    sim.server.watches.delay = lambda: seconds * rng.random()
+    sim.server.watches.delay = lambda _: seconds * rng.random()
     await anyio.sleep(rng.uniform(5, 30))
     sim.server.watches.delay = before
 

@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import asyncio
 import random
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import attrgetter
 
 import anyio
 
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.client.tables import Change, Document, Table, key_of
+
+_version = attrgetter("version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,45 +32,70 @@ class Event:
     before: Document | None
 
 
+@dataclass(slots=True)
+class _Kept:
+    """The changes of one kind."""
+
+    events: list[Event] = field(default_factory=list)
+    forgotten: int = 0
+    """The version of the last change that was compacted."""
+    latest: dict[NamespacedName, Document] = field(default_factory=dict)
+
+
 class History:
     """Every change since the last compaction, in order."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
         self.floor = 0
         """Changes up to this version have been compacted."""
         self.replicas: list[Replica] = []
         self.listeners: list[Callable[[Event], None]] = []
         """Called with every change, at once."""
-        self._latest: dict[tuple[int, NamespacedName], Document] = {}
+        self._versions: list[int] = []
+        self._kept: dict[Table, _Kept] = {}
 
     def follow(self, table: Table) -> None:
         """Record the changes of a table from now on."""
+        self._kept[table] = _Kept()
         table.followers.append(_Recorder(table, self.record))  # type: ignore[arg-type]
 
     def record(self, table: Table, change: Change) -> None:
         """Add a change."""
-        key = key_of(change.document)
-        place = (id(table), key)
-        before = self._latest.get(place)
+        kept, key = self._kept[table], key_of(change.document)
+        before = kept.latest.get(key)
         if change.type == "DELETED":
-            self._latest.pop(place, None)
+            kept.latest.pop(key, None)
         else:
-            self._latest[place] = change.document
+            kept.latest[key] = change.document
         version = int(change.document["metadata"]["resourceVersion"])
         event = Event(version, change.type, table, key, change.document, before)
-        self.events.append(event)
+        kept.events.append(event)
+        self._versions.append(version)
         for replica in self.replicas:
             replica.expect(event)
         for listener in self.listeners:
             listener(event)
 
+    def between(self, table: Table, after: int, until: int) -> list[Event] | None:
+        """Return the changes of a kind after one version, up to another; None if some of them were compacted."""
+        kept = self._kept[table]
+        if after < kept.forgotten:
+            return None
+        first = bisect_right(kept.events, after, key=_version)
+        return kept.events[first : bisect_right(kept.events, until, lo=first, key=_version)]
+
     def compact(self, keep: int = 0) -> None:
         """Forget all but the last ``keep`` changes."""
-        forgotten = len(self.events) - keep
-        if forgotten > 0:
-            self.floor = self.events[forgotten - 1].version
-            del self.events[:forgotten]
+        forgotten = len(self._versions) - keep
+        if forgotten <= 0:
+            return
+        self.floor = self._versions[forgotten - 1]
+        del self._versions[:forgotten]
+        for kept in self._kept.values():
+            count = bisect_right(kept.events, self.floor, key=_version)
+            if count:
+                kept.forgotten = kept.events[count - 1].version
+                del kept.events[:count]
 
 
 class _Recorder:
@@ -85,11 +114,11 @@ class Replica:
 
     def __init__(self, history: History, rng: random.Random, *, version: int) -> None:
         self.applied = version
-        self.rows: dict[int, dict[NamespacedName, Document]] = {}
         self.lag: Callable[[], float] = lambda: rng.random() * 0.02
         """Draws how long after a change this replica knows of it, in seconds."""
-        self.changed = anyio.Event()
-        self._history = history
+        self._rows: dict[Table, dict[NamespacedName, Document]] = {}
+        self._latest: dict[Table, int] = {}
+        self._changed: dict[Table | None, anyio.Event] = {}
         self._due = 0.0
         self._coming: deque[Event] = deque()
         history.replicas.append(self)
@@ -103,15 +132,29 @@ class Replica:
 
     def documents(self, table: Table) -> list[Document]:
         """Return the objects of a kind as this replica knows them, by namespace and name."""
-        return [document for _, document in sorted(self.rows.get(id(table), {}).items())]
+        return [document for _, document in sorted(self._rows.get(table, {}).items())]
+
+    def latest(self, table: Table) -> int:
+        """Return the version of the last change of a kind that this replica knows."""
+        return self._latest.get(table, 0)
+
+    async def change(self, table: Table | None = None) -> None:
+        """Return when the objects of a kind, or of any kind, change here, or their watchers are woken."""
+        await self._changed.setdefault(table, anyio.Event()).wait()
+
+    def wake(self, table: Table | None) -> None:
+        """Wake the tasks that wait for a change of a kind."""
+        if (changed := self._changed.pop(table, None)) is not None:
+            changed.set()
 
     def _apply(self) -> None:
         event = self._coming.popleft()  # timers of one moment come in any order, changes do not
-        rows = self.rows.setdefault(id(event.table), {})
+        rows = self._rows.setdefault(event.table, {})
         if event.type == "DELETED":
             rows.pop(event.key, None)
         else:
             rows[event.key] = event.document
         self.applied = max(self.applied, event.version)
-        self.changed.set()
-        self.changed = anyio.Event()
+        self._latest[event.table] = event.version
+        self.wake(event.table)
+        self.wake(None)

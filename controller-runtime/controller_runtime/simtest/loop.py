@@ -21,12 +21,18 @@ from typing import Any, Final
 
 START: Final = 1000.0
 """The time of a loop's clock when it begins, in seconds."""
+_MOST: Final = 200_000
+"""Callbacks at one moment, at most; one list of a thousand objects takes a few thousand."""
 _MASK: Final = (1 << 64) - 1
 _PRIME: Final = 1_099_511_628_211
 
 
 class DeadlockError(AssertionError):
     """Every task waits, and no timer is set."""
+
+
+class LivelockError(AssertionError):
+    """Callbacks run on and on at one moment: no task waits for a time to come."""
 
 
 class LeakError(AssertionError):
@@ -89,18 +95,19 @@ class SimLoop(asyncio.BaseEventLoop):
         self._lanes: dict[object, Lane] = {}
         self._listed: list[Lane] = []
         self._running_lane = Lane()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers_made = 0
+        self._began_moment = 0
         self.steps = 0
         """How many callbacks have run."""
         self.digest = 14_695_981_039_346_656_037
         """A hash of every decision so far."""
+        self.trace: list[str] | None = None
+        """The name of each callback that has run, when it is a list."""
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
         return self._clock
-
-    def note(self, number: int) -> None:
-        """Mix a number into the digest."""
-        self.digest = ((self.digest ^ number) * _PRIME) & _MASK
 
     # What asyncio calls.
 
@@ -110,6 +117,15 @@ class SimLoop(asyncio.BaseEventLoop):
         handle = asyncio.Handle(callback, args, self, context)
         owner = getattr(callback, "__self__", None)
         self._append(self._lane_of(owner) if isinstance(owner, asyncio.Task) else self._running_lane, handle)
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Run a callback at a time; of two with the same time, the one that was called first is taken first."""
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when, self._timers_made, handle))
         return handle
 
     def call_soon_threadsafe(
@@ -135,7 +151,11 @@ class SimLoop(asyncio.BaseEventLoop):
                 listed[number] = last
         if not handle._cancelled and not self._withheld(lane, handle):
             self.steps += 1
-            self.note(len(listed) << 8 | number & 0xFF)
+            if self.steps - self._began_moment > _MOST:
+                raise LivelockError(f"{_MOST} callbacks at one moment; the last was {_name_of(handle)}")
+            self.digest = ((self.digest ^ (len(listed) << 8 | number & 0xFF)) * _PRIME) & _MASK
+            if self.trace is not None:
+                self.trace.append(_name_of(handle))
             self._running_lane = lane
             handle._run()
 
@@ -157,20 +177,18 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _take_due(self) -> None:
         """Make the timers ready whose time has come; if nothing else is, go to the time of the first."""
-        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        while scheduled and scheduled[0]._cancelled:
-            heapq.heappop(scheduled)._scheduled = False  # type: ignore[attr-defined]
-            self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
+        timers = self._timers
         if not self._listed:
-            if not scheduled or math.isinf(scheduled[0].when()):
+            while timers and timers[0][2]._cancelled:
+                heapq.heappop(timers)
+            if not timers or math.isinf(timers[0][0]):
                 raise DeadlockError("every task waits and no timer is set")
-            self._clock = max(self._clock, scheduled[0].when())
-        while scheduled and scheduled[0].when() <= self._clock:
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False  # type: ignore[attr-defined]
-            if handle._cancelled:
-                self._timer_cancelled_count -= 1  # type: ignore[attr-defined]
-            else:
+            if timers[0][0] > self._clock:
+                self._clock = timers[0][0]
+                self._began_moment = self.steps
+        while timers and timers[0][0] <= self._clock:
+            handle = heapq.heappop(timers)[2]
+            if not handle._cancelled:
                 self._append(Lane(), handle)
 
     def _append(self, lane: Lane, handle: asyncio.Handle) -> None:
@@ -189,6 +207,11 @@ class SimLoop(asyncio.BaseEventLoop):
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._lanes.pop(task, None)
 
+    def drop_all(self) -> None:
+        """Drop what waits to run: nothing of a life runs after its end."""
+        self._listed.clear()
+        self._timers.clear()
+
     def _process_events(self, event_list: Any) -> None:
         """There are no files."""
 
@@ -198,3 +221,11 @@ class SimLoop(asyncio.BaseEventLoop):
 
 def _new_task(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
     return SimTask(coro, loop=loop, **options)
+
+
+def _name_of(handle: asyncio.Handle) -> str:
+    callback: Any = handle._callback  # type: ignore[attr-defined]
+    owner = getattr(callback, "__self__", None)
+    if isinstance(owner, asyncio.Task):
+        return f"{owner.get_coro().__qualname__}"  # type: ignore[union-attr]
+    return str(getattr(callback, "__qualname__", type(callback).__name__))

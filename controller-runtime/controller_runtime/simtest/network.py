@@ -14,14 +14,15 @@ from typing import Final
 import anyio
 
 from controller_runtime.apis.machinery import errors
-from controller_runtime.rest import Request, Response, TransportError, TransportTimeoutError
+from controller_runtime.rest import Request, Response, TransportError, TransportTimeoutError, layers
 
 from . import answers
 from .loop import CURRENT, Process
 from .server import Server
 
+_HOST: Final = "simulation"
 _PATIENCE: Final = 30.0
-_WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 @dataclass(slots=True)
@@ -39,9 +40,22 @@ class Weather:
     late: float = 0.0
     """The answer comes after seconds."""
     garbled: float = 0.0
-    """The request takes effect, the answer is cut."""
+    """The answer is cut, at any byte; the request takes effect."""
     conflicts: float = 0.0
     """A write is answered with 409 without an effect, as if another had written in between."""
+
+
+class Observer:
+    """Looks at the requests of managers; its methods do nothing by default."""
+
+    def sends(self, process: Process, request: Request) -> None:
+        """A process sends a request: the layers above the connection have let it pass."""
+
+    def arrives(self, process: Process, request: Request) -> None:
+        """A request reaches the server, possibly after its process ended."""
+
+    def answered(self, process: Process, request: Request, response: Response) -> None:
+        """An answer reaches the process."""
 
 
 @dataclass(slots=True)
@@ -57,6 +71,7 @@ class Network:
     """Names of processes that reach nothing."""
     slowest: float = 0.005
     """Seconds that a request or an answer takes at most in good weather."""
+    observers: list[Observer] = field(default_factory=list)
     home: Context = field(default_factory=copy_context)
     """Where the server's side of a request runs: no process's death ends it."""
 
@@ -66,58 +81,103 @@ class Network:
 
 
 class Wire:
-    """A RoundTripper from one process to the server."""
+    """A RoundTripper from one process to the server, with the layers of :class:`controller_runtime.rest.Transport`."""
 
     def __init__(self, network: Network, process: Process, user: str, may_write: Callable[[], bool]) -> None:
+        self.may_write = may_write
+        """Called before each write except those of leases and events."""
+        bare = _Bare(network, process, user)
+        self._aside = layers.RetryAfter(bare)
+        self._main = layers.RetryAfter(layers.Fence(bare, self._may_write, _HOST))
+
+    def _may_write(self) -> bool:
+        return self.may_write()
+
+    async def send(self, request: Request) -> Response:
+        """Return the server's answer. Raises TransportError when there is none."""
+        return await (self._aside if is_aside(request) else self._main).send(request)
+
+
+class _Bare:
+    """The connection below the layers."""
+
+    def __init__(self, network: Network, process: Process, user: str) -> None:
         self._network = network
         self._process = process
         self._user = user
-        self.may_write = may_write
-        """Called before each write except those of leases and events, as :class:`rest.layers.Fence` does."""
         self._replica = network.rng.choice(network.server.replicas)
 
     async def send(self, request: Request) -> Response:
         """Return the server's answer. Raises TransportError when there is none."""
         network, rng, weather = self._network, self._network.rng, self._network.weather
         name = self._process.name
-        write = request.method in _WRITES
-        if write and not self._is_aside(request) and not self.may_write():
-            raise TransportError("this process no longer leads", host="simulation")
-        await anyio.sleep(rng.random() * network.slowest)
+        write = request.method in WRITES
+        for each in network.observers:
+            each.sends(self._process, request)
         if name in network.cut_off:
             await anyio.sleep(request.timeout or _PATIENCE)
             network.record(name, f"{_named(request)} -> no answer")
-            raise TransportTimeoutError(f"no answer to {request.method} {request.path}", host="simulation")
+            raise TransportTimeoutError(f"no answer to {request.method} {request.path}", host=_HOST)
         if (answer := self._spoiled(request, rng, weather)) is not None:
             network.record(name, f"{_named(request)} -> {answer.status}")
             return answer
         lost = write and rng.random() < weather.lost
         late = rng.random() * 8.0 if rng.random() < weather.late else 0.0
-        task = asyncio.get_running_loop().create_task(
-            self._serve(request, late / 2), context=network.home.copy()
-        )
-        response = await asyncio.shield(task)
-        await anyio.sleep(rng.random() * network.slowest + late / 2)
+        there, back = (rng.random() * network.slowest + late / 2 for _ in range(2))
+        response = await self._travel(request, there, back)
         if lost:
             network.record(name, f"{_named(request)} -> {response.status}, and the answer is lost")
-            raise TransportError("the connection broke", host="simulation")
-        if isinstance(response, answers.Answer) and write and rng.random() < weather.garbled:
-            response = answers.Answer(response.status, response.body[: len(response.body) // 2])
+            raise TransportError("the connection broke", host=_HOST)
+        if isinstance(response, answers.Answer) and rng.random() < weather.garbled:
+            response = answers.Answer(response.status, response.body[: rng.randrange(len(response.body))])
         network.record(name, f"{_named(request)} -> {response.status}")
+        for each in network.observers:
+            each.answered(self._process, request, response)
         return response
 
-    async def _serve(self, request: Request, late: float) -> Response:
-        if late:
-            await anyio.sleep(late)
+    async def _travel(self, request: Request, there: float, back: float) -> Response:
+        """Return the answer to a request that takes some time there, and some back.
+
+        What is on its way arrives, even if the process is killed, paused or gives up meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Response] = loop.create_future()
+
+        def arrive() -> None:
+            work = self._serve(request)
+            if self._network.server.may_wait(request):
+                loop.create_task(work, context=home.copy()).add_done_callback(
+                    lambda task: send_back(task.result())
+                )
+                return
+            try:
+                work.send(None)
+            except StopIteration as done:
+                send_back(done.value)
+
+        def send_back(response: Response) -> None:
+            loop.call_later(back, receive, response, context=home)
+
+        def receive(response: Response) -> None:
+            if not answered.done():
+                answered.set_result(response)
+
+        home = self._network.home
+        loop.call_later(there, arrive, context=home)
+        return await answered
+
+    async def _serve(self, request: Request) -> Response:
         if self._network.rng.random() < 0.02:  # a load balancer's choice
             self._replica = self._network.rng.choice(self._network.server.replicas)
+        for each in self._network.observers:
+            each.arrives(self._process, request)
         return await self._network.server.handle(request, self._user, self._replica)
 
     def _spoiled(self, request: Request, rng: random.Random, weather: Weather) -> answers.Answer | None:
         """Return what another than the server answers. Raises TransportError when nobody does."""
         if rng.random() < weather.refused:
             self._network.record(self._process.name, f"{_named(request)} -> refused")
-            raise TransportError("connection refused", host="simulation")
+            raise TransportError("connection refused", host=_HOST)
         if rng.random() < weather.pages:
             return answers.page(rng.choice([200, 502, 503]))
         if rng.random() < weather.unavailable:
@@ -132,9 +192,10 @@ class Wire:
             return answers.refusal(errors.StatusError("simulated", code=409, reason="Conflict"))
         return None
 
-    @staticmethod
-    def _is_aside(request: Request) -> bool:
-        return "/leases" in request.path or "/events" in request.path
+
+def is_aside(request: Request) -> bool:
+    """Return True for leases and events, which a manager sends past the fence."""
+    return "/leases" in request.path or "/events" in request.path
 
 
 def _named(request: Request) -> str:

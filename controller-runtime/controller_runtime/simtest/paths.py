@@ -103,13 +103,7 @@ def parse(request: Request, tables: Tables) -> Place:
         NotFoundError: nothing is served there.
         BadRequestError: a selector cannot be read.
     """
-    steps = [unquote(step) for step in request.path.strip("/").split("/")]
-    group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
-    version, *rest = steps
-    namespace = ""
-    if rest[:1] == ["namespaces"] and len(rest) > 2 and (group, version, rest[2]) in tables:
-        namespace, rest = rest[1], rest[2:]
-    table = tables.get((group, version, rest[0])) if rest else None
+    table, namespace, rest = _table_of(request.path, tables)
     if table is None:
         raise errors.NotFoundError(
             "the server could not find the requested resource", code=404, reason="NotFound"
@@ -117,11 +111,7 @@ def parse(request: Request, tables: Tables) -> Place:
     name, subresource = (*rest[1:3], "", "")[:2]
     query = dict(request.query)
     matcher = selection.matcher_of(query.get("labelSelector") or None)
-    fields = [
-        part.replace("==", "=").partition("=")[::2]
-        for part in query.get("fieldSelector", "").split(",")
-        if part
-    ]
+    fields = [_requirement(part) for part in query.get("fieldSelector", "").split(",") if part]
 
     def picks(document: Document) -> bool:
         metadata = document["metadata"]
@@ -129,10 +119,37 @@ def parse(request: Request, tables: Tables) -> Place:
             return False
         if not matcher.matches(metadata.get("labels")):
             return False
-        return all(selection.has_field(table, document, path, value) for path, value in fields)
+        return all(
+            selection.has_field(table, document, path, value) is equal for path, value, equal in fields
+        )
 
     key = NamespacedName(namespace if table.resource.namespaced else "", name)
     return Place(_verb(request, name, query), table, key, subresource, query, request, picks)
+
+
+def kind_of(path: str, tables: Tables) -> GVK | None:
+    """Return the kind whose objects a path names; None when it is not served."""
+    table, _, _ = _table_of(path, tables)
+    return table.facts.gvk if table is not None else None
+
+
+def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
+    """Return the table, the namespace, and the rest of a path from the resource on."""
+    steps = [unquote(step) for step in path.strip("/").split("/")]
+    group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
+    version, *rest = steps
+    namespace = ""
+    if rest[:1] == ["namespaces"] and len(rest) > 2 and (group, version, rest[2]) in tables:
+        namespace, rest = rest[1], rest[2:]
+    return (tables.get((group, version, rest[0])) if rest else None), namespace, rest
+
+
+def _requirement(part: str) -> tuple[str, str, bool]:
+    """Return the field that a part of a selector names, the value, and False if they must differ."""
+    path, unequal, value = part.partition("!=")
+    if not unequal:
+        path, _, value = part.replace("==", "=").partition("=")
+    return path, value, not unequal
 
 
 def _verb(request: Request, name: str, query: Mapping[str, str]) -> str:
@@ -156,6 +173,8 @@ def discovery(path: str, tables: Tables) -> Document | None:
     """Return what a discovery path answers; None for all other paths."""
     if path == "/version":
         return {"major": "1", "minor": "35", "gitVersion": "v1.35.0"}
+    if path.count("/") > 3:
+        return None
     served = {(group, version) for group, version, _ in tables}
     if path == "/apis":
         groups: dict[str, list[str]] = {}

@@ -1,10 +1,12 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Closes off what a run must not depend on: the wall clock, random numbers, threads.
+"""Closes off what a run must not depend on: the wall clock, random numbers, threads, processes, connections.
 
-Within :func:`sealed`, ``time`` and ``datetime.now`` follow the loop's clock, ``random``, ``uuid`` and ``os.urandom``
-follow the seed, work for a thread runs at once, and a new thread or ``time.sleep`` raises :class:`LeakError`. To find
-code that depends on the order of hashes, run a seed under several values of PYTHONHASHSEED.
+Within :func:`sealed`, ``time`` and ``datetime.now`` follow the loop's clock, ``random``, ``secrets``, ``uuid`` and
+``os.urandom`` follow the seed, work for a thread runs at once, and whatever leaves the simulation raises
+:class:`LeakError`. The functions that stand for the real ones do as those outside a run: a module that is first
+imported during a run, and keeps one of them, works in the next run too. The order of hashes is not closed off:
+``python -m controller_runtime.simtest check`` finds code that depends on it.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ import datetime as datetimes
 import os
 import random
 import socket
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 from unittest import mock
 
@@ -38,44 +42,112 @@ _NOTHING: Final = -100
 _RealDatetime = datetimes.datetime
 
 
+@dataclass(slots=True)
+class _Sources:
+    """Where a run's time and its random bytes come from."""
+
+    wall: Callable[[], float]
+    steady: Callable[[], float]
+    random_bytes: Callable[[int], bytes]
+    leaks: list[LeakError]
+    """Each attempt to leave the simulation: the program may have caught the error."""
+
+
+_sources: _Sources | None = None
+"""Those of the run that is under way."""
+
+
 class _Meta(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _RealDatetime)
 
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, _RealDatetime)
+
 
 class _SimDatetime(_RealDatetime, metaclass=_Meta):
-    clock: Callable[[], float] = time.time
+    """A ``datetime`` whose ``now`` follows the run; its instances are plain ones."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        return _RealDatetime(*args, **options)
 
     @classmethod
     def now(cls, tz: datetimes.tzinfo | None = None) -> Any:
-        return _RealDatetime.fromtimestamp(cls.clock(), tz)
+        return _RealDatetime.fromtimestamp(time.time(), tz)
 
     @classmethod
     def utcnow(cls) -> Any:
-        raise LeakError("datetime.utcnow")
+        return _RealDatetime.fromtimestamp(time.time(), datetimes.UTC).replace(tzinfo=None)
+
+
+def _clocks() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
+    """Yield each function of a clock or of random bytes, and what stands for it."""
+    for name, by_wall in (
+        ("time", True),
+        ("monotonic", False),
+        ("perf_counter", False),
+        ("process_time", False),
+    ):
+        yield time, name, _clock(getattr(time, name), 1, by_wall=by_wall)
+        yield time, f"{name}_ns", _clock(getattr(time, f"{name}_ns"), 1_000_000_000, by_wall=by_wall)
+    for name in ("gmtime", "localtime"):
+        yield time, name, _calendar(getattr(time, name))
+    random_bytes = _bytes(os.urandom)
+    yield os, "urandom", random_bytes
+    yield random, "_urandom", random_bytes
+
+
+def _clock(real: Callable[[], Any], ticks: int, *, by_wall: bool) -> Callable[[], Any]:
+    def now() -> Any:
+        if _sources is None:
+            return real()
+        seconds = _sources.wall() if by_wall else _sources.steady()
+        return seconds if ticks == 1 else int(seconds * ticks)
+
+    return now
+
+
+def _calendar(real: Callable[[float | None], Any]) -> Callable[..., Any]:
+    def convert(seconds: float | None = None) -> Any:
+        return real(_sources.wall() if seconds is None and _sources is not None else seconds)
+
+    return convert
+
+
+def _bytes(real: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    def random_bytes(count: int) -> bytes:
+        return real(count) if _sources is None else _sources.random_bytes(count)
+
+    return random_bytes
+
+
+_CLOCKS: Final = tuple(_clocks())
 
 
 @contextmanager
-def sealed(loop: SimLoop, rng: random.Random, *, drift: Callable[[], float] = lambda: 0.0) -> Iterator[None]:
-    """Close the world off while ``loop`` runs; ``drift`` is how far the wall clock is from the loop's, in seconds."""
+def sealed(
+    loop: SimLoop, rng: random.Random, *, drift: Callable[[], float] = lambda: 0.0
+) -> Iterator[list[LeakError]]:
+    """Close the world off while ``loop`` runs; ``drift`` is how far the wall clock is from the loop's, in seconds.
 
-    def wall() -> float:
-        return loop.time() + EPOCH + drift()
+    Yield a list that receives each attempt of the program to leave the simulation.
+    """
+    global _sources  # noqa: PLW0603 -- functions of the whole interpreter read it
 
     state = random.getstate()
     random.seed(rng.getrandbits(64))
-    _SimDatetime.clock = wall
     with ExitStack() as patches:
         for target, name, value in (
-            (time, "time", wall),
-            (time, "time_ns", lambda: int(wall() * 1e9)),
-            (time, "monotonic", loop.time),
-            (time, "perf_counter", loop.time),
+            *_CLOCKS,
             (time, "sleep", _refuse("time.sleep")),
-            (os, "urandom", rng.randbytes),
             (threading.Thread, "start", _refuse("a thread")),
+            (subprocess.Popen, "__init__", _refuse("a process")),
+            (socket.socket, "connect", _refuse("a connection")),
+            (socket, "getaddrinfo", _refuse("a look-up of a host")),
             (socket, "gethostname", lambda: "simulation"),
+            (os, "getpid", lambda: 1),
             (anyio.to_thread, "run_sync", _inline),
+            (datetimes, "datetime", _SimDatetime),
         ):
             patches.enter_context(mock.patch.object(target, name, value))
         begin = CancelScope.__init__
@@ -89,9 +161,12 @@ def sealed(loop: SimLoop, rng: random.Random, *, drift: Callable[[], float] = la
         patches.enter_context(_silence())
         for module in _modules_with_datetime():
             patches.enter_context(mock.patch.object(module, "datetime", _SimDatetime))
+        leaks: list[LeakError] = []
+        _sources = _Sources(lambda: loop.time() + EPOCH + drift(), loop.time, rng.randbytes, leaks)
         try:
-            yield
+            yield leaks
         finally:
+            _sources = None
             random.setstate(state)
 
 
@@ -135,7 +210,10 @@ def _silence() -> Iterator[None]:
 
 def _refuse(what: str) -> Callable[..., Any]:
     def refuse(*_: object, **__: object) -> Any:
-        raise LeakError(f"{what} in a simulation")
+        error = LeakError(f"{what} in a simulation")
+        if _sources is not None:
+            _sources.leaks.append(error)
+        raise error
 
     return refuse
 

@@ -9,6 +9,8 @@ compaction, replicas that are behind, admission, permissions, kinds that come an
 
 from __future__ import annotations
 
+import copy
+import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,13 +21,14 @@ from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.patch import apply_merge_patch, merge_patch_diff
 from controller_runtime.client import deletion, garbage, kinds, patching
 from controller_runtime.client.memory import Memory
 from controller_runtime.client.tables import Document, Table, key_of
 from controller_runtime.rest import Request, Response
 
-from . import answers, paths
-from .history import History, Replica
+from . import answers, paths, schemas
+from .history import Event, History, Replica
 from .paths import Place
 from .watching import Watches
 
@@ -51,19 +54,26 @@ class Review:
 class Server:
     """The objects of a cluster, and the answers to requests about them.
 
-    ``complete`` gets each object before it is stored: it sets defaults and drops unknown fields. ``admit`` has,
-    by kind, functions that are called one after the other for each write.
+    ``complete`` has, by kind, functions that get each object before it is stored: they set defaults and drop unknown
+    fields, and leave a completed object as it is. ``admit`` has functions that are called one after the other for
+    each write.
     """
 
-    def __init__(self, memory: Memory, replicas: Callable[[History], list[Replica]]) -> None:
+    def __init__(self, memory: Memory, rng: random.Random, *, replicas: int = 2) -> None:
         self.memory = memory
         self.tables: dict[tuple[str, str, str], Table] = {}
         self.history = History()
-        self.replicas = replicas(self.history)
-        self.watches = Watches(self.history)
+        version = int(memory.version)
+        self.replicas = [Replica(self.history, rng, version=version) for _ in range(replicas)]
+        self.watches = Watches(self.history, rng)
         self.admit: dict[GVK, list[Admit]] = {}
+        self.complete: dict[GVK, Callable[[Document], Document]] = {}
+        self._admitted: Document = {}
+        memory.complete = self._complete
         self.denied: set[tuple[str, str, str]] = set()
         """User, verb and group resource that are refused with 403."""
+        self._has_garbage = True
+        self.history.listeners.append(self._look_for_garbage)
         self._pages: dict[str, tuple[list[Document], int]] = {}
         self.serve(Namespace)
 
@@ -75,10 +85,12 @@ class Server:
             self._add(kinds.facts_for(kind))
 
     def serve_crds(self, crds: Iterable[Mapping[str, Any]]) -> None:
-        """Serve custom kinds as CustomResourceDefinitions describe them."""
+        """Serve custom kinds as CustomResourceDefinitions describe them, with the defaults of their schemas."""
         for crd in crds:
-            for facts in kinds.facts_of_crd(crd):
+            for facts, version in zip(kinds.facts_of_crd(crd), crd["spec"]["versions"], strict=True):
                 self._add(facts)
+                if schema := (version.get("schema") or {}).get("openAPIV3Schema"):
+                    self.complete[facts.gvk] = schemas.completer(schema)
 
     def withdraw(self, kind: type[Object]) -> None:
         """Serve a kind no longer: its objects are gone, its watches end."""
@@ -98,10 +110,21 @@ class Server:
 
     def collect_garbage(self) -> None:
         """Do what the garbage collector and the namespace controller would do now, to its end."""
+        if not self._has_garbage:
+            return
+        self._has_garbage = False
         for namespace in self.objects(Namespace):
             if namespace["metadata"].get("deletionTimestamp"):
                 self._empty(namespace)
         garbage.collect(self.memory, self.tables.values())
+
+    def _look_for_garbage(self, event: Event) -> None:
+        """Note that an object ended or is about to, or that its owners changed."""
+        metadata = event.document["metadata"]
+        before = event.before["metadata"] if event.before is not None else {}
+        ends = event.type == "DELETED" or bool(metadata.get("deletionTimestamp"))
+        owned = metadata.get("ownerReferences") != before.get("ownerReferences")
+        self._has_garbage = self._has_garbage or ends or owned
 
     # Requests.
 
@@ -114,6 +137,13 @@ class Server:
         except ValueError as error:
             bad = errors.BadRequestError(str(error), code=400, reason="BadRequest")
             return answers.refusal(bad)
+
+    def may_wait(self, request: Request) -> bool:
+        """Return True if the answer may take time: a list waits for a version, a write for admission."""
+        if request.method == "GET":
+            names = {name for name, _ in request.query}
+            return "resourceVersion" in names and "watch" not in names
+        return bool(self.admit) and paths.kind_of(request.path, self.tables) in self.admit
 
     async def _answer(self, request: Request, user: str, replica: Replica) -> Response:
         if (found := paths.discovery(request.path, self.tables)) is not None:
@@ -188,7 +218,7 @@ class Server:
         """Wait until a replica knows of a version."""
         with anyio.move_on_after(_TOO_NEW):
             while replica.applied < version:
-                await replica.changed.wait()
+                await replica.change()
         if replica.applied < version:
             text = f"Too large resource version: {version}, current: {replica.applied}"
             causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
@@ -206,6 +236,7 @@ class Server:
         if place.subresource == "eviction":
             self.memory.delete(place.table, place.key, deletion.Options())
             return dict(_SUCCESS)
+        document = self._complete(place.table, document)
         review = Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
         await self._admit(review)
         assert review.new is not None  # noqa: S101 -- a create has an object
@@ -226,11 +257,16 @@ class Server:
             wanted = write(place, user, True)
             old = before.document if before is not None else None
             operation = "UPDATE" if before is not None else "CREATE"
-            await self._admit(
-                Review(operation, place.gvk, wanted, old, user, place.subresource, place.dry_run)
-            )
+            new = copy.deepcopy(wanted)
+            review = Review(operation, place.gvk, new, old, user, place.subresource, place.dry_run)
+            await self._admit(review)
             if place.table.rows.get(place.key) is before:
-                return wanted if place.dry_run else write(place, user, False)
+                assert review.new is not None  # noqa: S101 -- not a deletion
+                self._admitted = merge_patch_diff(wanted, review.new)
+                try:
+                    return write(place, user, place.dry_run)
+                finally:
+                    self._admitted = {}
 
     def _updated(self, place: Place, user: str, dry_run: bool) -> Document:
         document = place.body()
@@ -270,6 +306,13 @@ class Server:
             if place.picks(document):
                 self.memory.delete(place.table, key_of(document), options)
         return place.collection([], int(self.memory.version))
+
+    def _complete(self, table: Table, document: Document) -> Document:
+        """Return an object as it is stored: as its schema has it, with the changes of admission."""
+        complete = self.complete.get(table.facts.gvk)
+        if complete is not None:
+            document = complete(document)
+        return apply_merge_patch(document, self._admitted) if self._admitted else document
 
     async def _admit(self, review: Review) -> None:
         for admit in self.admit.get(review.gvk, ()):

@@ -11,7 +11,8 @@ import gc
 import hashlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,11 +27,12 @@ from controller_runtime.client.memory import Memory
 from controller_runtime.manager import Manager, Options
 from controller_runtime.rest import Config, RESTMapper
 
+from .admission import Webhooks
 from .faults import FAULTS
 from .history import Event as Change
-from .history import History, Replica
 from .loop import CURRENT, START, Process, SimLoop
 from .network import Network, enter
+from .rules import Rules
 from .sealed import EPOCH, sealed
 from .server import Server
 
@@ -46,11 +48,17 @@ _IN_STORMS: Final = 0.75
 
 
 def options(**others: Any) -> Options:
-    """Return options of a manager in a simulation: with leader election, without servers; ``others`` are added."""
+    """Return options of a manager in a simulation: with leader election, without servers; ``others`` are added.
+
+    Leases last longer than by default: most of the work of a life would be their renewal.
+    """
     given: dict[str, Any] = {
         "leader_election": True,
         "leader_election_id": "simulated",
         "leader_election_namespace": "default",
+        "lease_duration": 30.0,
+        "renew_deadline": 20.0,
+        "retry_period": 5.0,
         "metrics_bind_address": "0",
         "health_probe_bind_address": "0",
     }
@@ -80,6 +88,8 @@ class Line:
     at: float
     actor: str
     text: str
+    state: int = field(default=0, repr=False)
+    """The loop's digest by then."""
 
     def __str__(self) -> str:
         return f"{self.at:10.4f}  {self.actor:16} {self.text}"
@@ -95,6 +105,7 @@ class _Registered:
     actions: dict[str, tuple[Act, float]] = field(default_factory=dict)
     actors: list[tuple[str, Check]] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
+    has_webhooks: bool = False
 
 
 class Simulation:
@@ -109,9 +120,12 @@ class Simulation:
         self.timeline: list[Line] = []
         self.world = random.Random(f"{seed}/world")
         memory = Memory(now=lambda: datetime.fromtimestamp(loop.time() + EPOCH, UTC))
-        lags = random.Random(f"{seed}/lags")
-        self.server = Server(memory, lambda history: _replicas(history, lags))
-        self.network = Network(self.server, random.Random(f"{seed}/network"), self.record)
+        self.server = Server(memory, random.Random(f"{seed}/server"))
+        self.rules = Rules(self)
+        self.network = Network(
+            self.server, random.Random(f"{seed}/network"), self.record, observers=[self.rules]
+        )
+        self.webhooks = Webhooks(self)
         self.processes: dict[str, Process] = {}
         self.managers: dict[str, Manager] = {}
         self._registered = _Registered()
@@ -131,6 +145,11 @@ class Simulation:
         """Run managers that ``setup`` fills; one of them leads."""
         registered = self._registered
         registered.setup, registered.replicas, registered.options = setup, replicas, options
+
+    def admission(self, *configurations: Mapping[str, Any]) -> None:
+        """Have the managers' webhooks review writes, as configurations say. Serve the kinds first."""
+        self._registered.has_webhooks = True
+        self.webhooks.configure(configurations)
 
     def action(self, act: Act, *, times: float = 5.0, name: str = "") -> None:
         """Have users do something, about ``times`` times in a life; ``act`` gets a generator of its own."""
@@ -159,7 +178,7 @@ class Simulation:
 
     def record(self, actor: str, text: str) -> None:
         """Add a line to the timeline."""
-        self.timeline.append(Line(self.loop.time() - START, actor, text))
+        self.timeline.append(Line(self.loop.time() - START, actor, text, self.loop.digest))
         self._digest.update(f"{self.loop.time():.6f}|{actor}|{text}\n".encode())
 
     def client(self, user: str = "user") -> LiveClient:
@@ -217,6 +236,8 @@ class Simulation:
         self._raise_failures()
         for check in self._registered.checks:
             await check(self)
+        await self.rules.check_rest()
+        self._raise_failures()
 
     async def _do(self, step: Step) -> None:
         self.record("plan", str(step.name))
@@ -257,6 +278,10 @@ class Simulation:
         manager = Manager(Config("https://simulation"), self._registered.options, transport=wire)
         wire.may_write = manager._may_write
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
+        self.rules.follow(process, manager)
+        if self._registered.has_webhooks:
+            manager._webhook_server = self.webhooks.listen(process, copy_context())
+            manager.add(manager._webhook_server)
         async with manager:
             await self._registered.setup(manager)
             self.managers[process.name] = manager
@@ -284,10 +309,6 @@ class _Direct:
         return response
 
 
-def _replicas(history: History, rng: random.Random) -> list[Replica]:
-    return [Replica(history, rng, version=999) for _ in range(2)]
-
-
 def _spread(
     rng: random.Random, name: str, times: float, length: float, storms: Sequence[float]
 ) -> Iterable[Step]:
@@ -309,6 +330,8 @@ class Outcome:
     timeline: Sequence[Line]
     digest: str
     callbacks: int
+    trace: Sequence[str] = ()
+    """The callbacks by name, if the life was traced."""
 
 
 def run(
@@ -318,9 +341,12 @@ def run(
     steps: Sequence[Step] | None = None,
     minutes: float = 10.0,
     faults: float = 12.0,
+    trace: bool = False,
 ) -> Outcome:
-    """Live the life of a seed: with the steps given, or those that the seed draws."""
+    """Live the life of a seed: with the steps given, or those that the seed draws; ``trace`` names each callback."""
     loop = SimLoop(random.Random(f"{seed}/order"))
+    if trace:
+        loop.trace = []
     loop.set_exception_handler(lambda *_: None)  # tasks of killed processes never end
     collecting = gc.isenabled()
     gc.disable()
@@ -330,7 +356,7 @@ def run(
     planned: Sequence[Step] = steps or ()
     asyncio.set_event_loop(loop)
     try:
-        with sealed(loop, random.Random(f"{seed}/entropy"), drift=_drift):
+        with sealed(loop, random.Random(f"{seed}/entropy"), drift=_drift) as leaks:
             simulation = Simulation(seed, loop, minutes=minutes, faults=faults)
             scenario(simulation)
             planned = simulation.plan() if steps is None else steps
@@ -338,6 +364,8 @@ def run(
                 loop.run_until_complete(simulation.live(planned))
             except Exception as error:
                 failure = error
+            if leaks:
+                failure = leaks[0]
             digest = simulation.digest
             _put_away(loop, simulation)
     finally:
@@ -347,7 +375,7 @@ def run(
             loop.close()
         if collecting:
             gc.enable()
-    return Outcome(seed, list(planned), failure, simulation.timeline, digest, loop.steps)
+    return Outcome(seed, list(planned), failure, simulation.timeline, digest, loop.steps, loop.trace or ())
 
 
 def _drift() -> float:
@@ -357,8 +385,7 @@ def _drift() -> float:
 
 def _put_away(loop: SimLoop, simulation: Simulation) -> None:
     """Drop what still waits: nothing of a life runs after its end."""
-    loop._listed.clear()
-    loop._scheduled.clear()  # type: ignore[attr-defined]
+    loop.drop_all()
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]
     simulation._tasks.clear()

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import AsyncIterator, Callable
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from enum import Enum
 from typing import Any, Final
 
 import anyio
@@ -23,6 +25,17 @@ _BOOKMARK_PERIOD: Final = 60.0
 _DEFAULT_TIMEOUT: Final = 1800.0
 
 
+class Break(Enum):
+    """How a connection ends before its time."""
+
+    RESET = "reset"
+    """With an error."""
+    PROPER = "proper"
+    """As if the server had ended it."""
+    WITHIN_LINE = "within a line"
+    """As if the server had ended it, with a part of the next line."""
+
+
 class Watch:
     """One watch: what it has sent, and whether it still runs."""
 
@@ -31,7 +44,7 @@ class Watch:
         self.replica = replica
         self.version = version
         """Changes up to here have been sent."""
-        self.broken = False
+        self.broken: Break | None = None
         self.ended = False
 
     @property
@@ -58,11 +71,12 @@ class Watch:
 class Watches:
     """The watches that are open."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, rng: random.Random) -> None:
         self.open_watches: list[Watch] = []
-        self.delay: Callable[[], float] = lambda: 0.0
+        self.delay: Callable[[Watch], float] = lambda _: 0.0
         """Draws how long a line takes, in seconds."""
         self._history = history
+        self._rng = rng
 
     async def open(self, place: Place, replica: Replica, newest: str) -> Response:
         """Begin a watch.
@@ -82,16 +96,16 @@ class Watches:
         watch = Watch(place, replica, begin)
         self.open_watches.append(watch)
         timeout = float(query.get("timeoutSeconds") or _DEFAULT_TIMEOUT)
-        lines = self._lines(watch, timeout, initial=initial or version in ("", "0"))
+        lines = self._sent(watch, self._lines(watch, timeout, initial=initial or version in ("", "0")))
         return answers.Stream(lines, lambda: self._end(watch))
 
     def cut(self, which: Callable[[Watch], bool] = lambda _: True) -> int:
-        """Break the connections of watches; return how many."""
+        """Break the connections of watches, some within a line; return how many."""
         found = [watch for watch in self.open_watches if which(watch)]
         for watch in found:
-            watch.broken = True
-            watch.replica.changed.set()
-            watch.replica.changed = anyio.Event()
+            watch.broken = self._rng.choice(list(Break))
+            watch.replica.wake(watch.table)
+            watch.replica.wake(None)
         return len(found)
 
     def _end(self, watch: Watch) -> None:
@@ -99,73 +113,69 @@ class Watches:
         if watch in self.open_watches:
             self.open_watches.remove(watch)
 
-    async def _lines(self, watch: Watch, timeout: float, *, initial: bool) -> AsyncIterator[bytes]:
-        deadline = anyio.current_time() + timeout
-        bookmark = anyio.current_time() + _BOOKMARK_PERIOD
+    async def _sent(self, watch: Watch, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+        """Yield lines as they arrive, until the connection breaks."""
+        last = b""
         try:
-            async for line in self._begin(watch, initial=initial):
-                yield line
-            while anyio.current_time() < deadline:
-                for line in self._pending(watch):
-                    await self._travel(watch)
+            async with aclosing(lines):
+                async for line in lines:
+                    last = line
+                    if (delay := self.delay(watch)) > 0:
+                        await anyio.sleep(delay)
+                    if watch.broken is not None:
+                        break
                     yield line
-                with anyio.CancelScope(deadline=min(deadline, bookmark)):
-                    await self._changed(watch)
-                if anyio.current_time() >= bookmark:
-                    bookmark = anyio.current_time() + _BOOKMARK_PERIOD
-                    for line in self._pending(watch):
-                        await self._travel(watch)
-                        yield line
-                    await self._travel(watch)
-                    yield bookmark_line(watch)
+            match watch.broken:
+                case Break.RESET:
+                    raise TransportError("the connection broke")
+                case Break.WITHIN_LINE if last:
+                    # A proxy ends the answer properly, and the client takes what it has for a line.
+                    yield last[: self._rng.randrange(len(last))]
         finally:
             self._end(watch)
 
-    async def _begin(self, watch: Watch, *, initial: bool) -> AsyncIterator[bytes]:
-        if not initial:
-            return
-        while watch.replica.applied < watch.version:
-            await self._changed(watch)
+    async def _lines(self, watch: Watch, timeout: float, *, initial: bool) -> AsyncGenerator[bytes]:
+        deadline = anyio.current_time() + timeout
+        bookmark = anyio.current_time() + _BOOKMARK_PERIOD
+        if initial:
+            async with aclosing(self._begin(watch)) as lines:
+                async for line in lines:
+                    yield line
+        while watch.broken is None and anyio.current_time() < deadline:
+            for line in self._pending(watch):
+                yield line
+            with anyio.CancelScope(deadline=min(deadline, bookmark)):
+                await self._change(watch)
+            if anyio.current_time() >= bookmark:
+                bookmark = anyio.current_time() + _BOOKMARK_PERIOD
+                for line in self._pending(watch):
+                    yield line
+                yield bookmark_line(watch)
+
+    async def _begin(self, watch: Watch) -> AsyncGenerator[bytes]:
+        while watch.replica.applied < watch.version and watch.broken is None:
+            await watch.replica.change()
         documents = watch.replica.documents(watch.table)
         watch.version = max(watch.version, watch.replica.applied)
         for document in documents:
             if watch.place.picks(document):
-                await self._travel(watch)
                 yield encoded("ADDED", watch.place.shown(document))
         if watch.place.query.get("sendInitialEvents") == "true":
-            await self._travel(watch)
             yield bookmark_line(watch, initial=True)
 
-    def _pending(self, watch: Watch) -> deque[bytes]:
+    def _pending(self, watch: Watch) -> list[bytes]:
         """Return the lines of what the replica has learned since the last, oldest first."""
-        applied, lines = watch.replica.applied, deque[bytes]()
-        if watch.version < self._history.floor:
-            gone = errors.ExpiredError("too old resource version", code=410, reason="Expired")
-            watch.version = applied
-            return deque([encoded("ERROR", errors.to_status(gone))])
-        for event in reversed(self._history.events):
-            if event.version <= watch.version:
-                break
-            if event.version <= applied and event.table is watch.table:
-                line = watch.line(event)
-                if line is not None:
-                    lines.appendleft(line)
+        applied = watch.replica.applied
+        events = self._history.between(watch.table, watch.version, applied)
         watch.version = max(watch.version, applied)
-        return lines
+        if events is None:
+            gone = errors.ExpiredError("too old resource version", code=410, reason="Expired")
+            return [encoded("ERROR", errors.to_status(gone))]
+        return [line for event in events if (line := watch.line(event)) is not None]
 
-    async def _changed(self, watch: Watch) -> None:
-        if not watch.broken and watch.version >= watch.replica.applied:
-            await watch.replica.changed.wait()
-        self._check(watch)
-
-    async def _travel(self, watch: Watch) -> None:
-        if (delay := self.delay()) > 0:
-            await anyio.sleep(delay)
-        self._check(watch)
-
-    def _check(self, watch: Watch) -> None:
-        if watch.broken:
-            raise TransportError("the connection broke")
+    async def _change(self, watch: Watch) -> None:
+        if watch.broken is None and watch.version >= watch.replica.latest(watch.table):
+            await watch.replica.change(watch.table)
 
 
 def encoded(kind: str, document: Any) -> bytes:

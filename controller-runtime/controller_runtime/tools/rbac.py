@@ -3,7 +3,8 @@
 """Roles from ``+kubebuilder:rbac`` markers.
 
 A marker has the fields ``groups``, ``resources`` and ``verbs``, and may have ``resourceNames``. With ``namespace``, it
-adds to the Role of that namespace, otherwise to the ClusterRole.
+adds to the Role of that namespace, otherwise to the ClusterRole. A marker with ``urls`` and ``verbs`` grants paths
+that are not resources, in the ClusterRole.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import Final
 from . import markers
 
 Grant = tuple[str, str, str]
-"""Group, resource and verb."""
+"""Group, resource and verb; for a path, an empty group, the path and the verb."""
 Grants = dict[Grant, tuple[str, ...]]
 """Grants, each with the names of the objects that it is restricted to; an empty set means all objects."""
 Rule = dict[str, list[str]]
 """A PolicyRule."""
+
+_FIELDS: Final = ("groups", "resources", "resourceNames", "namespace", "urls")
 
 CLUSTER: Final = ""
 """The key of grants that apply to every namespace."""
@@ -56,9 +59,25 @@ def merge(found: Iterable[Grants]) -> Grants:
 
 def rules(wanted: Iterable[Grant], named: Mapping[Grant, tuple[str, ...]] | None = None) -> list[Rule]:
     """Return compact rules: resources of a group with equal verbs share one, then so do groups with equal rules."""
+    wanted = set(wanted)
+    paths = {grant for grant in wanted if grant[1].startswith("/")}
+    return _resource_rules(wanted - paths, named or {}) + _path_rules(paths)
+
+
+def _path_rules(wanted: Iterable[Grant]) -> list[Rule]:
+    verbs: dict[str, list[str]] = {}
+    for _, path, verb in sorted(wanted):
+        verbs.setdefault(path, []).append(verb)
+    paths: dict[tuple[str, ...], list[str]] = {}
+    for path, allowed in verbs.items():
+        paths.setdefault(tuple(allowed), []).append(path)
+    return [{"nonResourceURLs": same, "verbs": list(allowed)} for allowed, same in paths.items()]
+
+
+def _resource_rules(wanted: Iterable[Grant], named: Mapping[Grant, tuple[str, ...]]) -> list[Rule]:
     verbs: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
-    for group, resource, verb in sorted(set(wanted)):
-        names = (named or {}).get((group, resource, verb), ())
+    for group, resource, verb in sorted(wanted):
+        names = named.get((group, resource, verb), ())
         verbs.setdefault((group, resource, names), []).append(verb)
     resources: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for (group, resource, names), allowed in verbs.items():
@@ -99,13 +118,28 @@ def manifests(name: str, found: Mapping[str, Grants]) -> str:
 def _by_namespace(texts: Iterable[str]) -> dict[str, Grants]:
     found: dict[str, list[Grants]] = {}
     for text in texts:
-        for fields in markers.fields_of(
-            text, "rbac", ("groups", "resources", "verbs"), ("resourceNames", "namespace")
-        ):
+        for fields in markers.fields_of(text, "rbac", ("verbs",), _FIELDS):
             names = tuple(filter(None, fields.get("resourceNames", ())))
-            grants = itertools.product(fields["groups"], fields["resources"], fields["verbs"])
+            grants = itertools.product(*_granted(fields), fields["verbs"])
             found.setdefault(markers.one(fields, "namespace"), []).append(dict.fromkeys(grants, names))
     return {namespace: merge(each) for namespace, each in found.items()}
+
+
+def _granted(fields: markers.Fields) -> tuple[list[str], list[str]]:
+    """Return the groups and resources of a marker, or an empty group and its paths."""
+    if "urls" not in fields:
+        for name in ("groups", "resources"):
+            if name not in fields:
+                raise markers.MarkerError(f"a marker +kubebuilder:rbac has no field {name}")
+        return fields["groups"], fields["resources"]
+    if other := sorted(fields.keys() - {"urls", "verbs"}):
+        raise markers.MarkerError(f"a marker +kubebuilder:rbac with urls has the field {other[0]}")
+    for path in fields["urls"]:
+        if not path.startswith("/"):
+            raise markers.MarkerError(
+                f"a marker +kubebuilder:rbac has the URL {path}, which does not begin with /"
+            )
+    return [""], fields["urls"]
 
 
 def _either(before: tuple[str, ...] | None, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,20 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """Webhooks: the server, its certificates, and the validators, defaulters and converters behind it."""
 
+import typing as _typing
+
+from controller_runtime import ondemand as _ondemand
+
 from .admission import CustomDefaulter as CustomDefaulter
+from .admission import CustomMutator as CustomMutator
 from .admission import CustomValidator as CustomValidator
 from .admission import DefaulterHandler as DefaulterHandler
 from .admission import Handler as Handler
+from .admission import MutatorHandler as MutatorHandler
 from .admission import ValidatorHandler as ValidatorHandler
 from .certwatcher import CertificateError as CertificateError
 from .certwatcher import CertWatcher as CertWatcher
 from .certwatcher import SelfSigned as SelfSigned
-from .conversion import ConversionError as ConversionError
-from .conversion import Conversions as Conversions
-from .conversion import Convertible as Convertible
-from .conversion import Spoke as Spoke
-from .conversion import spoke_of as spoke_of
-from .conversionreview import ConversionWebhook as ConversionWebhook
 from .review import Webhook as Webhook
 from .server import Server as Server
 from .server import default_cert_dir as default_cert_dir
+
+if _typing.TYPE_CHECKING:
+    from .conversion import ConversionError as ConversionError
+    from .conversion import Conversions as Conversions
+    from .conversion import Convertible as Convertible
+    from .conversion import Spoke as Spoke
+    from .conversion import spoke_of as spoke_of
+    from .conversionreview import ConversionWebhook as ConversionWebhook
+else:
+    __getattr__, __dir__ = _ondemand.names(
+        __name__,
+        {
+            "conversion": ("ConversionError", "Conversions", "Convertible", "Spoke", "spoke_of"),
+            "conversionreview": ("ConversionWebhook",),
+        },
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
 import pydantic
@@ -84,6 +84,22 @@ class CustomDefaulter(ABC, Generic[T]):
         """Change ``obj`` in place; raise to refuse it."""
 
 
+class CustomMutator(ABC, Generic[T]):
+    """Changes objects of one kind before validation, with the request and the stored object at hand."""
+
+    leaves_undecodable: ClassVar[bool] = False
+    """True to leave an object that cannot be decoded to the schema's validation, whose messages name every field."""
+
+    def concerns(self, request: AdmissionRequest, old: T | None, new: T) -> bool:
+        """Return False if :meth:`mutate` would change nothing; the answer then costs no comparison. By default True."""
+        del request, old, new
+        return True
+
+    @abstractmethod
+    async def mutate(self, request: AdmissionRequest, old: T | None, new: T) -> list[str]:
+        """Change ``new`` in place and return warnings; raise to refuse it. ``old`` is None for a new object."""
+
+
 class ValidatorHandler(Handler, Generic[T]):
     """A validator behind a path."""
 
@@ -123,34 +139,67 @@ class ValidatorHandler(Handler, Generic[T]):
         raise BadRequestError(f'unknown operation "{log.cut(operation)}"')
 
 
-class DefaulterHandler(Handler, Generic[T]):
-    """A defaulter behind a path."""
+class MutatorHandler(Handler, Generic[T]):
+    """A mutator behind a path."""
 
-    def __init__(self, kind: type[T], defaulter: CustomDefaulter[T]) -> None:
+    def __init__(self, kind: type[T], mutator: CustomMutator[T]) -> None:
         self._kind = kind
-        self._defaulter = defaulter
+        self._mutator = mutator
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
-        """Return the defaulter's changes as a JSON patch."""
+        """Return the mutator's changes as a JSON patch."""
         return await self.handle_json(request, request.object, request.old_object)
 
     async def handle_json(self, request: AdmissionRequest, obj: JSON, old: JSON) -> AdmissionResponse:
-        """Return the defaulter's changes to an object that is decoded only once."""
-        del old
+        """Return the mutator's changes to an object that is decoded only once."""
         if request.operation not in {CREATE, UPDATE}:
             return allowed()
-        typed = await offload.run(decode, self._kind, obj)
-        # Compare with the decoded model, so that the patch contains only the defaulter's changes.
-        before = await offload.run(typed.to_dict)
         try:
-            await self._defaulter.default(typed)
+            new = await offload.run(decode, self._kind, obj)
+            stored = await self._stored(request, old)
+        except BadRequestError:
+            if not self._mutator.leaves_undecodable:
+                raise
+            return allowed()
+        if not self._mutator.concerns(request, stored, new):
+            return allowed()
+        # Compare with the decoded model, so that the patch contains only the mutator's changes.
+        before = await offload.run(new.to_dict)
+        try:
+            warnings = await self._mutator.mutate(request, stored, new)
         except VERDICTS as error:
             return refused(error)
-        response = allowed()
-        if patch := await offload.run(lambda: json_patch(before, typed.to_dict())):
+        response = allowed(warnings=warnings)
+        if patch := await offload.run(lambda: json_patch(before, new.to_dict())):
             response.patch = base64.b64encode(msgspec.json.encode(patch)).decode()
             response.patch_type = "JSONPatch"
         return response
+
+    async def _stored(self, request: AdmissionRequest, old: JSON) -> T | None:
+        return await offload.run(decode, self._kind, old) if request.operation == UPDATE else None
+
+
+class DefaulterHandler(MutatorHandler[T]):
+    """A defaulter behind a path."""
+
+    def __init__(self, kind: type[T], defaulter: CustomDefaulter[T]) -> None:
+        super().__init__(kind, _Defaulting(defaulter))
+
+    async def _stored(self, request: AdmissionRequest, old: JSON) -> T | None:
+        del request, old  # a defaulter does not need it
+        return None
+
+
+class _Defaulting(CustomMutator[T]):
+    """A defaulter as a mutator."""
+
+    def __init__(self, defaulter: CustomDefaulter[T]) -> None:
+        self._defaulter = defaulter
+
+    async def mutate(self, request: AdmissionRequest, old: T | None, new: T) -> list[str]:
+        del request, old
+        await self._defaulter.default(new)
+        return []
 
 
 def decode(kind: type[T], data: JSON) -> T:
@@ -206,7 +255,13 @@ def refused(error: Exception) -> AdmissionResponse:
 
 
 def json_patch(old: JSON, new: JSON, path: str = "") -> list[dict[str, JSON]]:
-    """Return the RFC 6902 patch from ``old`` to ``new``; a list that changed is replaced whole."""
+    """Return the RFC 6902 patch from ``old`` to ``new``. A list is patched item by item if its length is unchanged."""
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return [
+            change
+            for index, (left, right) in enumerate(zip(old, new, strict=True))
+            for change in json_patch(left, right, f"{path}/{index}")
+        ]
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return [] if old == new else [{"op": "replace", "path": path, "value": new}]
     patch: list[dict[str, JSON]] = [

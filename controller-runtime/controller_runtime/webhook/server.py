@@ -7,14 +7,17 @@ from __future__ import annotations
 import os
 import ssl
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
 from controller_runtime import healthz, httpserver, log
 
-from . import admission, bounds, conversion, conversionreview, review
+from . import admission, bounds, review
 from .certwatcher import PERIOD, CertWatcher
+
+if TYPE_CHECKING:
+    from . import conversion
 
 DEFAULT_PORT: Final = 9443
 
@@ -64,6 +67,8 @@ class Server:
     @property
     def conversions(self) -> conversion.Conversions:
         """The versions that :data:`.conversion.PATH` converts between; served from the first access on."""
+        from . import conversion, conversionreview  # few programs convert
+
         if self._conversions is None:
             self._conversions = conversion.Conversions()
             self.register_http(conversion.PATH, conversionreview.ConversionWebhook(self._conversions))

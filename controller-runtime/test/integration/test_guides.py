@@ -5,12 +5,13 @@
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime.apis.core.v1 import ConfigMap, Namespace
+from controller_runtime.apis.core.v1 import ConfigMap, Container, Namespace, Pod, PodSpec
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import LiveClient, ignore_not_found, merge_from
 from controller_runtime.envtest import eventually
@@ -34,6 +35,7 @@ def test_there_are_guides_with_controllers() -> None:
         "indices",
         "map-functions",
         "predicates",
+        "workloads",
     }
 
 
@@ -58,6 +60,31 @@ async def test_a_controller_of_the_guides_reconciles_without_errors(
         await change(live_client, namespace, wait_for_label="example.com/team" in block)
         mgr.stop()
     assert errors() == before
+
+
+async def test_the_guide_to_watching_returns_a_pod_that_runs(live_client: LiveClient, namespace: str) -> None:
+    (block,) = [
+        each for each in BLOCK.findall((GUIDES / "watching.md").read_text()) if "until_running" in each
+    ]
+    names: dict[str, Any] = {"__name__": "document"}
+    exec(compile(block, "<guide>", "exec"), names)
+    pod = await live_client.create(
+        Pod(
+            metadata=ObjectMeta(namespace=namespace, name="one"),
+            spec=PodSpec(containers=[Container(name="c", image="i")]),
+        )
+    )
+    found: list[Pod] = []
+
+    async def watch() -> None:
+        found.append(await names["until_running"](live_client, namespace, "one", 30))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watch)
+        running = pod.deep_copy()
+        running.status.phase = "Running"
+        await live_client.status.patch(running, merge_from(pod))
+    assert [each.name for each in found] == ["one"]
 
 
 async def change(client: LiveClient, namespace: str, *, wait_for_label: bool) -> None:

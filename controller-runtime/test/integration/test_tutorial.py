@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from programs import output_of
 
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
@@ -58,17 +59,7 @@ def shell(project: Path, *lines: str) -> str:
         "PYTHONPATH": str(ROOT),
         "KUBECONFIG": "",
     }
-    done = subprocess.run(
-        ["bash", "-e", "-c", "\n".join(lines)],
-        cwd=project,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return output_of(["bash", "-e", "-c", "\n".join(lines)], cwd=project, env=environment, timeout=240)
 
 
 def test_every_command_is_run_or_has_a_reason() -> None:

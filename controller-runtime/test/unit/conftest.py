@@ -15,6 +15,7 @@ import pytest
 
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
 from controller_runtime.testing.pytest_virtual_time import fail_if_blocked as fail_if_blocked
@@ -156,3 +157,17 @@ def settle() -> Callable[[], Awaitable[None]]:
         await anyio.sleep(1e-6)
 
     return settled
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size of each text that became a model."""
+    sizes: list[int] = []
+    decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
+
+    def noting(cls: type[Struct], data: bytes | str) -> Any:
+        sizes.append(len(data))
+        return decode(cls, data)
+
+    monkeypatch.setattr(Struct, "from_json", classmethod(noting))
+    return sizes

@@ -16,26 +16,11 @@ import sample_pods as pods
 from controller_runtime import cache, handler, source, workqueue
 from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.reconcile import Request
 from controller_runtime.rest import FakeResponse, FakeTransport
 
 PODS = 200
 END = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
-
-
-@pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The size of each text that became a model."""
-    sizes: list[int] = []
-    decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
-
-    def noting(cls: type[Struct], data: bytes | str) -> Any:
-        sizes.append(len(data))
-        return decode(cls, data)
-
-    monkeypatch.setattr(Struct, "from_json", classmethod(noting))
-    return sizes
 
 
 @pytest.fixture

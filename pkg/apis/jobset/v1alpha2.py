@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.batch.v1 import JobTemplateSpec
-from controller_runtime.apis.machinery.base import Struct, is_unset
+from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
 from controller_runtime.apis.machinery.crd import ATOMIC, CRD, MAP_BY_NAME, Int32, Rule
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import Condition
@@ -81,9 +81,18 @@ class FailurePolicyRule(Struct):
     """What is done about jobs that fail in a certain way."""
 
     name: str = ""
-    action: Annotated[str, CRD(enum=("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"))] = (
-        ""
-    )
+    action: Annotated[
+        str,
+        CRD(
+            enum=(
+                "FailJobSet",
+                "RestartJobSet",
+                "RestartJobSetAndIgnoreMaxRestarts",
+                "RestartJob",
+                "RestartJobAndIgnoreMaxRestarts",
+            )
+        ),
+    ] = ""
     on_job_failure_reasons: list[str] | None = None
     on_job_failure_message_patterns: list[str] | None = None
     target_replicated_jobs: Annotated[list[str] | None, ATOMIC] = None
@@ -95,7 +104,7 @@ class FailurePolicy(Struct):
 
     max_restarts: Int32 | None = None
     restart_strategy: Annotated[
-        str | None, CRD(default="Recreate", enum=("Recreate", "BlockingRecreate"))
+        str | None, CRD(default="Recreate", enum=("Recreate", "BlockingRecreate", "InPlaceRestart"))
     ] = None
     rules: list[FailurePolicyRule] | None = None
 
@@ -114,6 +123,31 @@ class Coordinator(Struct):
     job_index: int | None = None
     pod_index: int | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"replicated_job"})
+
+
+class VolumeRetentionPolicy(Struct):
+    """When the volumes of a JobSet are deleted."""
+
+    when_deleted: Annotated[str | None, CRD(default="Delete", enum=("Delete", "Retain"))] = None
+
+
+class VolumeClaimPolicy(Struct):
+    """Volumes that all jobs of a JobSet share."""
+
+    crd: ClassVar[CRD] = CRD(
+        rules=(
+            Rule(
+                "self.templates.all(t, !has(t.metadata.namespace) || size(t.metadata.namespace) == 0)",
+                "namespace cannot be set for VolumeClaimPolicies templates",
+            ),
+        )
+    )
+
+    templates: Annotated[
+        list[dict[str, JSON]] | None,
+        CRD(max_items=50, list_type="atomic", schema="core.v1.PersistentVolumeClaim"),
+    ] = None
+    retention_policy: VolumeRetentionPolicy | None = None
 
 
 class JobSetSpec(Struct):
@@ -138,6 +172,9 @@ class JobSetSpec(Struct):
     coordinator: Coordinator | None = None
     managed_by: str | None = None
     ttl_seconds_after_finished: Annotated[Int32 | None, CRD(minimum=0)] = None
+    volume_claim_policies: Annotated[
+        list[VolumeClaimPolicy] | None, CRD(max_items=50, list_type="atomic", rules=(_IMMUTABLE,))
+    ] = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by", "ttl_seconds_after_finished"})
 
 

@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""KAI-Scheduler's PodGroup: pods that are scheduled together or not at all."""
+"""KAI-Scheduler's PodGroup: pods that are scheduled together or not at all.
+
+The fields are those of v0.13 and v0.17. A server with the CRD of v0.13 prunes those that only v0.17 has:
+``minSubGroup``, ``preemptionDelay`` and ``stalenessGracePeriod``.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +49,10 @@ class SubGroup(Struct):
 
     name: Annotated[str, CRD(min_length=1)] = ""
     """Unique in the group."""
-    min_member: Annotated[Int32 | None, CRD(minimum=1)] = None
+    min_member: Annotated[Int32 | None, CRD(minimum=0)] = None
     """How many of its pods have to start together."""
+    min_sub_group: Annotated[Int32 | None, CRD(minimum=0)] = None
+    """How many of its own subgroups have to start together; excludes minMember."""
     parent: str | None = None
     """The name of the subgroup that this one is part of."""
     topology_constraint: TopologyConstraint | None = None
@@ -58,6 +64,8 @@ class PodGroupSpec(Struct):
 
     min_member: Annotated[Int32 | None, CRD(minimum=1)] = None
     """How many pods have to start together; without resources for all of them, none starts."""
+    min_sub_group: Annotated[Int32 | None, CRD(minimum=1)] = None
+    """How many subgroups without a parent have to start together; excludes minMember."""
     queue: str | None = None
     """The queue from which the resources come; without it the group is not scheduled."""
     priority_class_name: str | None = None
@@ -78,6 +86,10 @@ class PodGroupSpec(Struct):
     """How near to each other the pods of the group have to be."""
     sub_groups: list[SubGroup] | None = None
     """Parts of the pods with constraints of their own."""
+    preemption_delay: str | None = None
+    """How long the group waits before other workloads are evicted for it."""
+    staleness_grace_period: str | None = None
+    """How long the group may run with too few pods before it is evicted; negative for without limit."""
 
 
 class PodGroupResourcesStatus(Struct):

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of KAI-Scheduler v0.13.0's pod grouper, and the Configuration that they stand for."""
+"""The flags of KAI-Scheduler's pod grouper, v0.13.0 to v0.17.0, and the Configuration that they stand for."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pkg.app import goflags
 from pkg.app.flags import zap_flags, zap_options
 from pkg.app.goflags import Flag
 from pkg.constants import kai
+from pkg.podgrouper import Rules
 
 PROGRAM: Final = "podgrouper"
 LEASE: Final = "54dff599.kai.scheduler"
@@ -71,6 +72,7 @@ def _configuration(values: dict[str, Any]) -> Configuration:
         "maxConcurrentReconciles": max(1, values["max-concurrent-reconciles"]),
         "searchLegacyPodGroups": values["search-legacy-pg"],
         "knativeGangSchedule": values["knative-gang-schedule"],
+        "rules": values["rules"],
         "podLabelSelector": values["pod-label-selector"],
         "namespaceLabelSelector": values["namespace-label-selector"],
         **({"defaultPrioritiesConfigMap": priorities} if all(priorities.values()) else {}),
@@ -105,6 +107,12 @@ def _integer(text: str) -> int:
     return value
 
 
+def _rules(text: str) -> str:
+    if text not in ("auto", *Rules):
+        raise ValueError("must be auto, v0.13 or v0.17")
+    return text
+
+
 def _labels(text: str) -> dict[str, str]:
     """Return the labels of ``a=b,c=d``; what has no equals sign is ignored, as upstream does."""
     pairs = (pair.partition("=") for pair in text.split(","))
@@ -135,6 +143,13 @@ FLAGS: Final = (
     ),
     _switch("search-legacy-pg", "Use a pod group that an older release named differently.", default=True),
     _switch("knative-gang-schedule", "Group the pods of a Knative revision together.", default=True),
+    _switch("generic-karta-fallback", "Accepted without effect: Karta objects are not read.", default=True),
+    Flag(
+        "rules",
+        _rules,
+        "Release whose rules apply: v0.13, v0.17, or auto for those of the installed PodGroup.",
+        default="auto",
+    ),
     Flag(
         "scheduler-name",
         str,

@@ -56,16 +56,14 @@ class PipelineObserver(Observer):
         """The state before the first change."""
         self.state: State = {}
 
-    def template(self, spec: dict[str, JSON], override: int | None) -> None:
-        """Record the template, or the changes of an override to it."""
+    def template(self, spec: dict[str, JSON], change: str) -> None:
+        """Record the template, or a change of the TrainJob to it."""
         state = {**self.state, _JOB_SET: {"spec": copy.deepcopy(spec)}}
-        if override is None:
+        if not change:
             self.template_state = self.state = state
             self.steps.append(Step(TEMPLATE, "", [], notes=_pods(spec)))
             return
-        targets = (self._train_job.spec.pod_template_overrides or [])[override].target_jobs or ()
-        names = ", ".join(target.name for target in targets)
-        self._advance(OVERRIDES, f"podTemplateOverrides[{override}] for {names}", state)
+        self._advance(OVERRIDES, change, state)
 
     def begin(self, info: Info) -> None:
         """Record the labels, annotations and counts that runtime and TrainJob set, before any plugin."""
@@ -120,10 +118,22 @@ def _write_pod_set(spec: dict[str, JSON], pod_set: PodSet) -> None:
         spec["parallelism"] = pod_set.count
     pod = spec["template"]["spec"]
     _write(pod, "volumes", pod_set.volumes)
-    for container, changed in zip(pod.get("containers", ()), pod_set.containers, strict=False):
-        _write(container, "env", changed.env)
-        _write(container, "ports", changed.ports)
-        _write(container, "volumeMounts", changed.volume_mounts)
+    added = pod_set.init_containers[len(pod.get("initContainers", ())) :]
+    if added:
+        pod["initContainers"] = [*pod.get("initContainers", ()), *({"name": each.name} for each in added)]
+    for containers, changes in (
+        (pod.get("containers", ()), pod_set.containers),
+        (pod.get("initContainers", ()), pod_set.init_containers),
+    ):
+        for container, changed in zip(containers, changes, strict=False):
+            _write(container, "env", changed.env)
+            _write(container, "ports", changed.ports)
+            _write(container, "volumeMounts", changed.volume_mounts)
+            container |= {
+                name: value
+                for name, value in (("image", changed.image), ("command", changed.command))
+                if value is not None
+            }
 
 
 def _write(holder: dict[str, JSON], name: str, items: Sequence[Struct] | None) -> None:
@@ -141,14 +151,13 @@ def _write_info(job: dict[str, JSON], info: Info) -> None:
             metadata = template.setdefault("metadata", {})
             metadata[name] = {**metadata.get(name, {}), **added}
     labels = job["template"].get("metadata", {}).get("labels", {})
-    if (
-        info.trainer_command is None
-        or labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) != constants.ANCESTOR_TRAINER
-    ):
+    if labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) != constants.ANCESTOR_TRAINER:
         return
     for container in template["spec"].get("containers", ()):
-        if container.get("name") == constants.NODE and info.trainer_command:
-            container["command"] = list(info.trainer_command)
+        if container.get("name") == constants.NODE:
+            for name, words in (("command", info.trainer_command), ("args", info.trainer_args)):
+                if words:
+                    container[name] = list(words)
 
 
 def _pods(spec: dict[str, JSON]) -> tuple[str, ...]:

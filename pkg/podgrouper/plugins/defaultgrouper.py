@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -19,7 +19,8 @@ from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 from pkg.podgrouper.topowner import top_owner_metadata
 
-from .defaults import Defaults, DefaultsError, parse_defaults
+from .defaults import Defaults, DefaultsError, WorkloadDefaults, parse_defaults
+from .goduration import format_duration, parse_duration
 from .grouper import Grouper, Reads
 from .reading import UNREADABLE
 
@@ -67,6 +68,8 @@ class DefaultGrouper(Grouper):
             queue=self.calc_pod_group_queue(top_owner, pod),
             priority_class_name=priority_class,
             preemptibility=await self._preemptibility(owners, pod, defaults),
+            preemption_delay=_duration(kai.PREEMPTION_DELAY_KEY, preemption_delay, (*owners, pod)),
+            staleness_grace_period=_duration(kai.STALENESS_GRACE_PERIOD_KEY, parse_duration, (*owners, pod)),
             min_available=1,
             preferred_topology_level=annotations.get(kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY, ""),
             required_topology_level=annotations.get(kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY, ""),
@@ -110,6 +113,17 @@ class DefaultGrouper(Grouper):
         """Return the priority class from the labels of ``top_owner`` and ``pod``, the ConfigMap, or ``default``."""
         priority_class, _ = await self._priority_class((top_owner,), pod, default)
         return priority_class
+
+    async def defaults_for(self, owner: Object) -> WorkloadDefaults:
+        """Return the defaults of the kind of ``owner``, with the priority class only if it exists."""
+        try:
+            found = (await self._defaults()).get(owner.gvk.group_kind)
+        except (*UNREADABLE, DefaultsError) as error:
+            _log.debug("Unable to get the defaults of a kind", kind=owner.gvk.kind, error=error)
+            return WorkloadDefaults()
+        if found is None or await self._exists(found.priority_name):
+            return found or WorkloadDefaults()
+        return WorkloadDefaults("", found.preemptibility)
 
     async def _priority_class(
         self, owners: Sequence[Object], pod: Pod, default: str
@@ -169,6 +183,30 @@ class DefaultGrouper(Grouper):
             return Defaults()
         config_map = await self._reader.get(ConfigMap, self._options.default_priorities)
         return parse_defaults((config_map.data or {}).get(kai.DEFAULT_PRIORITIES_CONFIG_MAP_TYPES_KEY))
+
+
+def preemption_delay(text: str) -> int:
+    """Return the nanoseconds of a preemption delay.
+
+    Raises:
+        ValueError: it is not a duration, or it is negative.
+    """
+    delay = parse_duration(text)
+    if delay < 0:
+        raise ValueError(f"preemption delay must be non-negative, got {text}")
+    return delay
+
+
+def _duration(key: str, parse: Callable[[str], int], annotated: Sequence[Object]) -> str | None:
+    """Return the first valid duration among the annotations ``key``, or None."""
+    for obj in annotated:
+        if (text := obj.annotations.get(key)) is None:
+            continue
+        try:
+            return format_duration(parse(text))
+        except ValueError as error:
+            _log.error("Invalid annotation found", annotation=key, annotated=str(obj.key), error=error)
+    return None
 
 
 def _named_priority_class(owner: Object, pod: Pod) -> str:

@@ -40,11 +40,24 @@ def atoi(text: str) -> int:
     Raises:
         ValueError: ``text`` is not a number or exceeds 64 bits; the message is Go's.
     """
+    return _parsed(text, "Atoi", 64)
+
+
+def parse_int32(text: str) -> int:
+    """Return the number in ``text`` as ``strconv.ParseInt(text, 10, 32)`` does; for the form see :func:`atoi`.
+
+    Raises:
+        ValueError: ``text`` is not a number or exceeds 32 bits; the message is Go's.
+    """
+    return _parsed(text, "ParseInt", 32)
+
+
+def _parsed(text: str, function: str, bits: int) -> int:
     if _DECIMAL.fullmatch(text) is None:
-        raise ValueError(f"strconv.Atoi: parsing {quote(text)}: invalid syntax")
+        raise ValueError(f"strconv.{function}: parsing {quote(text)}: invalid syntax")
     digits = text.lstrip("+-").lstrip("0") or "0"
     if len(digits) < 20:  # more digits exceed 64 bits
         number = -int(digits) if text[0] == "-" else int(digits)
-        if number == int64(number):
+        if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
             return number
-    raise ValueError(f"strconv.Atoi: parsing {quote(text)}: value out of range")
+    raise ValueError(f"strconv.{function}: parsing {quote(text)}: value out of range")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
+from controller_runtime import log
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
@@ -20,13 +21,17 @@ from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 
 from . import fields
+from .defaultgrouper import preemption_delay
 from .delegating import ReadingGrouper
 from .errors import AccessorError, GroupingError, failing
+from .goduration import format_duration
 from .grouper import Reads
 from .reading import UNREADABLE
 
 POD_GANG_LABEL: Final = "grove.io/podgang"
 TOPOLOGY_NAME_ANNOTATION: Final = "grove.io/topology-name"
+
+_log: Final = log.logger_from("podgrouper")
 
 _POD_GANG: Final = unstructured(GVK("scheduler.grove.io", "v1alpha1", "PodGang"))
 _Map = dict[str, JSON]
@@ -68,6 +73,7 @@ class GroveGrouper(ReadingGrouper):
         metadata.annotations = {**top_owner.annotations, **(metadata.annotations or {})}
         _apply_labels(metadata, metadata.labels, reader.named)
         _apply_annotations(metadata, metadata.annotations)
+        _apply_preemption_delay(metadata, metadata.annotations)
         parents, parent_of = reader.parents()
         children = reader.children(parent_of)
         metadata.sub_groups = parents + children
@@ -104,6 +110,16 @@ def _apply_annotations(metadata: Metadata, annotations: Mapping[str, str]) -> No
         kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY, ""
     )
     metadata.topology = metadata.topology or annotations.get(kai.TOPOLOGY_KEY, "")
+
+
+def _apply_preemption_delay(metadata: Metadata, annotations: Mapping[str, str]) -> None:
+    """Set the preemption delay from annotations; an invalid one is ignored."""
+    if (text := annotations.get(kai.PREEMPTION_DELAY_KEY)) is None:
+        return
+    try:
+        metadata.preemption_delay = format_duration(preemption_delay(text))
+    except ValueError as error:
+        _log.error("Invalid annotation found", annotation=kai.PREEMPTION_DELAY_KEY, error=error)
 
 
 class _Gang:
@@ -163,7 +179,11 @@ class _Gang:
         parent_of.update(dict.fromkeys(groups, name))
         with failing(f"failed to parse topology from topologyConstraintGroupConfig {name}. Err: "):
             constraint = self._constraint(config, "topologyConstraint")
-        return [SubGroupMetadata(name=name, min_available=0, topology_constraints=constraint)]
+        return [
+            SubGroupMetadata(
+                name=name, min_available=0, min_sub_group=len(groups), topology_constraints=constraint
+            )
+        ]
 
     def children(self, parent_of: dict[str, str]) -> list[SubGroupMetadata]:
         """Return a subgroup for each of the gang's groups."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from controller_runtime.apis.core.v1 import Pod
@@ -29,6 +30,8 @@ class JobSetGrouper(DelegatingGrouper):
     """Groups the pods of a JobSet.
 
     With an ordered start, one group for all would wait forever: a replicated job is created once its predecessor runs.
+    The same holds if a replicated job depends on another: JobSet requires ``AnyOrder`` then, and creates the dependent
+    job later.
     """
 
     name = "JobSet Grouper"
@@ -50,11 +53,16 @@ class JobSetGrouper(DelegatingGrouper):
                 f"pod {pod.namespace}/{pod.name} missing required label {quote(REPLICATED_JOB_NAME_LABEL)}"
             )
         metadata.name = f"{kai.POD_GROUP_NAME_PREFIX}-{owner.name}-{uid}"
-        if _startup_policy_order(owner) == IN_ORDER:
+        if _startup_policy_order(owner) == IN_ORDER or depend_on_others(_replicated_jobs(owner)):
             metadata.name += f"-{replicated_job}"
             metadata.min_available = _pods_of_one(owner, replicated_job)
         else:
             metadata.min_available = _pods_of_all(owner)
+
+
+def depend_on_others(replicated_jobs: Iterable[Mapping[str, JSON]]) -> bool:
+    """Return True if JobSet creates some of the replicated jobs only after others, because they depend on them."""
+    return any(job.get("dependsOn") for job in replicated_jobs)
 
 
 def _startup_policy_order(job_set: Unstructured) -> str:

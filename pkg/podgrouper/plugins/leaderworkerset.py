@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,9 +12,10 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.constants import kai
-from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 
 from . import fields, segments
+from .defaultgrouper import DefaultGrouper
 from .delegating import DelegatingGrouper
 from .errors import AccessorError, GroupingError, failing
 from .gonumbers import atoi, divide
@@ -38,6 +40,10 @@ class LwsGrouper(DelegatingGrouper):
     name = "LWS Grouper"
     reads = Reads.SPEC
 
+    def __init__(self, default: DefaultGrouper, rules: Rules = OLDEST) -> None:
+        super().__init__(default)
+        self._rules = rules
+
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Require the pod's replica, or only its leader while the workers wait for the leader to be ready.
 
@@ -46,13 +52,31 @@ class LwsGrouper(DelegatingGrouper):
         """
         size = _group_size(owner)
         policy = _startup_policy(owner)
+        if self._rules is not Rules.V0_13:
+            _check_worker_index(pod)
         if policy == LEADER_READY:
             size = _size_while_leader_starts(pod, size)
         elif policy != LEADER_CREATED:
             raise GroupingError(f"unknown startupPolicy: {policy}")
         metadata.min_available = size
-        metadata.sub_groups = _sub_groups(owner, pod, size)
+        metadata.sub_groups = _sub_groups(owner, pod, size, self._rules)
         metadata.name += _name_suffix(pod)
+
+
+def _check_worker_index(pod: Pod) -> None:
+    text = pod.labels.get(WORKER_INDEX_LABEL)
+    if text is None:
+        return
+    try:
+        index = atoi(text)
+    except ValueError as error:
+        raise _no_worker_index(pod, error) from error
+    if index < 0:
+        raise GroupingError(f"workerIndex {text} is not valid. It must be bigger than 0")
+
+
+def _no_worker_index(pod: Pod, error: ValueError) -> GroupingError:
+    return GroupingError(f"failed to get worker index from pod {pod.namespace}/{pod.name}: {error}")
 
 
 def _group_size(lws: Unstructured) -> int:
@@ -91,14 +115,34 @@ def _is_leader(pod: Pod) -> bool:
     return pod.labels.get(WORKER_INDEX_LABEL) == "0"
 
 
-def _sub_groups(lws: Unstructured, pod: Pod, size: int) -> list[SubGroupMetadata]:
+def _sub_groups(lws: Unstructured, pod: Pod, size: int, rules: Rules) -> list[SubGroupMetadata]:
     with failing(f"failed to get sub group policy for LWS {_named(lws)}: "):
         layout = _layout(lws, size)
     if layout is None:
         return _leader_and_workers(pod, size)
+    if rules is not Rules.V0_13:
+        _check_number(layout.number)
     with failing(f"failed to get segment topology constraints for LWS {_named(lws)}: "):
         constraint = _topology_constraint(lws, pod)
-    return layout.sub_groups(pod, constraint)
+    groups = layout.sub_groups(pod, constraint)
+    if rules is not Rules.V0_13:
+        _count_sub_groups(groups)
+    return groups
+
+
+def _count_sub_groups(groups: list[SubGroupMetadata]) -> None:
+    """Let each subgroup with subgroups require all of these instead of a number of pods."""
+    children = Counter(each.parent for each in groups)
+    for group in groups:
+        if group.name in children:
+            group.min_sub_group, group.min_available = children[group.name], 0
+
+
+def _check_number(number: int) -> None:
+    if number > segments.MOST_SUBGROUPS:
+        raise GroupingError(
+            f"number of subgroups segments {number} is greater than max allowed segmentation {segments.MOST_SUBGROUPS}"
+        )
 
 
 def _leader_and_workers(pod: Pod, size: int) -> list[SubGroupMetadata]:
@@ -191,12 +235,17 @@ class _Layout:
         return _with(pod, groups, own)
 
     @property
+    def number(self) -> int:
+        """The number of segments."""
+        return self._segment(self.size - 1) + 1
+
+    @property
     def _leader_is_extra(self) -> bool:
         return (self.size - 1) % self.segment_size == 0
 
     def _segments(self, constraint: TopologyConstraintMetadata | None) -> list[SubGroupMetadata]:
-        last = self._segment(self.size - 1)
-        segments.check_number(last + 1)
+        segments.check_number(self.number)
+        last = self.number - 1
         groups = [
             SubGroupMetadata(
                 name=f"segment-{index}", min_available=self.segment_size, topology_constraints=constraint
@@ -212,9 +261,7 @@ class _Layout:
         try:
             return self._segment(atoi(pod.labels.get(WORKER_INDEX_LABEL, "")))
         except ValueError as error:
-            raise GroupingError(
-                f"failed to get worker index from pod {pod.namespace}/{pod.name}: {error}"
-            ) from error
+            raise _no_worker_index(pod, error) from error
 
     def _segment(self, worker: int) -> int:
         first = worker - 1 if worker != 0 and self._leader_is_extra else worker

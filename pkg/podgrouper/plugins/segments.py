@@ -19,6 +19,9 @@ from .errors import AccessorError, GroupingError
 MOST: Final = 100_000
 """Most segments of a group. No API server accepts more subgroups; the limit bounds memory."""
 
+MOST_SUBGROUPS: Final = 10_000
+"""Most segments or replicas of a group by the rules of v0.17."""
+
 
 def check_number(segments: int) -> None:
     """Raise GroupingError if the API server cannot store a group with this many segments."""

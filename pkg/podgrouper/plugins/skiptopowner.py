@@ -8,20 +8,24 @@ annotations of the wrapper that it does not set.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.client import Reader
 
-from pkg.podgrouper.podgroup import Metadata
+from pkg.constants import kai
+from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules
 
 from .defaultgrouper import DefaultGrouper
 from .delegating import ReadingGrouper
 from .errors import GroupingError
 from .grouper import Grouper, Reads
 from .reading import UNREADABLE
+
+T = TypeVar("T", bound=Object)
 
 
 class SkipTopOwnerGrouper(ReadingGrouper):
@@ -30,10 +34,20 @@ class SkipTopOwnerGrouper(ReadingGrouper):
     name = "SkipTopOwner Grouper"
     reads = Reads.METADATA
 
-    def __init__(self, default: DefaultGrouper, client: Reader, table: Mapping[GVK, Grouper]) -> None:
-        """Look up kinds in ``table`` for each pod, so the table may be filled later."""
+    def __init__(
+        self,
+        default: DefaultGrouper,
+        client: Reader,
+        table: Mapping[GVK, Grouper],
+        rules: Rules = OLDEST,
+        *,
+        declared: Callable[[GVK], Awaitable[Grouper | None]] | None = None,
+    ) -> None:
+        """Look up kinds in ``table`` for each pod, so the table may be filled later, and then with ``declared``."""
         super().__init__(default, client)
+        self._declared = declared
         self._table = table
+        self._rules = rules
 
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *other_owners: Object
@@ -53,8 +67,33 @@ class SkipTopOwnerGrouper(ReadingGrouper):
             owner = await self._client.get(unstructured(below.gvk), below.key)
         except UNREADABLE as error:
             raise GroupingError(f"failed to get last owner: {error}") from error
-        grouper = self._table.get(below.gvk, self._default)
-        return await grouper.get_pod_group_metadata(_heir(owner, top_owner), pod, *other_owners[:-1])
+        others = other_owners[:-1]
+        if self._rules is not Rules.V0_13:
+            labels = await self._default_labels(top_owner)
+            owner = _with_labels(owner, labels)
+            others = (*others[:-1], _with_labels(others[-1], labels)) if others else ()
+        grouper = self._table.get(below.gvk)
+        if grouper is None and self._declared is not None:
+            grouper = await self._declared(below.gvk)
+        grouper = grouper or self._default
+        return await grouper.get_pod_group_metadata(_heir(owner, top_owner), pod, *others)
+
+    async def _default_labels(self, skipped: Unstructured) -> dict[str, str]:
+        """Return the defaults of the kind of ``skipped`` as labels."""
+        defaults = await self._default.defaults_for(skipped)
+        labels = {
+            kai.PRIORITY_LABEL_KEY: defaults.priority_name,
+            kai.PREEMPTIBILITY_LABEL_KEY: defaults.preemptibility,
+        }
+        return {key: value for key, value in labels.items() if value}
+
+
+def _with_labels(obj: T, labels: Mapping[str, str]) -> T:
+    """Return ``obj`` with the labels that it lacks; the rest is shared."""
+    if labels.keys() <= obj.labels.keys():
+        return obj
+    metadata = obj.metadata.model_copy(update={"labels": {**labels, **obj.labels}})
+    return obj.model_copy(update={"metadata": metadata})
 
 
 def _heir(owner: Unstructured, skipped: Unstructured) -> Unstructured:

@@ -7,3 +7,5 @@ from .locks import KeyedLocks as KeyedLocks
 from .metadata import Metadata as Metadata
 from .metadata import SubGroupMetadata as SubGroupMetadata
 from .metadata import TopologyConstraintMetadata as TopologyConstraintMetadata
+from .rules import OLDEST as OLDEST
+from .rules import Rules as Rules

@@ -16,6 +16,7 @@ from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyCons
 
 from .locks import KeyedLocks
 from .metadata import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+from .rules import OLDEST, Rules
 from .updater import pod_groups_equal, update_pod_group
 
 _log: Final = log.logger_from("podgrouper")
@@ -40,14 +41,14 @@ class Handler:
         self._queue_key = queue_key
         self._locks: KeyedLocks[NamespacedName] = KeyedLocks()
 
-    async def apply_to_cluster(self, metadata: Metadata) -> None:
-        """Create or update the group that ``metadata`` describes.
+    async def apply_to_cluster(self, metadata: Metadata, rules: Rules = OLDEST) -> None:
+        """Create or update the group that ``metadata`` describes, in the fields that ``rules`` know.
 
         Raises:
             StatusError, RestError, CacheError: the group cannot be read or written. A stale cache does not raise as
                 long as the newest state can be read.
         """
-        wanted = pod_group_for(metadata)
+        wanted = pod_group_for(metadata, rules)
         async with self._locks.holding(wanted.key):
             try:
                 stored = await self._client.get(PodGroup, wanted.key)
@@ -56,7 +57,7 @@ class Handler:
                 if created is None:
                     return
                 stored = created
-            await self._update(stored, wanted)
+            await self._update(stored, wanted, rules)
 
     async def _create(self, wanted: PodGroup) -> PodGroup | None:
         """Create the group; return the existing one if there is one."""
@@ -69,10 +70,14 @@ class Handler:
                 raise error from None
         return None
 
-    async def _update(self, stored: PodGroup, wanted: PodGroup) -> None:
-        labels = wanted.labels
+    async def _update(self, stored: PodGroup, wanted: PodGroup, rules: Rules) -> None:
+        labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
             self._take_what_others_own(wanted, labels, stored)
+            if rules is Rules.V0_13:
+                _keep_durations(wanted, stored)
+            elif constraint is None or not constraint.topology:
+                wanted.spec.topology_constraint = stored.spec.topology_constraint
             if pod_groups_equal(stored, wanted):
                 return
             version = stored.metadata.resource_version
@@ -100,9 +105,15 @@ class Handler:
         wanted.metadata.labels = kept
 
 
-def pod_group_for(metadata: Metadata) -> PodGroup:
-    """Return the pod group that ``metadata`` describes."""
-    return PodGroup(
+def _keep_durations(wanted: PodGroup, stored: PodGroup) -> None:
+    """Keep the stored durations, which the rules of v0.13 do not know: another client set them."""
+    wanted.spec.preemption_delay = stored.spec.preemption_delay
+    wanted.spec.staleness_grace_period = stored.spec.staleness_grace_period
+
+
+def pod_group_for(metadata: Metadata, rules: Rules = OLDEST) -> PodGroup:
+    """Return the pod group that ``metadata`` describes, in the fields that ``rules`` know."""
+    group = PodGroup(
         metadata=ObjectMeta(
             name=metadata.name,
             namespace=metadata.namespace,
@@ -111,7 +122,6 @@ def pod_group_for(metadata: Metadata) -> PodGroup:
             owner_references=[metadata.owner],
         ),
         spec=PodGroupSpec(
-            min_member=metadata.min_available or None,
             queue=metadata.queue or None,
             priority_class_name=metadata.priority_class_name or None,
             preemptibility=metadata.preemptibility or None,
@@ -120,18 +130,34 @@ def pod_group_for(metadata: Metadata) -> PodGroup:
                 required_topology_level=metadata.required_topology_level or None,
                 topology=metadata.topology or None,
             ),
-            sub_groups=[_sub_group(each) for each in metadata.sub_groups] or None,
+            sub_groups=[_sub_group(each, rules) for each in metadata.sub_groups] or None,
         ),
     )
+    _require(group.spec, metadata, rules)
+    if rules is not Rules.V0_13:
+        group.spec.preemption_delay = metadata.preemption_delay
+        group.spec.staleness_grace_period = metadata.staleness_grace_period
+    return group
 
 
-def _sub_group(group: SubGroupMetadata) -> SubGroup:
-    return SubGroup(
-        name=group.name,
-        min_member=group.min_available or None,
-        parent=group.parent,
-        topology_constraint=_topology(group.topology_constraints),
+def _sub_group(described: SubGroupMetadata, rules: Rules) -> SubGroup:
+    group = SubGroup(
+        name=described.name,
+        parent=described.parent,
+        topology_constraint=_topology(described.topology_constraints),
     )
+    _require(group, described, rules)
+    return group
+
+
+def _require(part: PodGroupSpec | SubGroup, described: Metadata | SubGroupMetadata, rules: Rules) -> None:
+    """Set the required number of pods or subgroups. The schema of v0.13 has no zero; that of v0.17 requires one."""
+    if rules is Rules.V0_13:
+        part.min_member = described.min_available or None
+    elif described.min_sub_group is not None:
+        part.min_sub_group = described.min_sub_group
+    else:
+        part.min_member = described.min_available
 
 
 def _topology(constraints: TopologyConstraintMetadata | None) -> TopologyConstraint | None:

@@ -20,10 +20,14 @@ class TopologyConstraintMetadata:
 
 @dataclass(slots=True, kw_only=True)
 class SubGroupMetadata:
-    """A part of the group. ``pods_references`` are the names of its pods, in the group's namespace."""
+    """A part of the group. ``pods_references`` are the names of its pods, in the group's namespace.
+
+    With ``min_sub_group``, that many of its own subgroups are required instead of ``min_available`` pods.
+    """
 
     name: str
     min_available: int = 0
+    min_sub_group: int | None = None
     parent: str | None = None
     pods_references: list[str] = field(default_factory=list)
     topology_constraints: TopologyConstraintMetadata | None = None
@@ -33,7 +37,8 @@ class SubGroupMetadata:
 class Metadata:
     """The desired group of a pod. The caller owns it and may change it.
 
-    None for labels and annotations is Go's nil map, which is equal to an empty one.
+    None for labels and annotations is Go's nil map, which is equal to an empty one. With ``min_sub_group``, that many
+    subgroups without a parent are required instead of ``min_available`` pods. The two durations are in Go's notation.
     """
 
     name: str
@@ -44,7 +49,10 @@ class Metadata:
     priority_class_name: str = ""
     preemptibility: str = ""
     queue: str = ""
+    preemption_delay: str | None = None
+    staleness_grace_period: str | None = None
     min_available: int = 0
+    min_sub_group: int | None = None
     sub_groups: list[SubGroupMetadata] = field(default_factory=list)
     preferred_topology_level: str = ""
     required_topology_level: str = ""

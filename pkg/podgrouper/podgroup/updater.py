@@ -43,6 +43,9 @@ def _has_all(held: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 def _spec(spec: PodGroupSpec) -> tuple[object, ...]:
     return (
         spec.min_member or 0,
+        spec.min_sub_group,
+        spec.preemption_delay,
+        spec.staleness_grace_period,
         spec.queue or "",
         spec.priority_class_name or "",
         spec.preemptibility or "",
@@ -57,7 +60,13 @@ def _spec(spec: PodGroupSpec) -> tuple[object, ...]:
 
 
 def _sub_group(group: SubGroup) -> tuple[object, ...]:
-    return (group.name, group.min_member or 0, group.parent, _topology(group.topology_constraint))
+    return (
+        group.name,
+        group.min_member or 0,
+        group.min_sub_group,
+        group.parent,
+        _topology(group.topology_constraint),
+    )
 
 
 def _topology(constraint: TopologyConstraint | None) -> tuple[str, str, str] | None:

@@ -15,7 +15,6 @@ from controller_runtime.client import FieldIndexer, Reader, peek
 from controller_runtime.rest import RestError
 
 from pkg.apis.trainer import v1alpha1 as trainer
-from pkg.constants import trainer as constants
 from pkg.runtime import interface, runtime
 from pkg.util import offload, trainingruntime
 
@@ -44,12 +43,15 @@ class ClusterTrainingRuntime(interface.Runtime):
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
         """Return the objects to apply."""
         key = NamespacedName("", train_job.spec.runtime_ref.name)
-        try:
-            found = await peek(self._client, trainer.ClusterTrainingRuntime, key)
-        except (StatusError, RestError) as error:
-            raise RuntimeNotFoundError(
-                f"not found ClusterTrainingRuntime specified in TrainJob: {error}"
-            ) from error
+
+        async def live() -> trainer.ClusterTrainingRuntime:
+            try:
+                return await peek(self._client, trainer.ClusterTrainingRuntime, key)
+            except (StatusError, RestError) as error:
+                text = f"not found ClusterTrainingRuntime specified in TrainJob: {error}"
+                raise RuntimeNotFoundError(text) from error
+
+        found = await self._namespaced.runtime_of(train_job, trainer.ClusterTrainingRuntime, live, "getting")
         with offload.weighing(found.decoded_size):
             return await self._namespaced.objects_from(found.spec, train_job)
 
@@ -92,7 +94,7 @@ class ClusterTrainingRuntime(interface.Runtime):
             warnings.append(
                 f'Referenced ClusterTrainingRuntime "{found.name}" is deprecated and will be removed in a future '
                 "release of Kubeflow Trainer. See runtime deprecation policy: "
-                f"{constants.RUNTIME_DEPRECATION_POLICY_URL}"
+                f"{trainingruntime.deprecation_policy_url(self._namespaced.cfg)}"
             )
         with offload.weighing(found.decoded_size):
             more, errors = await self._namespaced.validate_against(found.spec, old, new)

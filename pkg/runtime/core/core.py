@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from graphlib import CycleError, TopologicalSorter
 
-from controller_runtime.client import FieldIndexer, Reader, read_only
+from controller_runtime.client import Client, FieldIndexer, Reader, read_only
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime.interface import Runtime
 
 from .registry import Registry, new_runtime_registry
@@ -19,13 +20,27 @@ class RuntimeRegistryError(Exception):
 
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=trainingruntimes,verbs=get;list;watch
 # +kubebuilder:rbac:groups=trainer.kubeflow.org,resources=clustertrainingruntimes,verbs=get;list;watch
-async def new(client: Reader, indexer: FieldIndexer, registry: Registry | None = None) -> dict[str, Runtime]:
+async def new(
+    client: Reader,
+    indexer: FieldIndexer,
+    registry: Registry | None = None,
+    *,
+    cfg: Configuration | None = None,
+    store: Client | None = None,
+) -> dict[str, Runtime]:
     """Return the runtimes by group and kind. They and their plugins can only read through ``client``.
+
+    Args:
+        client: reads runtimes and children.
+        indexer: receives the cache indices.
+        registry: the runtimes; by default those of this project, with ``cfg``.
+        cfg: the manager's Configuration; by default one of defaults only.
+        store: reads and creates snapshots of runtimes, without a cache; by default there are none.
 
     Raises:
         RuntimeRegistryError: a dependency is missing or circular.
     """
-    registry = new_runtime_registry() if registry is None else registry
+    registry = new_runtime_registry(cfg, store) if registry is None else registry
     runtimes: dict[str, Runtime] = {}
     reader = read_only(client)
     for key in _in_order(registry):

@@ -1,79 +1,83 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``podTemplateOverrides``: strategic merges into the pod templates of a runtime's jobs, in order."""
+"""A TrainJob's changes of its runtime's template: ``podTemplateOverrides`` in order, then ``runtimePatches``."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 from controller_runtime.apis.machinery.base import JSON
-from controller_runtime.apis.machinery.strategicpatch import (
-    POD_TEMPLATE,
-    StrategicMergeError,
-    strategic_merge_patch,
-)
+from controller_runtime.apis.machinery.strategicpatch import strategic_merge_patch
+from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE
 
 from pkg import apply
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
 from pkg.apis.trainer import v1alpha1 as trainer
 
+from .budget import Budget
+from .runtimepatches import change_jobs, merge_patches
+
 _KEPT: Final = 16
-_MOST_VALUES: Final = 500_000
-"""Maximum number of values that all merges of a TrainJob write: half a second of CPU, or 500 overrides with volumes."""
 _lock: Final = threading.Lock()
 _texts: Final[dict[int, tuple[JobSetSpec, bytes]]] = {}
 
-Observe = Callable[[dict[str, JSON], int | None], None]
-"""Receives the original template, then the template after each override with the override's index."""
+Observe = Callable[[dict[str, JSON], str], None]
+"""Receives the original template with an empty text, then the template after each change with its description."""
 
 
 def with_overrides(
-    spec: JobSetSpec, overrides: Sequence[trainer.PodTemplateOverride], observe: Observe | None = None
+    spec: JobSetSpec,
+    overrides: Sequence[trainer.PodTemplateOverride],
+    patches: Sequence[trainer.RuntimePatch] = (),
+    observe: Observe | None = None,
 ) -> JobSetSpec:
-    """Return a decoded copy of the spec with the overrides merged in order.
+    """Return a decoded copy of the spec with the overrides and then the patches merged in order.
 
     Raises:
-        StrategicMergeError: an override does not fit the template, or the merges would write too many values.
+        RuntimePatchError: a patch does not fit the template.
+        StrategicMergeError: an override does not fit it, or the merges would write too many values.
     """
-    if not overrides and observe is None:
+    if not overrides and observe is None and not change_jobs(patches):
         return JobSetSpec.from_json(_typed_text(spec))
     data = apply.as_typed(spec.to_dict())
     if observe is not None:
-        observe(data, None)
+        observe(data, "")
+    budget = Budget()
+    for merges in (_merge_overrides(data, overrides, budget), merge_patches(data, patches, budget)):
+        for description in merges:
+            if observe is not None:
+                observe(data, description)
+    return JobSetSpec.from_dict(data)
+
+
+def _merge_overrides(
+    data: dict[str, JSON], overrides: Sequence[trainer.PodTemplateOverride], budget: Budget
+) -> Iterator[str]:
+    """Merge the overrides into a template's JSON, and yield the description of each one after it."""
     by_name: dict[JSON, list[dict[str, JSON]]] = {}
     for job in data.get("replicatedJobs", ()):
         if isinstance(job, dict):
             by_name.setdefault(job.get("name"), []).append(job)
-    left = _MOST_VALUES
     for index, override in enumerate(overrides):
-        for name in {target.name: None for target in override.target_jobs or ()}:
+        targets = {target.name: None for target in override.target_jobs or ()}
+        for name in targets:
             for job in by_name.get(name, ()):
-                left -= _merge(job, override)
-        if left < 0:
-            raise StrategicMergeError(
-                f"podTemplateOverrides: the first {index + 1} of {len(overrides)} write more than "
-                f"{_MOST_VALUES} values; merge overrides of the same job into one"
-            )
-        if observe is not None:
-            observe(data, index)
-    return JobSetSpec.from_dict(data)
+                _merge(job, override, budget)
+        budget.check(
+            "podTemplateOverrides", index + 1, len(overrides), "merge overrides of the same job into one"
+        )
+        yield f"podTemplateOverrides[{index}] for {', '.join(targets)}"
 
 
-def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride) -> int:
-    """Merge an override into a replicated job's pod template, and return the number of written values."""
+def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride, budget: Budget) -> None:
+    """Merge an override into a replicated job's pod template."""
     spec = job.setdefault("template", {}).setdefault("spec", {})
     merged = strategic_merge_patch(spec.get("template", {}), _patch(override), POD_TEMPLATE)
     spec["template"] = apply.as_typed(merged, inside="template")
-    return _values(spec["template"])
-
-
-def _values(value: JSON) -> int:
-    if isinstance(value, dict):
-        return 1 + sum(map(_values, value.values()))
-    return 1 + sum(map(_values, value)) if isinstance(value, list) else 1
+    budget.spend(spec["template"])
 
 
 def _typed_text(spec: JobSetSpec) -> bytes:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from controller_runtime.client import FieldIndexer, Reader
+from controller_runtime.client import Client, FieldIndexer, Reader
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime.interface import Runtime
 
 from .clustertrainingruntime import CLUSTER_TRAINING_RUNTIME_GROUP_KIND, new_cluster_training_runtime
@@ -30,10 +32,13 @@ Registry = Mapping[str, RuntimeRegistrar]
 """Factories by the keys of ``runtime_ref_to_runtime_registry_key``."""
 
 
-def new_runtime_registry() -> Registry:
-    """Return the kinds of this project."""
+def new_runtime_registry(cfg: Configuration | None = None, store: Client | None = None) -> Registry:
+    """Return the kinds of this project, with the manager's Configuration or the default one.
+
+    Snapshots of runtimes are read from ``store`` and created there; without it there are none.
+    """
     return {
-        TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(new_training_runtime),
+        TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(partial(new_training_runtime, cfg=cfg, store=store)),
         CLUSTER_TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(
             new_cluster_training_runtime, dependencies=(TRAINING_RUNTIME_GROUP_KIND,)
         ),

@@ -4,17 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
-from controller_runtime.client import FieldIndexer, Reader, peek
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.client import Client, FieldIndexer, Reader, peek
 from controller_runtime.rest import RestError
 
+from pkg import features
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
@@ -23,23 +26,35 @@ from pkg.runtime import interface, runtime
 from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import registry as plugins
-from pkg.util import offload
+from pkg.util import generations, offload
 
 from .overrides import with_overrides
+from .resources import apply_resources
+from .runtimepatches import RuntimePatchError, set_metadata
+from .snapshot import SnapshotError, Snapshots
+
+T = TypeVar("T", trainer.TrainingRuntime, trainer.ClusterTrainingRuntime)
 
 TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
 
 
 class RuntimeNotFoundError(Exception):
-    """The runtime that a TrainJob refers to could not be read. The cause is chained."""
+    """The runtime that a TrainJob refers to, or its snapshot, could not be read. The cause is chained."""
 
 
 async def new_training_runtime(
-    client: Reader, indexer: FieldIndexer, _built: Mapping[str, interface.Runtime]
+    client: Reader,
+    indexer: FieldIndexer,
+    _built: Mapping[str, interface.Runtime],
+    *,
+    cfg: Configuration | None = None,
+    store: Client | None = None,
 ) -> TrainingRuntime:
-    """Create the runtime and its plugins, and register their cache indices."""
+    """Create the runtime and its plugins, and register their cache indices. ``store`` has the snapshots."""
+    cfg = defaulted() if cfg is None else cfg
     await index_runtime_references(indexer)
-    return TrainingRuntime(await framework.new(client, plugins.new_registry(), indexer), client)
+    registry = plugins.new_registry(gates=features.resolve(cfg.feature_gates or {}))
+    return TrainingRuntime(await framework.new(client, registry, indexer, cfg), client, cfg, store)
 
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
@@ -57,9 +72,17 @@ async def index_runtime_references(indexer: FieldIndexer) -> None:
 class TrainingRuntime(interface.Runtime):
     """Serves TrainJobs that refer to a TrainingRuntime; its pipeline serves the cluster-scoped kind too."""
 
-    def __init__(self, fwk: framework.Framework, client: Reader) -> None:
+    def __init__(
+        self,
+        fwk: framework.Framework,
+        client: Reader,
+        cfg: Configuration | None = None,
+        store: Client | None = None,
+    ) -> None:
         self.framework = fwk
         self.client = client
+        self.cfg = defaulted() if cfg is None else cfg
+        self._snapshots = None if store is None else Snapshots(store, creates=self.cfg.second_generation)
 
     def observe(self, observer: Observer | None) -> None:
         """Set the observer of all later passes, those of the cluster-scoped kind included."""
@@ -68,19 +91,43 @@ class TrainingRuntime(interface.Runtime):
     async def new_objects(self, train_job: trainer.TrainJob) -> list[Object]:
         """Return the objects to apply."""
         key = NamespacedName(train_job.namespace, train_job.spec.runtime_ref.name)
-        try:
-            found = await peek(self.client, trainer.TrainingRuntime, key)
-        except (StatusError, RestError) as error:
-            raise RuntimeNotFoundError(
-                f"TrainingRuntime specified in TrainJob is not found: {error}"
-            ) from error
+
+        async def live() -> trainer.TrainingRuntime:
+            try:
+                return await peek(self.client, trainer.TrainingRuntime, key)
+            except (StatusError, RestError) as error:
+                text = f"TrainingRuntime specified in TrainJob is not found: {error}"
+                raise RuntimeNotFoundError(text) from error
+
+        found = await self.runtime_of(train_job, trainer.TrainingRuntime, live, "unable to get")
         with offload.weighing(found.decoded_size):
             return await self.objects_from(found.spec, train_job)
+
+    async def runtime_of(
+        self, train_job: trainer.TrainJob, kind: type[T], live: Callable[[], Awaitable[T]], reads: str
+    ) -> T:
+        """Return the TrainJob's runtime: its snapshot, else the live one. ``reads`` begins the text of errors.
+
+        Raises:
+            RuntimeNotFoundError: it could not be read.
+        """
+        if self._snapshots is None:
+            return await live()
+        try:
+            return await self._snapshots.runtime_of(train_job, kind, live)
+        except SnapshotError as error:
+            verb = "creating" if str(error).startswith("applying") else reads
+            raise RuntimeNotFoundError(f"{verb} runtime snapshot: {error}") from error
+        except ForbiddenError:
+            raise  # the namespace is being terminated: the caller waits
+        except StatusError as error:
+            raise RuntimeNotFoundError(f"{reads} runtime snapshot: {error}") from error
 
     async def objects_from(
         self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
     ) -> list[Object]:
         """Return the objects of a TrainJob with a runtime's spec. Changes neither."""
+        train_job = generations.with_word(train_job)
         info = await offload.run(
             train_job, self.runtime_info, train_job, spec.template, spec.ml_policy, spec.pod_group_policy
         )
@@ -97,11 +144,18 @@ class TrainingRuntime(interface.Runtime):
         if not isinstance(runtime_template_spec, trainer.JobSetTemplateSpec):
             raise TypeError("unsupported runtimeTemplateSpec")
         info = new_runtime_info(
-            train_job, runtime_template_spec, ml_policy, pod_group_policy, self.framework.observer
+            train_job,
+            runtime_template_spec,
+            ml_policy,
+            pod_group_policy,
+            self.framework.observer,
+            merges_resources=self.cfg.second_generation,
         )
         self.framework.run_enforce_ml_policy_plugins(info, train_job)
         self.framework.run_enforce_pod_group_policy_plugins(info, train_job)
+        self.framework.run_enforce_pod_spec_plugins(info, train_job)
         self.framework.run_pod_network_plugins(info, train_job)
+        self.framework.run_pre_component_builder_plugins(info, train_job)
         return info
 
     async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:
@@ -129,15 +183,37 @@ class TrainingRuntime(interface.Runtime):
     async def validate_against(
         self, spec: trainer.TrainingRuntimeSpec, old: trainer.TrainJob | None, new: trainer.TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Return the plugins' warnings and errors, or an error if an override does not fit the template."""
+        """Return the plugins' warnings and errors, or those of a change that does not fit the template."""
+        old, new = old and generations.with_word(old), generations.with_word(new)
+        misfits = field.ErrorList()
         try:
-            info = await offload.run(
-                new, new_runtime_info, new, spec.template, spec.ml_policy, spec.pod_group_policy
-            )
+            try:
+                info = await self._info_for_validation(spec, new)
+            except RuntimePatchError as error:
+                path, patches = field.Path("spec", "runtimePatches"), field.Quoted(new.spec.runtime_patches)
+                misfits += [field.invalid(path, patches, detail) for detail in error.details]
+                unpatched = new.shallow_copy()
+                unpatched.spec = new.spec.model_copy(update={"runtime_patches": None})
+                info = await self._info_for_validation(spec, unpatched)
         except StrategicMergeError as error:
             path = field.Path("spec", "podTemplateOverrides")
             return [], field.ErrorList([field.invalid(path, new.spec.pod_template_overrides, str(error))])
-        return await self.framework.run_custom_validation_plugins(info, old, new)
+        warnings, errors = await self.framework.run_custom_validation_plugins(info, old, new)
+        errors += misfits
+        return warnings, errors
+
+    async def _info_for_validation(
+        self, spec: trainer.TrainingRuntimeSpec, train_job: trainer.TrainJob
+    ) -> runtime.Info:
+        return await offload.run(
+            train_job,
+            new_runtime_info,
+            train_job,
+            spec.template,
+            spec.ml_policy,
+            spec.pod_group_policy,
+            merges_resources=self.cfg.second_generation,
+        )
 
 
 def new_runtime_info(
@@ -146,26 +222,48 @@ def new_runtime_info(
     ml_policy: trainer.MLPolicy | None,
     pod_group_policy: trainer.PodGroupPolicy | None,
     observer: Observer | None = None,
+    *,
+    merges_resources: bool = False,
 ) -> runtime.Info:
-    """Return the Info before the first stage: the template with overrides, its pod sets, the labels of both.
+    """Return the Info before the first stage: the changed template, its pod sets, and the labels.
+
+    The TrainJob's ``resourcesPerNode`` replace those of the template, or are merged into them. Only merged ones are
+    counted in the pod sets' requests, and only if the runtime has an mlPolicy, as upstream.
 
     Raises:
-        StrategicMergeError: an override does not fit the template.
+        StrategicMergeError: a change does not fit the template.
     """
-    metadata = template.metadata
-    overrides = train_job.spec.pod_template_overrides or ()
-    spec = with_overrides(template.spec, overrides, None if observer is None else observer.template)
+    wanted, patches = train_job.spec, generations.runtime_patches(train_job.spec)
+    overrides = wanted.pod_template_overrides or ()
+    spec = with_overrides(template.spec, overrides, patches, None if observer is None else observer.template)
+    labels, annotations = _set_metadata(template.metadata, wanted, patches)
+    if merges_resources and ml_policy is not None:
+        apply_resources(spec, train_job, ml_policy, merge=True)
     info = runtime.new_info(
-        labels={**((metadata and metadata.labels) or {}), **(train_job.spec.labels or {})},
-        annotations={**((metadata and metadata.annotations) or {}), **(train_job.spec.annotations or {})},
+        labels=labels,
+        annotations=annotations,
         ml_policy=ml_policy,
         pod_group_policy=pod_group_policy,
         template_spec_obj_apply=spec,
         pod_sets=[_pod_set(job, ml_policy) for job in spec.replicated_jobs or ()],
     )
+    if not merges_resources:
+        apply_resources(spec, train_job, ml_policy, merge=False)
     if observer is not None:
         observer.begin(info)
     return info
+
+
+def _set_metadata(
+    metadata: ObjectMeta | None, wanted: trainer.TrainJobSpec, patches: Sequence[trainer.RuntimePatch]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the JobSet's labels and annotations: the runtime's, then the TrainJob's, then those of the patches."""
+    labels = {**((metadata and metadata.labels) or {}), **(wanted.labels or {})}
+    annotations = {**((metadata and metadata.annotations) or {}), **(wanted.annotations or {})}
+    for patch in set_metadata(patches):
+        labels |= patch.labels or {}
+        annotations |= patch.annotations or {}
+    return labels, annotations
 
 
 def _pod_set(job: ReplicatedJob, ml_policy: trainer.MLPolicy | None) -> runtime.PodSet:

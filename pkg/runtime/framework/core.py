@@ -11,6 +11,7 @@ from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.manager import ManagerError
 
+from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
 from pkg.runtime import indexer as index
 from pkg.runtime.interface import ReconcilerBuilder
@@ -21,10 +22,12 @@ from .interface import (
     CustomValidationPlugin,
     EnforceMLPolicyPlugin,
     EnforcePodGroupPolicyPlugin,
+    EnforcePodSpecPlugin,
     Observer,
     Plugin,
     PluginFactory,
     PodNetworkPlugin,
+    PreComponentBuilderPlugin,
     TrainJobStatusPlugin,
     WatchExtensionPlugin,
 )
@@ -35,9 +38,12 @@ class TooManyTrainJobStatusPluginsError(ManagerError):
 
 
 async def new(
-    reader: client.Reader, registry: Mapping[str, PluginFactory], indexer: client.FieldIndexer
+    reader: client.Reader,
+    registry: Mapping[str, PluginFactory],
+    indexer: client.FieldIndexer,
+    cfg: Configuration | None = None,
 ) -> Framework:
-    """Return a framework of the registry's plugins, and register their cache indices.
+    """Return a framework of the registry's plugins with their Configuration, and register their cache indices.
 
     Raises:
         TooManyTrainJobStatusPluginsError: more than one plugin reports the status.
@@ -52,7 +58,11 @@ async def new(
         index.CLUSTER_TRAINING_RUNTIME_CONTAINER_RUNTIME_CLASS_KEY,
         index.index_cluster_training_runtime_container_runtime_class,
     )
-    return Framework([await factory(reader, indexer) for factory in registry.values()])
+    plugins = [await factory(reader, indexer) for factory in registry.values()]
+    cfg = defaulted() if cfg is None else cfg
+    for plugin in plugins:
+        plugin.configure(cfg)
+    return Framework(plugins)
 
 
 class Framework:
@@ -65,6 +75,8 @@ class Framework:
         every = list(self.plugins.values())
         self._enforce_ml_policy = [p for p in every if isinstance(p, EnforceMLPolicyPlugin)]
         self._enforce_pod_group_policy = [p for p in every if isinstance(p, EnforcePodGroupPolicyPlugin)]
+        self._enforce_pod_spec = [p for p in every if isinstance(p, EnforcePodSpecPlugin)]
+        self._pre_component_builder = [p for p in every if isinstance(p, PreComponentBuilderPlugin)]
         self._custom_validation = [p for p in every if isinstance(p, CustomValidationPlugin)]
         self._watch_extension = [p for p in every if isinstance(p, WatchExtensionPlugin)]
         self._pod_network = [p for p in every if isinstance(p, PodNetworkPlugin)]
@@ -91,12 +103,26 @@ class Framework:
             if self.observer is not None:
                 self.observer.ran(EnforcePodGroupPolicyPlugin, plugin, info, ())
 
+    def run_enforce_pod_spec_plugins(self, info: Info, train_job: TrainJob) -> None:
+        """Change the pods."""
+        for plugin in self._enforce_pod_spec:
+            plugin.enforce_pod_spec(info.template_spec.pod_sets, train_job)
+            if self.observer is not None:
+                self.observer.ran(EnforcePodSpecPlugin, plugin, info, ())
+
     def run_pod_network_plugins(self, info: Info, train_job: TrainJob) -> None:
         """Set the endpoints."""
         for plugin in self._pod_network:
             plugin.identify_pod_network(info, train_job)
             if self.observer is not None:
                 self.observer.ran(PodNetworkPlugin, plugin, info, ())
+
+    def run_pre_component_builder_plugins(self, info: Info, train_job: TrainJob) -> None:
+        """Bring the Info in its final form."""
+        for plugin in self._pre_component_builder:
+            plugin.pre_build_sync(info, train_job)
+            if self.observer is not None:
+                self.observer.ran(PreComponentBuilderPlugin, plugin, info, ())
 
     async def run_component_builder_plugins(self, info: Info, train_job: TrainJob) -> list[Object]:
         """Return all plugins' objects."""

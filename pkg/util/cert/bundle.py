@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The webhook configuration: the authorities that the API server trusts, and the names under which it calls us."""
+"""A webhook configuration: the authorities that the API server trusts, and the names under which it calls us."""
 
 from __future__ import annotations
 
@@ -14,11 +14,20 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from controller_runtime import certificates
-from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhook, ValidatingWebhookConfiguration
+from controller_runtime.apis.admissionregistration.v1 import (
+    MutatingWebhook,
+    MutatingWebhookConfiguration,
+    ValidatingWebhook,
+    ValidatingWebhookConfiguration,
+)
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from . import pki
+
+Configuration = ValidatingWebhookConfiguration | MutatingWebhookConfiguration
+ADDED_LATER: Final = MutatingWebhookConfiguration
+"""The kind that the roles and manifests of Trainer v2.1 do not know."""
 
 OVERLAP: Final = timedelta(hours=24)
 """Time for which former authorities are trusted beside a new one. Every replica has switched by then."""
@@ -30,12 +39,10 @@ MOST: Final = 64
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
 
 
-def server_names(
-    service: str, namespace: str, configuration: ValidatingWebhookConfiguration | None
-) -> list[str]:
+def server_names(service: str, namespace: str, configurations: Iterable[Configuration]) -> list[str]:
     """Return the names that a serving certificate must have: our Service's, and those that the hooks call."""
     names = {f"{service}.{namespace}.svc": None}
-    for hook in (configuration.webhooks if configuration else None) or ():
+    for hook in (hook for each in configurations for hook in each.webhooks or ()):
         client = hook.client_config
         if client is None:
             continue
@@ -46,9 +53,7 @@ def server_names(
     return list(names)
 
 
-def trust(
-    configuration: ValidatingWebhookConfiguration, current: bytes, served: bytes, now: datetime
-) -> bool:
+def trust(configuration: Configuration, current: bytes, served: bytes, now: datetime) -> bool:
     """Put ``current`` first in every hook's bundle. Return True if anything changed.
 
     Authorities that were trusted before follow it during the overlap, and so does the one we still serve with. The
@@ -96,7 +101,7 @@ def _former(newest: list[x509.Certificate], bundles: Iterable[bytes], now: datet
     return [kept[cert] for cert in by_age[:MOST]]
 
 
-def _since(configuration: ValidatingWebhookConfiguration, now: datetime) -> datetime | None:
+def _since(configuration: Configuration, now: datetime) -> datetime | None:
     try:
         noted = datetime.fromisoformat(configuration.annotations.get(SINCE, ""))
     except ValueError:
@@ -104,7 +109,7 @@ def _since(configuration: ValidatingWebhookConfiguration, now: datetime) -> date
     return noted if noted.tzinfo is not None and noted <= now + certificates.SKEW else None
 
 
-def _note(configuration: ValidatingWebhookConfiguration, since: datetime | None) -> bool:
+def _note(configuration: Configuration, since: datetime | None) -> bool:
     """Set or remove the annotation with the start of the overlap. Return True if anything changed."""
     annotations = dict(configuration.annotations)
     if since is None:
@@ -122,7 +127,7 @@ def _split(bundle: bytes) -> Iterator[bytes]:
         yield _BEGIN + part.rstrip() + b"\n"
 
 
-def _bundle(hook: ValidatingWebhook) -> bytes:
+def _bundle(hook: ValidatingWebhook | MutatingWebhook) -> bytes:
     text = hook.client_config.ca_bundle if hook.client_config is not None else None
     try:
         return base64.b64decode(text or "", validate=True)

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Certificates: the runnable that keeps the webhooks' certificate valid, trusted and served.
 
-Expected flow of a pass: read the Secret, and repair it if necessary; add its authority to the webhook configuration;
-serve with its certificate. A new authority is used only after it has been in the webhook configuration for
+Expected flow of a pass: read the Secret, and repair it if necessary; add its authority to the webhook configurations;
+serve with its certificate. A new authority is used only after it has been in the webhook configurations for
 ``settle`` seconds. Until then, and after any error, the last good certificate is served from memory.
 
 Guarantees: replicas that start together end with one authority, since writes carry the version that was read
 and a replica that loses reads the winner's; no admission fails because of a rotation. Assumes that an API server
-observes its webhook configuration within ``settle`` seconds.
+observes its webhook configurations within ``settle`` seconds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from typing import Final, TypeVarTuple
 import anyio
 import anyio.to_thread
 from controller_runtime import healthz, log, metrics, recorder, rest
-from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.admissionregistration.v1 import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery.errors import (
     AlreadyExistsError,
@@ -39,10 +42,10 @@ from prometheus_client import Counter, Gauge
 
 from . import bundle, pki
 from .cluster import Cluster
+from .configurations import Configurations
 from .pki import Material, Verdict
 
 # +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update
-# +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=validator.trainer.kubeflow.org,verbs=get;list;watch;update
 
 EVENT_SOURCE: Final = "trainer-webhook-certificates"
 CREATED: Final = "WebhookCertificatesCreated"
@@ -84,6 +87,9 @@ class Options:
     secret: str
     service: str
     configuration: str
+    """Name of the ValidatingWebhookConfiguration."""
+    mutating: str
+    """Name of the MutatingWebhookConfiguration."""
     settle: float = 10.0
     """Seconds between adding a new authority to the webhook configuration and serving with it."""
     period: float = 3600.0
@@ -127,7 +133,12 @@ class Certificates:
         self._ready = anyio.Event()
         self._changed = anyio.Event()
         self._problem = "not looked at yet"
-        self._missing_told = False
+        self._configurations = Configurations(
+            {
+                ValidatingWebhookConfiguration: options.configuration,
+                MutatingWebhookConfiguration: options.mutating,
+            }
+        )
 
     def need_leader_election(self) -> bool:
         """Return False: every replica answers webhooks."""
@@ -175,7 +186,7 @@ class Certificates:
             StatusError: the API server refused a request.
             RestError: the API server was unreachable.
         """
-        hooks = await self._hooks(cluster)
+        hooks = await self._configurations.read(cluster)
         names = bundle.server_names(self._options.service, self._options.namespace, hooks)
         material = await self._sound(cluster, names)
         await self._trust(cluster, hooks, material)
@@ -242,40 +253,11 @@ class Certificates:
         show = _log.warning if kind == recorder.WARNING else _log.info
         show("Webhook certificates issued", secret=str(secret.key), issued=what, reason=why)
 
-    # The webhook configuration.
-
-    async def _hooks(self, cluster: Cluster) -> ValidatingWebhookConfiguration | None:
-        name = self._options.configuration
-        try:
-            found = await cluster.client.get(ValidatingWebhookConfiguration, ("", name))
-        except NotFoundError:
-            if not self._missing_told:
-                _log.warning("The webhook configuration does not exist: no object is validated", name=name)
-            self._missing_changed = True
-            return None
-        self._missing_told = False
-        return found
-
-    async def _trust(
-        self, cluster: Cluster, hooks: ValidatingWebhookConfiguration | None, material: Material
-    ) -> None:
-        """Return when every hook trusts the authority of ``material``; ``hooks`` is the current configuration."""
+    async def _trust(self, cluster: Cluster, hooks: list[bundle.Configuration], material: Material) -> None:
+        """Return when every hook trusts the authority of ``material``; ``hooks`` are the current configurations."""
         served = self._served.ca_crt if self._served is not None else b""
-        changed = self._trusted[0] != material.ca_crt
-        for _ in range(_TRIES):
-            if hooks is None or not bundle.trust(hooks, material.ca_crt, served, self._now()):
-                break
-            try:
-                await cluster.client.update(hooks)
-            except (ConflictError, NotFoundError):
-                hooks = await self._hooks(cluster)
-                continue
-            _log.info("Webhook configuration trusts the authority", name=self._options.configuration)
-            changed = True
-            break
-        else:
-            raise ConflictError(f"{self._options.configuration}: changed {_TRIES} times while being written")
-        if changed:
+        written = await self._configurations.trust(cluster, hooks, material.ca_crt, served, self._now)
+        if written or self._trusted[0] != material.ca_crt:
             self._trusted = (material.ca_crt, anyio.current_time())
 
     # Serving.

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Access to the Secret and the webhook configuration: reads from the server, writes, and watches of the two objects."""
+"""Access to the Secret and the webhook configurations: reads from the server, writes, and watches of these objects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from controller_runtime import cache, client, rest
-from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.admissionregistration.v1 import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
 from controller_runtime.apis.core.v1 import Secret
+from controller_runtime.apis.machinery.errors import ForbiddenError, StatusError
 from controller_runtime.apis.machinery.object import Object
 
 DEFAULT_NAMESPACE: Final = "kubeflow-system"
@@ -28,7 +32,7 @@ def operator_namespace(folder: Path = _SERVICE_ACCOUNT) -> str:
 
 
 class Cluster(Protocol):
-    """The connection to the Secret and the webhook configuration."""
+    """The connection to the Secret and the webhook configurations."""
 
     @property
     def client(self) -> client.ReaderWriter:
@@ -36,7 +40,7 @@ class Cluster(Protocol):
         ...
 
     async def watch(self, changed: Callable[[], None]) -> None:
-        """Call ``changed`` whenever one of the two may have changed, until cancelled."""
+        """Call ``changed`` whenever one of them may have changed, until cancelled."""
         ...
 
 
@@ -45,6 +49,7 @@ class _Connected:
     client: client.ReaderWriter
     transport: rest.Transport
     selection: cache.Options
+    mutating: str
 
     async def watch(self, changed: Callable[[], None]) -> None:
         def notify(*_: object) -> None:
@@ -52,23 +57,37 @@ class _Connected:
 
         watched = cache.Cache(self.transport, options=self.selection)
         handler: cache.EventHandlerFuncs[Object] = cache.EventHandlerFuncs(notify, notify, notify)
-        for kind in (Secret, ValidatingWebhookConfiguration):
+        kinds: list[type[Object]] = [Secret, ValidatingWebhookConfiguration]
+        if await self._may_read_mutating():
+            kinds.append(MutatingWebhookConfiguration)
+        for kind in kinds:
             informer = await watched.get_informer(kind)
             informer.add_event_handler(handler)
         await watched.start()
 
+    async def _may_read_mutating(self) -> bool:
+        """Return False if the role denies it, as that of Trainer v2.1 does; a watch would be tried again for ever."""
+        try:
+            await self.client.get(MutatingWebhookConfiguration, ("", self.mutating))
+        except ForbiddenError:
+            return False
+        except (StatusError, rest.RestError):
+            return True
+        return True
+
 
 @asynccontextmanager
 async def connect(
-    config: rest.Config, *, namespace: str, secret: str, configuration: str
+    config: rest.Config, *, namespace: str, secret: str, configuration: str, mutating: str
 ) -> AsyncIterator[Cluster]:
     """Provide a separate connection for certificates: they do not wait for the controllers' requests."""
     selection = cache.Options(
         by_object={
             Secret: cache.ByObject(namespaces=(namespace,), fields={"metadata.name": secret}),
             ValidatingWebhookConfiguration: cache.ByObject(fields={"metadata.name": configuration}),
+            MutatingWebhookConfiguration: cache.ByObject(fields={"metadata.name": mutating}),
         }
     )
     async with rest.Transport(dataclasses.replace(config, qps=0)) as transport:
         live = client.LiveClient(transport, rest.RESTMapper(transport))
-        yield _Connected(live, transport, selection)
+        yield _Connected(live, transport, selection, mutating)

@@ -17,6 +17,7 @@ import pytest
 import yaml
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
+from controller_runtime.envtest.kubeconfig import kubeconfig
 from controller_runtime.envtest.pki import Authority
 from controller_runtime.envtest.ports import free_ports
 from controller_runtime.rest import Config, Request, Transport, TransportError
@@ -35,14 +36,6 @@ class Ours:
         self.folder = folder
         self.webhook_port, health = free_ports(2)
         self.health_url = f"http://127.0.0.1:{health}"
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": server}}],
-            "users": [{"name": "u", "user": {}}],
-        }
         self.authority = Authority.create("test")
         self.authority.server("webhook", ["127.0.0.1"]).write(folder)
         config = {
@@ -55,7 +48,7 @@ class Ours:
             "webhook": {"host": "127.0.0.1", "port": self.webhook_port, "certDir": str(folder)},
             **configuration,
         }
-        (folder / "kubeconfig").write_text(yaml.safe_dump(content))
+        (folder / "kubeconfig").write_text(yaml.safe_dump(kubeconfig(server, user="u")))
         (folder / "kubeconfig").chmod(0o600)
         (folder / "config.yaml").write_text(yaml.safe_dump(config))
         self._process: subprocess.Popen[bytes] | None = None

@@ -5,7 +5,6 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
@@ -14,25 +13,16 @@ from controller_runtime import metrics
 from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import Environment, eventually
+from controller_runtime.envtest import eventually
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
 JOBS = 20
 ANY_TRAIN_JOB, ANY_JOB_SET = unstructured(TrainJob.gvk), unstructured(JobSet.gvk)
-
-
-@pytest.fixture(autouse=True)
-async def leave_no_jobs(
-    trainer_control_plane: Environment, live_client: LiveClient, namespace: str
-) -> AsyncIterator[None]:
-    yield
-    for kind in (TrainJob, JobSet):
-        await live_client.delete_all_of(kind, namespace=namespace)
 
 
 @pytest.fixture

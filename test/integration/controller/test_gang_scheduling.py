@@ -15,7 +15,7 @@ from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, ObjectMeta, unstructured
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import Environment, consistently, eventually
+from controller_runtime.envtest import Environment, consistently, eventually, open_crd
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -28,28 +28,6 @@ pytestmark = pytest.mark.integration
 RunManager = Callable[..., Any]
 CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
 POLICIES: dict[str, type[Object]] = {"coscheduling": CoschedulingPodGroup, "volcano": VolcanoPodGroup}
-
-
-def crd_of(kind: type[Object]) -> dict[str, Any]:
-    group, version = kind.gvk.group, kind.gvk.version
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"podgroups.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": "PodGroup", "listKind": "PodGroupList", "plural": "podgroups"},
-            "versions": [
-                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-            ],
-        },
-    }
 
 
 @pytest.fixture(params=POLICIES)
@@ -65,7 +43,7 @@ async def serve_pod_groups(
     kind = POLICIES[policy]
 
     async def serve() -> None:
-        await trainer_control_plane.install_crds(crd_of(kind))
+        await trainer_control_plane.install_crds(open_crd(kind.gvk))
 
     yield serve
     # What is left would be seen by the managers of other tests.

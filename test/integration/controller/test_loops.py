@@ -4,7 +4,7 @@
 
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -16,27 +16,17 @@ from controller_runtime.apis.machinery.conditions import is_true
 from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import Environment, consistently, eventually
+from controller_runtime.envtest import consistently, eventually
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
 RunManager = Callable[..., Any]
 MANY = int(os.environ.get("STEADY_TRAINJOBS", "200"))
 WRITES = {"POST", "PUT", "PATCH", "DELETE"}
-
-
-@pytest.fixture(autouse=True)
-async def leave_no_jobs(
-    trainer_control_plane: Environment, live_client: LiveClient, namespace: str
-) -> AsyncIterator[None]:
-    """Remove the TrainJobs of a test: the managers of others would find them."""
-    yield
-    for kind in (TrainJob, JobSet):
-        await live_client.delete_all_of(kind, namespace=namespace)
 
 
 @pytest.fixture

@@ -42,6 +42,7 @@ class Sent(collections.Counter[tuple[str, str]]):
 @pytest.fixture(scope="module")
 def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
     async def install() -> None:
+        daemon_sets = {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "list", "watch"]}
         await trainer_control_plane.install_crds(custom_resource_definition(PodGroup))
         async with Transport(trainer_control_plane.config) as transport:
             role, binding = shipped.manifests("podgrouper")
@@ -52,10 +53,36 @@ def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
             trainers["metadata"]["name"] = BOTH
             trainers["subjects"] = [{**subject, "name": BOTH}]
             client = LiveClient(transport, RESTMapper(transport))
-            await apply_manifests(client, [role, binding, trainers], owner="test")
+            more = {**role, "metadata": {"name": "daemon-sets"}, "rules": [daemon_sets]}
+            bound = {**binding, "metadata": {"name": "daemon-sets"}}
+            bound["roleRef"] = {**binding["roleRef"], "name": "daemon-sets"}
+            await apply_manifests(client, [role, binding, trainers, more, bound], owner="test")
 
     anyio.run(install)
     return trainer_control_plane
+
+
+NEWER = ("minSubGroup", "preemptionDelay", "stalenessGracePeriod")
+
+
+@pytest.fixture
+async def pod_group_crd(grouper_control_plane: Environment) -> AsyncIterator[Callable[..., Any]]:
+    """Install the CRD of a release of KAI-Scheduler; the newest is there again afterwards."""
+
+    async def install(release: str) -> None:
+        crd = custom_resource_definition(PodGroup)
+        if release == "v0.13":
+            schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+            for properties in (
+                schema["properties"],
+                schema["properties"]["subGroups"]["items"]["properties"],
+            ):
+                for name in NEWER:
+                    properties.pop(name, None)
+        await grouper_control_plane.install_crds(crd)
+
+    yield install
+    await install("v0.17")
 
 
 class Counting:

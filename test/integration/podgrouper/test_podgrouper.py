@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pod grouper on a real API server under its shipped rights: which requests it sends, and which it does not."""
 
+import itertools
+import sys
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
@@ -9,12 +11,13 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime import Manager
-from controller_runtime.apis.core.v1 import Namespace, Pod
+from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Object, ObjectMeta, Unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 
+from pkg.apis.config.v1alpha1 import ObjectReference
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 
@@ -28,7 +31,7 @@ JOB = GVK("batch", "v1", "Job")
 STATEFUL_SET = GVK("apps", "v1", "StatefulSet")
 POD = {"containers": [{"name": "main", "image": "busybox"}]}
 OURS = {**POD, "schedulerName": "kai-scheduler"}
-NODE = {"jobset.sigs.k8s.io/replicatedjob-name": "node"}
+NODE = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "0"}
 
 
 @pytest.fixture
@@ -174,7 +177,7 @@ async def test_beside_trainers_controllers_it_groups_what_they_make(
     run_grouper: RunGrouper,
     torch_runtime: str,
 ) -> None:
-    async with run_grouper("--controllers=*", enable=True) as (mgr, _):
+    async with run_grouper("--controllers=*", enable=True, rules="v0.13") as (mgr, _):
         assert mgr.controller_names > {"pod", "trainjob_controller"}
         spec = {"runtimeRef": {"name": torch_runtime}, "trainer": {"numNodes": 4}}
         await make(TRAIN_JOB, "llm", None, spec, **{"kai.scheduler/queue": "q"})
@@ -185,3 +188,103 @@ async def test_beside_trainers_controllers_it_groups_what_they_make(
         (name,) = await grouped(1)
     group = await live_client.get(PodGroup, (namespace, name))
     assert (group.spec.min_member, group.spec.queue) == (4, "q")
+
+
+async def test_replicated_jobs_that_depend_on_each_other_are_groups_of_their_own(
+    live_client: LiveClient,
+    namespace: str,
+    make: Callable[..., Any],
+    grouped: Callable[..., Any],
+    run_grouper: RunGrouper,
+) -> None:
+    template = {"spec": {"parallelism": 2, "template": {"spec": {**POD, "restartPolicy": "Never"}}}}
+    node = {"name": "node", "template": template, "dependsOn": [{"name": "init", "status": "Complete"}]}
+    init = {"name": "init", "template": {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}}
+    spec = {"replicatedJobs": [init, node], "startupPolicy": {"startupPolicyOrder": "AnyOrder"}}
+    job_set = await make(JOB_SET, "llm", None, spec)
+
+    async with run_grouper(rules="v0.13"):
+        await make(Pod.gvk, "init-0", job_set, OURS, **{"jobset.sigs.k8s.io/replicatedjob-name": "init"})
+        (name,) = await grouped(1)
+
+    # The initializer's group is whole with its one pod: the nodes do not exist yet.
+    assert (await live_client.get(PodGroup, (namespace, name))).spec.min_member == 1
+
+
+async def test_a_crd_of_a_newer_release_changes_the_rules_while_the_manager_runs(
+    live_client: LiveClient,
+    namespace: str,
+    make: Callable[..., Any],
+    run_grouper: RunGrouper,
+    pod_group_crd: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys.modules["pkg.podgrouper.setup"], "PERIOD", 0.2)
+    await pod_group_crd("v0.13")
+    template = {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}
+
+    async def group_of_another(name: str) -> PodGroup:
+        spec = {"suspend": True, "replicatedJobs": [{"name": "node", "template": template}]}
+        job_set = await make(JOB_SET, name, None, spec)
+        pod = await make(Pod.gvk, f"{name}-0", job_set, OURS, **NODE)
+
+        async def named() -> str | None:
+            return (await live_client.get(Pod, pod.key)).annotations.get(ANNOTATION)
+
+        group = await eventually(named, timeout=30, reason="the pod is grouped")
+        return await live_client.get(PodGroup, (namespace, group))
+
+    async def has_a_tree() -> bool:
+        return bool((await group_of_another(f"new-{next(numbers)}")).spec.min_sub_group)
+
+    numbers = itertools.count()
+    async with run_grouper():
+        old = await group_of_another("old")
+        assert not old.spec.sub_groups
+        job = await make(JOB, "loose", None, {"suspend": True, "template": template["spec"]["template"]})
+        loose = await make(Pod.gvk, "loose-0", job, OURS)
+        await eventually(
+            lambda: live_client.get(PodGroup, (namespace, f"pg-loose-0-{job.metadata.uid}")),
+            timeout=30,
+            reason="a pod of a Job is a group by the rules of v0.13",
+        )
+
+        await pod_group_crd("v0.17")
+        await eventually(has_a_tree, timeout=60, reason="the rules of v0.17 apply")
+        assert not (
+            await live_client.get(PodGroup, old.key)
+        ).spec.sub_groups  # a group that exists keeps its form
+        assert (await live_client.get(Pod, loose.key)).annotations[
+            ANNOTATION
+        ] == f"pg-loose-0-{job.metadata.uid}"
+
+
+async def test_a_config_map_declares_how_a_kind_is_grouped_and_its_changes_regroup_the_pods(
+    live_client: LiveClient,
+    namespace: str,
+    make: Callable[..., Any],
+    grouped: Callable[..., Any],
+    run_grouper: RunGrouper,
+) -> None:
+    def declared(minimum: int) -> dict[str, str]:
+        head = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Grouper\n"
+        return {"a": f"{head}owner: {{group: apps, version: v1, kind: DaemonSet}}\nminMember: {minimum}\n"}
+
+    config_map = ConfigMap(metadata=ObjectMeta(name="groupers", namespace=namespace), data=declared(3))
+    stored = await live_client.create(config_map)
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": POD}
+    spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
+    owner = await make(GVK("apps", "v1", "DaemonSet"), "agents", None, spec)
+    reference = ObjectReference(name="groupers", namespace=namespace)
+
+    async with run_grouper(groupers_config_map=reference):
+        await make(Pod.gvk, "agents-0", owner, OURS)
+        (name,) = await grouped(1)
+        assert (await live_client.get(PodGroup, (namespace, name))).spec.min_member == 3
+        stored.data = declared(5)
+        await live_client.update(stored)
+
+        async def follows() -> bool:
+            return (await live_client.get(PodGroup, (namespace, name))).spec.min_member == 5
+
+        await eventually(follows, timeout=30, reason="the group follows the document")

@@ -10,15 +10,16 @@ import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import anyio
 import pytest
 import yaml
 from controller_runtime.apis.core.v1 import Namespace, Secret
+from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually
+from controller_runtime.envtest import Binaries, Environment, apply_manifests, eventually, open_crd
 from controller_runtime.envtest.ports import free_ports
 from controller_runtime.rest import Config, Request, RESTMapper, Transport, TransportError
 
@@ -30,6 +31,8 @@ from pkg.localcluster.tools import JOBSET
 ROOT = Path(__file__).parents[3]
 GROUP = "under-test"
 API = "rbac.authorization.k8s.io"
+_OPEN = ("/api", "/healthz", "/livez", "/openapi", "/readyz", "/version")
+"""Paths of ``system:discovery``, which every user may read."""
 _POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -52,6 +55,7 @@ class Run:
 
     metrics: int
     health: int
+    status: int
     record: Callable[[], Asked]
 
     def asked(self) -> Asked:
@@ -64,40 +68,6 @@ class Run:
 
 
 RunUnder = Callable[..., AbstractAsyncContextManager[Run]]
-
-
-def crd_of(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
-    """Return a CRD whose objects may hold anything."""
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural},
-            "versions": [
-                {
-                    "name": version,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "schema": {
-                        "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                    },
-                }
-            ],
-        },
-    }
-
-
-@pytest.fixture
-def crd() -> Callable[..., dict[str, Any]]:
-    """Make a CRD whose objects may hold anything: ``crd(group, version, kind, plural)``."""
-    return crd_of
 
 
 @pytest.fixture(scope="session")
@@ -128,8 +98,8 @@ def audited(audit_log: Path) -> Iterator[Environment]:
         await environment.start()
         binaries = await Binaries().locate(JOBSET)
         groups = [
-            crd_of("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups"),
-            crd_of("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups"),
+            open_crd(GVK("scheduling.x-k8s.io", "v1alpha1", "PodGroup"), subresources={"status": {}}),
+            open_crd(GVK("scheduling.volcano.sh", "v1beta1", "PodGroup"), subresources={"status": {}}),
         ]
         await environment.install_crds(*contents.crds(binaries[JOBSET.name]), *groups)
         async with Transport(environment.config) as transport:
@@ -147,14 +117,22 @@ def rest_config(audited: Environment) -> Config:
     return dataclasses.replace(audited.config)
 
 
+def _path(uri: str) -> dict[str, str]:
+    """Return a path that is not a resource in the place of one; nothing for those that every user may read."""
+    path = uri.partition("?")[0]
+    return {} if path.startswith(_OPEN) else {"resource": path}
+
+
 def read(audit_log: Path, user: str) -> Asked:
     """Return what a user asked for; an apply that makes the object counts as patch and as create."""
     granted: set[rbac.Grant] = set()
     refused: set[rbac.Grant] = set()
     for line in audit_log.read_text().splitlines():
         entry = json.loads(line) if line.endswith("}") else {}
-        ref = entry.get("objectRef")
-        if not ref or entry["user"]["username"] != user or "resource" not in ref:
+        if not entry or entry["user"]["username"] != user:
+            continue
+        ref = entry.get("objectRef") or _path(entry["requestURI"])
+        if "resource" not in ref:
             continue
         resource = ref["resource"] + (f"/{ref['subresource']}" if "subresource" in ref else "")
         group, verb, status = ref.get("apiGroup", ""), entry["verb"], entry.get("responseStatus", {})
@@ -187,13 +165,13 @@ def run_under(
             "rules": rules,
         }
         binding = role_binding(user, subject)
-        metrics, health, serving = free_ports(3)
-        (hooks,) = contents.trainer_webhooks(f"https://127.0.0.1:{serving}", b"")
-        for hook in hooks["webhooks"]:
+        metrics, health, serving, status = free_ports(4)
+        hooks = contents.trainer_webhooks(f"https://127.0.0.1:{serving}", b"")
+        for hook in (hook for each in hooks for hook in each["webhooks"]):
             hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
         secret = {"metadata": {"name": f"cert-{user}", "namespace": contents.TRAINER_NAMESPACE}}
         await live_client.create(Secret.from_dict(secret))
-        await apply_manifests(live_client, [role, binding, *([] if grouper else [hooks])], owner="test")
+        await apply_manifests(live_client, [role, binding, *([] if grouper else hooks)], owner="test")
 
         async def in_force() -> bool:
             review = {
@@ -221,6 +199,8 @@ def run_under(
             "metrics": {"bindAddress": f"127.0.0.1:{metrics}", "requireAuthorization": not grouper},
             "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
             "webhook": {"host": "127.0.0.1", "port": serving},
+            "statusServer": {"host": "127.0.0.1", "port": status},
+            "featureGates": {"TrainJobStatus": True},
             "leaderElection": {
                 "leaderElect": True,
                 "resourceName": user,
@@ -243,7 +223,7 @@ def run_under(
             process = launch([*arguments, *(["--controllers=podgrouper"] if grouper else [])], log)
         processes.append(process)
         await eventually(lambda: answers(health, "/healthz"), timeout=60, reason="the manager answers")
-        yield Run(metrics, health, lambda: read(audit_log, user))
+        yield Run(metrics, health, status, lambda: read(audit_log, user))
         process.kill()
         process.wait()
 

@@ -10,7 +10,7 @@ from controller_runtime.apis.machinery.crd_schema import custom_resource_definit
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Unstructured, unstructured
 from controller_runtime.client import MERGE, FakeClient, LiveClient, raw_patch
-from controller_runtime.envtest import Environment, eventually
+from controller_runtime.envtest import Environment, eventually, open_crd
 
 from hack import rbac
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -90,11 +90,13 @@ async def grouped(client: LiveClient, namespace: str, key: tuple[str, str], gvk:
 
 @pytest.mark.timeout(180)
 async def test_every_grant_is_asked_for_and_nothing_else(
-    run_under: Any, crd: Any, audited: Environment, live_client: LiveClient, namespace: str
+    run_under: Any, audited: Environment, live_client: LiveClient, namespace: str
 ) -> None:
     kinds = owners()
     made = [
-        crd(gvk.group, gvk.version, gvk.kind, key[1]) for key, gvk in kinds.items() if gvk.group not in SERVED
+        open_crd(gvk, key[1], subresources={"status": {}})
+        for key, gvk in kinds.items()
+        if gvk.group not in SERVED
     ]
     await audited.install_crds(custom_resource_definition(PodGroup), *made)
     name = f"p-{namespace}"[:60].strip("-")

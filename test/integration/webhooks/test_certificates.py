@@ -73,10 +73,20 @@ def replicas(
     """Run replicas whose webhooks the API server asks, each by a hook of its own, about this namespace."""
     del trainer_control_plane, granted
     options = cert.Options(
-        namespace=namespace, secret="certs", service="manager", configuration=namespace, settle=0.5
+        namespace=namespace,
+        secret="certs",
+        service="manager",
+        configuration=namespace,
+        mutating=namespace,
+        settle=0.5,
     )
     connect = functools.partial(
-        cert.connect, trainer_config, namespace=namespace, secret="certs", configuration=namespace
+        cert.connect,
+        trainer_config,
+        namespace=namespace,
+        secret="certs",
+        configuration=namespace,
+        mutating=namespace,
     )
 
     @asynccontextmanager
@@ -96,7 +106,11 @@ def replicas(
             for server in servers:
                 tasks.start_soon(server.start)
                 await server.ready()
-            (manifest,) = contents.trainer_webhooks("https://127.0.0.1", b"")
+            (manifest,) = [
+                each
+                for each in contents.trainer_webhooks("https://127.0.0.1", b"")
+                if each["kind"] == ValidatingWebhookConfiguration.gvk.kind
+            ]
             (shipped,) = [hook for hook in manifest["webhooks"] if hook["clientConfig"]["url"].endswith(PATH)]
             manifest["metadata"]["name"] = namespace
             manifest["webhooks"] = [

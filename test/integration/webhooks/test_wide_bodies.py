@@ -8,22 +8,17 @@ What they cost is measured in processor time and memory, which a busy machine do
 import contextlib
 import http.client
 import json
-import os
 import socket
 import ssl
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 pytestmark = pytest.mark.integration
-PROGRAM = Path(__file__).with_name("program.py")
-ROOT = Path(__file__).parents[3]
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
 MIB = 1024 * 1024
 SIZE = int(6.6 * MIB)
@@ -62,23 +57,6 @@ def wide(shape: str, size: int) -> bytes:
 VALID = _spec(
     '{"runtimeRef":{"apiGroup":"trainer.kubeflow.org","kind":"ClusterTrainingRuntime","name":"torch-distributed"}}'
 ).encode()
-
-
-@pytest.fixture
-def server() -> Iterator[tuple[psutil.Process, int]]:
-    process = subprocess.Popen(
-        [sys.executable, str(PROGRAM)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None
-    yield psutil.Process(process.pid), int(process.stdout.readline().split()[0])
-    process.kill()
-    process.wait()
-    process.stdout.close()
 
 
 def cpu(process: psutil.Process) -> float:

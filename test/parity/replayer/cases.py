@@ -4,12 +4,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+PROFILES: Final = ("2.1", "2.3")
+_SECOND_GENERATION: Final = re.compile(
+    rb'"runtimePatches":|"(jax|xgboost|flux)": ?{|-runtime-snapshot"|'
+    rb'"op": ?"(mutate|config|statusUpdate|authorize|admit|upgrade)"'
+)
+"""Fields and operations of the second generation only."""
 
 
 class BadVectorFileError(Exception):
@@ -24,33 +32,49 @@ class Case:
     name: str
     want: dict[str, Any]
     input: dict[str, Any]
+    profile: str = PROFILES[0]
+    """The ``compatibilityVersion`` that upstream's answer is of."""
 
 
-def load(files: Iterable[Path], families: Sequence[str] = ()) -> Iterator[Case]:
-    """Yield the files' cases; with families, those whose name begins with one of them, by whole segments."""
+def load(
+    files: Iterable[Path],
+    families: Sequence[str] = (),
+    profile: str | None = None,
+    rules: str | None = None,
+) -> Iterator[Case]:
+    """Yield the files' cases; with families, those whose name begins with one of them, by whole segments.
+
+    Without a profile each file has that of the generation whose fields and operations it holds. ``rules`` names the
+    release whose pod grouper answered, for cases that do not.
+    """
     for file in files:
-        for data in _read(file):
-            case = _case(file, data)
+        content, found = _read(file)
+        version = profile or PROFILES[_SECOND_GENERATION.search(content) is not None]
+        for data in found:
+            case = _case(file, data, version)
+            if rules is not None and case.op in ("owners", "metadata", "reconcile") and "pod" in data:
+                case.input["config"] = {"rules": rules, **(data.get("config") or {})}
             if not families or any(_belongs(case.name, family) for family in families):
                 yield case
 
 
-def _read(file: Path) -> list[Any]:
+def _read(file: Path) -> tuple[bytes, list[Any]]:
     try:
-        found = msgspec.json.decode(file.read_bytes())
+        content = file.read_bytes()
+        found = msgspec.json.decode(content)
     except (OSError, msgspec.DecodeError) as error:
         raise BadVectorFileError(f"{file}: {error}") from error
     if not isinstance(found, list):
         raise BadVectorFileError(f"{file}: not a list of cases")
-    return found
+    return content, found
 
 
-def _case(file: Path, data: Any) -> Case:
+def _case(file: Path, data: Any, profile: str) -> Case:
     if isinstance(data, dict):
         want = data.get("want", data.get("expect"))
         op, name = data.get("op"), data.get("name")
         if isinstance(op, str) and isinstance(name, str) and isinstance(want, dict):
-            return Case(op, name, want, data)
+            return Case(op, name, want, {**data, "profile": profile}, profile)
     raise BadVectorFileError(f"{file}: a case without op, name or want")
 
 

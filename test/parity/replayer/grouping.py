@@ -23,8 +23,9 @@ from pkg.podgrouper.owners import DirectOwners
 from pkg.podgrouper.plugins import GroupingError
 from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions
 from pkg.podgrouper.pod_controller import Options, PodReconciler
-from pkg.podgrouper.podgroup import Handler, Metadata, SubGroupMetadata, TopologyConstraintMetadata
+from pkg.podgrouper.podgroup import Handler, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 from pkg.podgrouper.podgrouper import Grouping, PodGrouper
+from pkg.podgrouper.servedrules import FixedRules
 
 from .groupworld import GroupCluster, Watches
 from .world import Recorder
@@ -43,6 +44,7 @@ class _Product:
     grouper: PodGrouper
     handler: Handler
     options: Options
+    rules: Rules
 
 
 def _product(cluster: GroupCluster, config: Answer, *, remembering: bool = False) -> _Product:
@@ -75,6 +77,7 @@ def _product(cluster: GroupCluster, config: Answer, *, remembering: bool = False
             node_pool_label_key=pool,
             namespace_labels=config.get("namespaceLabelSelector") or {},
         ),
+        Rules(config.get("rules", Rules.V0_13)),
     )
 
 
@@ -102,7 +105,7 @@ async def metadata(case: Answer, *, remembering: bool = False) -> Answer:
         return answer | {"error": {"stage": "metadata", **_error(error)}}
     sub_group = wanted.find_sub_group_for_pod(pod.namespace, pod.name)
     return answer | {
-        "metadata": _metadata(wanted),
+        "metadata": _metadata(wanted, product.rules),
         "podSubGroup": sub_group.name if sub_group is not None else "",
     }
 
@@ -121,12 +124,20 @@ async def reconcile_pods(case: Answer) -> Answer:
         else:
             # A new one each time: a step must not look like our own write to the pod, which a reconciler ignores.
             reconciler = PodReconciler(
-                cluster.side("cached"), recorder, product.grouper, product.handler, product.options
+                cluster.side("cached"),
+                recorder,
+                product.grouper,
+                product.handler,
+                product.options,
+                rules=FixedRules(product.rules),
             )
-            done.append(await _reconcile(cluster, reconciler, recorder, step["reconcile"]))
+            answer = await _reconcile(cluster, reconciler, recorder, step["reconcile"])
+            if answer["requeueAfterNanoseconds"] and product.rules is not Rules.V0_13:
+                answer["requeueAfterNanoseconds"] = 10**9
+            done.append(answer)
     return {
         "steps": done,
-        "podGroups": [_stored_group(each) for each in await cluster.stored(PodGroup.gvk)],
+        "podGroups": [_stored_group(each, product.rules) for each in await cluster.stored(PodGroup.gvk)],
         "pods": [_stored(each) for each in await cluster.stored(Pod.gvk)],
     }
 
@@ -136,22 +147,24 @@ async def _reconcile(
 ) -> Answer:
     recorder.events, cluster.asked, cluster.written = [], [], []
     error: Answer | None = None
+    again = False
     try:
         selected = await reconciler.selects(pod["namespace"])
     except _CLEAN:
         selected = False  # the pod is tried again later; nothing is done about it now
     if selected:
         try:
-            await reconciler.reconcile(reconcile.Request(pod["namespace"], pod["name"]))
+            result = await reconciler.reconcile(reconcile.Request(pod["namespace"], pod["name"]))
+            again = bool(result.requeue_after)
         except _CLEAN as raised:
             error = _error(raised)
-    # Upstream asks for another try after a nanosecond when the pod cannot be read. Beside an error neither
+    # Upstream requests another try after a nanosecond, from v0.17 on after a second, when the pod cannot be read. Beside an error neither
     # that nor any other result counts; it is written here so that answers have the recorded form.
     asked = [call for call in cluster.asked if call != ("get", "Namespace")]
     unread = error is not None and asked == [("get", "Pod")]
     return {
         **({} if selected else {"filteredOut": True}),
-        "requeue": unread,
+        "requeue": unread or again,
         "requeueAfterNanoseconds": int(unread),
         "error": error,
         "events": recorder.events,
@@ -161,7 +174,7 @@ async def _reconcile(
 
 async def _walk(product: _Product, pod: Pod) -> Grouping | Answer:
     try:
-        return await product.grouper.get_pod_owners(pod)
+        return await product.grouper.get_pod_owners(pod, product.rules)
     except _CLEAN as error:
         return {"error": {"stage": "owners", **_error(error)}}
 
@@ -191,7 +204,8 @@ def _error(error: BaseException) -> Answer:
     return answer
 
 
-def _metadata(wanted: Metadata) -> Answer:
+def _metadata(wanted: Metadata, rules: Rules) -> Answer:
+    newer = {} if rules is Rules.V0_13 else _newer(wanted)
     return {
         "name": wanted.name,
         "namespace": wanted.namespace,
@@ -202,14 +216,27 @@ def _metadata(wanted: Metadata) -> Answer:
         "preemptibility": wanted.preemptibility,
         "minAvailable": wanted.min_available,
         "owner": wanted.owner.to_dict(),
-        "subGroups": [_sub_group(each) for each in wanted.sub_groups],
+        "subGroups": [_sub_group(each, rules) for each in wanted.sub_groups],
         **_topology(wanted),
+        **newer,
     }
 
 
-def _sub_group(group: SubGroupMetadata) -> Answer:
+def _newer(wanted: Metadata | SubGroupMetadata) -> Answer:
+    """Return the fields that the rules of v0.17 add, where they are set."""
+    found: Answer = {"minSubGroup": wanted.min_sub_group}
+    if isinstance(wanted, Metadata):
+        found |= {
+            "preemptionDelay": wanted.preemption_delay,
+            "stalenessGracePeriod": wanted.staleness_grace_period,
+        }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _sub_group(group: SubGroupMetadata, rules: Rules) -> Answer:
     constraints = group.topology_constraints
     return {
+        **({} if rules is Rules.V0_13 else _newer(group)),
         "name": group.name,
         "minAvailable": group.min_available,
         "parent": group.parent,
@@ -240,13 +267,13 @@ def _stored(document: Answer) -> Answer:
     }
 
 
-def _stored_group(document: Answer) -> Answer:
-    """Return a group; of its spec what Go writes: no zeros, but always a topology."""
+def _stored_group(document: Answer, rules: Rules) -> Answer:
+    """Return a group with its spec as Go writes it: always a topology, and no zeros by the rules of v0.13."""
     spec = {
         name: value for name, value in (document.get("spec") or {}).items() if value not in ("", [], None)
     }
     for holder in (spec, *spec.get("subGroups", ())):
-        if holder.get("minMember") == 0:
+        if holder.get("minMember") == 0 and rules is Rules.V0_13:
             del holder["minMember"]
     return {
         **_stored(document),

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.object import Object, Unstructured, metadata_only, unstructured
+from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
 from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.client import interceptor
 from controller_runtime.rest import NoKindMatchError
@@ -24,8 +23,6 @@ from .world import NOW
 
 Document = dict[str, Any]
 
-_MODELLED: Final = re.compile(r"[a-z]*|[a-z.]+\.k8s\.io|scheduling\.run\.ai")
-"""The groups that the in-memory client of the recorded answers has models for."""
 _SERVERS_OWN: Final = ("resourceVersion", "generation", "managedFields")
 
 
@@ -37,22 +34,13 @@ class GroupCluster(client.FakeClient):
         self.asked: list[tuple[str, str]] = []
         self.written: list[Document] = []
         self._faults = case.get("faults") or ()
-        self._first_form: dict[GVK, type[Object]] = {}
         for document in (*(case.get("objects") or ()), case.get("pod")):
             if document is not None:
                 self.put(document)
 
     def put(self, document: Document) -> None:
-        """Store an object as it is, without a model in between; one of its name goes.
-
-        The answers were recorded over an in-memory client that keeps a kind it has no model for in the form in
-        which it was first asked for. What is written of a kind whose metadata was read first is metadata alone.
-        """
+        """Store an object as it is, without a model in between; one of its name goes."""
         obj = Unstructured.wrap(_as_stored(document))
-        if self._first_form.get(obj.gvk) is metadata_only(obj.gvk):
-            obj = Unstructured.wrap(
-                {key: _as_stored(document[key]) for key in ("apiVersion", "kind", "metadata")}
-            )
         self._table(type(obj)).rows.pop(obj.key, None)
         self.add(obj)
 
@@ -85,8 +73,6 @@ class GroupCluster(client.FakeClient):
         async def get(inner: client.Client, kind: type[Object], key: NamespacedName) -> Object:
             self.asked.append(("get", kind.gvk.kind))
             self._fail("get", kind, NamespacedName(*key).name, name)
-            if not _MODELLED.fullmatch(kind.gvk.group):
-                self._first_form.setdefault(kind.gvk, kind)
             return await inner.get(kind, key)
 
         async def list_(inner: client.Client, kind: type[Object], **options: Any) -> Any:

@@ -11,17 +11,22 @@ from controller_runtime import reconcile
 from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
+from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.client.fake import Call
 from controller_runtime.rest import RestError
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler, TrainJobReconciler
 from pkg.runtime import UnsupportedRuntimeError, core, framework, runtime_for
 
-from . import admission, grouping, watches
+from . import admission, cases, grouping, serving, watches
 from .cases import Case
 from .world import NOW, Cluster, Recorder, decode, runtimes
 
 Answer = dict[str, Any]
+
+_APPLIES: Final = frozenset({"apply", "create"})
+"""The verbs with which our controllers write children: a snapshot is created, since it is written once."""
 
 
 class UnknownOpError(Exception):
@@ -60,7 +65,10 @@ async def _new_objects(case: Answer) -> Answer:
         framework.PluginError,
     ) as error:
         return {"error": str(error)}
-    return {"objects": sorted((obj.to_dict() for obj in objects), key=_kind_and_name)}
+    answered: Answer = {"objects": sorted((obj.to_dict() for obj in objects), key=_kind_and_name)}
+    if applied := [call.body for call in cluster.written(_APPLIES)]:
+        answered["applied"] = applied
+    return answered
 
 
 async def _status(case: Answer) -> Answer:
@@ -79,25 +87,32 @@ async def _reconcile(case: Answer) -> Answer:
     recorder = Recorder()
     reconciler = TrainJobReconciler(cluster, recorder, await runtimes(cluster), now=lambda: NOW)
     error: str | None = None
+    results: list[reconcile.Result] = []
+
+    async def once() -> None:
+        results.append(await reconciler.reconcile(reconcile.Request.for_object(train_job)))
+
     for _ in range(case.get("reconciles", 1)):
-        error = await _error_of(reconciler.reconcile(reconcile.Request.for_object(train_job)))
+        results.clear()
+        error = await _error_of(once())
     stored = await super(Cluster, cluster).get(TrainJob, train_job.key)
-    applied = [
-        {
-            "apiVersion": call.kind.api_version,
-            "kind": call.kind.kind,
-            "name": call.key.name,
-            "namespace": call.key.namespace,
-        }
-        for call in cluster.calls
-        if call.verb == "apply" and not call.options.get("dry_run")
-    ]
-    return {
+    applied = [{"apiVersion": call.kind.api_version, **_named(call)} for call in cluster.written(_APPLIES)]
+    answered: Answer = {
         "error": error,
         "status": stored.status.to_dict(),
         "applied": sorted(applied, key=lambda ref: (ref["kind"], ref["name"])),
         "events": recorder.events,
     }
+    if case.get("profile", cases.PROFILES[0]) != cases.PROFILES[0]:
+        if deleted := [_named(call) for call in cluster.written({"delete"})]:
+            answered["deleted"] = deleted
+        if results and results[0].requeue_after:
+            answered["requeueAt"] = format_time(NOW + results[0].requeue_after)
+    return answered
+
+
+def _named(call: Call) -> Answer:
+    return {"kind": call.kind.kind, "name": call.key.name, "namespace": call.key.namespace}
 
 
 async def _reconcile_runtime(case: Answer) -> Answer:
@@ -105,9 +120,9 @@ async def _reconcile_runtime(case: Answer) -> Answer:
     runtime = _seed(cluster, case["runtime"])
     await runtimes(cluster)
     reconciler = (
-        ClusterTrainingRuntimeReconciler(cluster)
+        ClusterTrainingRuntimeReconciler(cluster, cluster.cfg)
         if isinstance(runtime, ClusterTrainingRuntime)
-        else TrainingRuntimeReconciler(cluster)
+        else TrainingRuntimeReconciler(cluster, cluster.cfg)
     )
     error = await _error_of(reconciler.reconcile(reconcile.Request.for_object(runtime)))
     try:
@@ -127,9 +142,15 @@ async def _validate_update(case: Answer) -> Answer:
     )
 
 
+async def _mutate(case: Answer) -> Answer:
+    return await admission.mutation_of_train_job(Cluster(case).cfg, case.get("oldTrainJob"), case["trainJob"])
+
+
 async def _validate_runtime(case: Answer) -> Answer:
     kind = ClusterTrainingRuntime if case["runtime"]["kind"] == "ClusterTrainingRuntime" else TrainingRuntime
-    return await admission.verdict_on_runtime(kind, case.get("oldRuntime"), case["runtime"])
+    return await admission.verdict_on_runtime(
+        kind, case.get("oldRuntime"), case["runtime"], Cluster(case).cfg
+    )
 
 
 async def _enqueue(case: Answer) -> Answer:
@@ -165,9 +186,13 @@ _OPS: Final[dict[str, tuple[_Op, ...]]] = {
     "reconcileRuntime": ((_reconcile_runtime, "runtime"),),
     "validateCreate": ((_validate_create, "trainJob"),),
     "validateUpdate": ((_validate_update, "oldTrainJob"),),
+    "mutate": ((_mutate, "trainJob"),),
     "validateRuntime": ((_validate_runtime, "runtime"),),
     "enqueue": ((_enqueue, "event"),),
     "owners": ((grouping.owners, "pod"),),
+    "config": ((serving.load_configuration, "want"),),
+    "statusUpdate": ((serving.update_status, "request"),),
+    "authorize": ((serving.authorize, "token"),),
     "metadata": ((grouping.metadata, "pod"),),
 }
 """By name: what carries an operation out, and the part of a case it is about."""

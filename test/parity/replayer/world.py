@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
@@ -12,16 +13,18 @@ from controller_runtime import client
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client.fake import Call, FakeSubResource
 
 from pkg.apis import scheme
+from pkg.apis.config.v1alpha1 import Configuration, set_defaults
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, core
 from pkg.util import trainjob
 
 T = TypeVar("T", bound=Object)
 
-NOW: Final = datetime(2222, 2, 2, 2, 2, 2, tzinfo=UTC)
-"""What the clock says; no input holds this time, so what shows it was stamped."""
+NOW: Final = datetime(2077, 7, 7, 7, 7, 7, tzinfo=UTC)
+"""The time of the clock; no input holds it, so what shows it was stamped. Deadlines ahead are later."""
 
 _CHILDREN: Final = frozenset({"JobSet", "PodGroup", "ConfigMap", "Secret"})
 _SCHEME: Final = scheme.default_scheme()
@@ -32,9 +35,13 @@ class Cluster(client.FakeClient):
 
     def __init__(self, case: dict[str, Any]) -> None:
         super().__init__(*objects(case), now=lambda: NOW)
+        self.cfg = Configuration(
+            compatibility_version=case.get("profile"),
+            feature_gates=dict.fromkeys(case.get("features") or (), True),
+        )
+        set_defaults(self.cfg)
         self._failures = {
-            (failure["verb"], failure["kind"]): failure["message"]
-            for failure in case.get("clientErrors") or ()
+            (failure["verb"], failure["kind"]): failure for failure in case.get("clientErrors") or ()
         }
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
@@ -47,6 +54,7 @@ class Cluster(client.FakeClient):
 
     async def create(self, obj: T, **options: Any) -> T:
         self._fail("create", type(obj))
+        self._fail("apply", type(obj))
         return await super().create(obj, **options)
 
     async def update(self, obj: T, **options: Any) -> T:
@@ -61,9 +69,33 @@ class Cluster(client.FakeClient):
         self._fail("apply", type(obj))
         return await super().apply(obj, **options)
 
+    async def delete(self, obj: Object, **options: Any) -> None:
+        self._fail("delete", type(obj))
+        await super().delete(obj, **options)
+
     def _fail(self, verb: str, kind: type[Object]) -> None:
-        if (message := self._failures.get((verb, kind.gvk.kind))) is not None:
-            raise StatusError(message, code=500, reason="InternalError")
+        if (failure := self._failures.get((verb, kind.gvk.kind))) is not None:
+            code, reason = failure.get("code", 500), failure.get("reason", "InternalError")
+            raise StatusError(failure["message"], code=code, reason=reason)
+
+    @property
+    def status(self) -> FakeSubResource:
+        """The writer of ``status``, whose patches fail as those of the object."""
+        return _Status(self, "status")
+
+    def written(self, verbs: Collection[str]) -> Sequence[Call]:
+        """Return the calls of these verbs, dry runs excepted."""
+        return [call for call in self.calls if call.verb in verbs and not call.options.get("dry_run")]
+
+
+class _Status(FakeSubResource):
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        super().__init__(cluster, name)
+        self._cluster = cluster
+
+    async def patch(self, obj: T, patch: client.Patch, **options: Any) -> T:
+        self._cluster._fail("patch", type(obj))
+        return await super().patch(obj, patch, **options)
 
 
 def objects(case: dict[str, Any]) -> list[Object]:
@@ -82,7 +114,7 @@ def objects(case: dict[str, Any]) -> list[Object]:
 
 
 def _names(train_job: TrainJob) -> list[NamespacedName]:
-    suffixes = ("", "-mpi-ssh-auth", "-mpi-hostfile")
+    suffixes = ("", "-mpi-ssh-auth", "-mpi-hostfile", "-flux-curve", "-flux-entrypoint")
     return [NamespacedName(train_job.namespace, train_job.name + suffix) for suffix in suffixes]
 
 
@@ -103,4 +135,4 @@ def decode(data: dict[str, Any]) -> Object:
 
 async def runtimes(cluster: Cluster) -> dict[str, Runtime]:
     """Return the product's runtimes over this cluster, their indices registered with it."""
-    return await core.new(cluster, cluster)
+    return await core.new(cluster, cluster, cfg=cluster.cfg, store=cluster)

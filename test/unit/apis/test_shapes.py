@@ -14,13 +14,10 @@ from pkg.apis.scheme import default_scheme
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 
 
-@pytest.mark.parametrize(
-    "kind", [each for each in default_scheme() if each.resource], ids=lambda kind: str(kind.gvk)
-)
-def test_every_model_has_facts(kind: type[Object]) -> None:
-    facts = kinds.facts_for(kind)
-    assert facts.resource == kind.resource
-    assert facts.scope_is_known
+def test_every_model_has_facts() -> None:
+    models = [each for each in default_scheme() if each.resource]
+    assert [each.gvk for each in models if kinds.facts_for(each).resource != each.resource] == []
+    assert [each.gvk for each in models if not kinds.facts_for(each).scope_is_known] == []
 
 
 @pytest.mark.parametrize("kind", [TrainJob, TrainingRuntime, JobSet])

@@ -56,6 +56,7 @@ def test_a_boolean_does_not_eat_the_next_word() -> None:
         (["--zap-encoder=xml"], 'invalid value "xml" for flag -zap-encoder: invalid encoder value "xml"'),
         (["--feature-gates=A"], 'invalid value "A" for flag -feature-gates: missing bool value for "A"'),
         (["--feature-gates=A=2"], 'invalid value "A=2" for flag -feature-gates: "A" must be true or false, not "2"'),
+        (["--feature-gates=Nope=true"], 'invalid value "Nope=true" for flag -feature-gates: unrecognized feature gate: Nope; the gates are AllAlpha, AllBeta, TrainJobStatus'),
         (
             ["--controllers=", "--webhooks=false"],
             "--controllers and --webhooks disable everything",
@@ -104,7 +105,5 @@ def test_webhooks_are_served_unless_the_last_word_is_no() -> None:
 
 def test_repeated_lists_add_up() -> None:
     assert flags.parse(["--controllers=*", "--controllers=-trainjob"]).controllers == ("*", "-trainjob")
-    assert flags.parse(["--feature-gates=A=true,B=false", "--feature-gates=B=true"]).feature_gates == {
-        "A": True,
-        "B": True,
-    }
+    gates = ["--feature-gates=AllAlpha=true,TrainJobStatus=false", "--feature-gates=TrainJobStatus=true"]
+    assert flags.parse(gates).feature_gates == {"AllAlpha": True, "TrainJobStatus": True}

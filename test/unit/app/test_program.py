@@ -4,11 +4,12 @@ import anyio
 import controller_runtime as ctrl
 import pytest
 from controller_runtime import rest
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import Pod, Secret
 from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.healthz import NotHealthyError
 
 from pkg import config
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.app import flags, main, process, program
 from pkg.app.certificates import ManagedWebhooks
 
@@ -73,17 +74,23 @@ def test_the_pod_grouper_runs_where_it_is_named_and_not_excluded(
     assert (Pod in program.options(parsed, cfg).cache.by_object) is runs
 
 
-async def test_alone_it_has_no_webhooks_and_watches_nothing_of_trainer() -> None:
-    cfg = config.load("")
-    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
-    parsed = flags.parse(["--controllers=podgrouper"])
+async def managed_by(parsed: flags.Flags, cfg: Configuration) -> ctrl.Manager:
+    """Return a manager that is set up but not started."""
     mgr = ctrl.Manager(
         rest.Config("http://127.0.0.1:1"),
         program.options(parsed, cfg),
         transport=rest.FakeTransport(lambda _request: rest.FakeResponse(404)),
     )
-
     await program.setup(mgr, parsed, cfg)
+    return mgr
+
+
+async def test_alone_it_has_no_webhooks_and_watches_nothing_of_trainer() -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    parsed = flags.parse(["--controllers=podgrouper"])
+
+    mgr = await managed_by(parsed, cfg)
 
     assert mgr.controller_names == {"pod"}
     assert mgr._webhook_server is None
@@ -95,6 +102,32 @@ async def test_without_webhooks_the_controllers_run_and_nothing_is_served_or_cer
     cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
     cfg.cert_management.enable = managed
     parsed = flags.parse(["--webhooks=false"])
+
+    mgr = await managed_by(parsed, cfg)
+
+    assert len(mgr.controller_names) == 3
+    assert mgr._webhook_server is None
+    assert "readyz" not in mgr._readyz
+
+
+@pytest.mark.parametrize(
+    ("gates", "arguments", "serves"),
+    [
+        ({}, [], False),
+        ({"TrainJobStatus": True}, [], True),
+        ({}, ["--feature-gates=TrainJobStatus=true"], True),
+        ({"TrainJobStatus": True}, ["--feature-gates=TrainJobStatus=false"], False),
+        ({"TrainJobStatus": True}, ["--webhooks=false"], False),
+        ({"TrainJobStatus": True}, ["--controllers="], True),
+    ],
+)
+async def test_status_updates_are_served_with_their_feature_gate_in_every_replica(
+    gates: dict[str, bool], arguments: list[str], serves: bool
+) -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    cfg.feature_gates = gates
+    parsed = flags.parse(arguments)
     mgr = ctrl.Manager(
         rest.Config("http://127.0.0.1:1"),
         program.options(parsed, cfg),
@@ -103,9 +136,12 @@ async def test_without_webhooks_the_controllers_run_and_nothing_is_served_or_cer
 
     await program.setup(mgr, parsed, cfg)
 
-    assert len(mgr.controller_names) == 3
-    assert mgr._webhook_server is None
-    assert "readyz" not in mgr._readyz
+    assert ("status-server" in mgr._readyz) is serves
+    if serves:
+        with pytest.raises(NotHealthyError, match="has not been started yet"):
+            mgr._readyz["status-server"]()
+    enabled = program.reports_status(parsed, cfg)
+    assert (Secret in program.options(parsed, cfg).cache.by_object) is enabled
 
 
 async def test_webhooks_wait_for_their_certificate_and_controllers_do_not() -> None:

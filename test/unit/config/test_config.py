@@ -66,11 +66,33 @@ def test_a_negative_qps_is_allowed_and_durations_are_read_as_go_does(tmp_path: P
     assert config.seconds(cfg.leader_election.renew_deadline) == 0.5
 
 
-@pytest.mark.parametrize(
-    "text", ["statusServer: {port: 1}\n", "featureGates: {A: true}\n", "tls: {minVersion: VersionTLS12}\n"]
-)
-def test_keys_of_newer_releases_are_accepted(tmp_path: Path, text: str) -> None:
-    config.load(write(tmp_path, HEAD + text))
+def test_the_status_server_has_defaults_and_bounds(tmp_path: Path) -> None:
+    server = config.load(write(tmp_path, HEAD + "statusServer: {qps: 0.5, burst: 0}\n")).status_server
+
+    assert (server.port, server.host, server.qps, server.burst) == (10443, "", 0.5, 0)
+    with pytest.raises(config.ConfigurationError) as raised:
+        config.load(write(tmp_path, HEAD + "statusServer: {port: 0, qps: -1, burst: -2}\n"))
+    assert str(raised.value).endswith(
+        "statusServer.port: Invalid value: 0: must be between 1 and 65535; "
+        "statusServer.qps: Invalid value: -1: must be greater than or equal to 0; "
+        "statusServer.burst: Invalid value: -2: must be greater than or equal to 0"
+    )
+
+
+def test_feature_gates_of_the_command_line_take_precedence(tmp_path: Path) -> None:
+    cfg = config.load(write(tmp_path, HEAD + "featureGates: {TrainJobStatus: true, AllBeta: true}\n"))
+
+    merged = config.with_feature_gates(cfg, {"TrainJobStatus": False})
+
+    assert merged.feature_gates == {"TrainJobStatus": False, "AllBeta": True}
+    assert cfg.feature_gates == {"TrainJobStatus": True, "AllBeta": True}
+
+
+def test_a_feature_gate_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    cfg = config.load(write(tmp_path, HEAD + "featureGates: {Nope: false}\n"))
+
+    with pytest.raises(config.ConfigurationError, match="featureGates: unrecognized feature gate: Nope"):
+        config.with_feature_gates(cfg, {})
 
 
 @pytest.mark.parametrize(
@@ -201,6 +223,25 @@ GO_KEYS = {
     "clientConnection": {"qps", "burst"},
 }
 """What the Go manager of Kubeflow Trainer v2.1.0 decodes; every other key ends it."""
+
+
+@pytest.mark.parametrize(("text", "second"), [("", False), ("'2.1'", False), ("''", False), ('"2.3"', True)])
+def test_the_compatibility_version_selects_the_behaviour(tmp_path: Path, text: str, second: bool) -> None:
+    loaded = config.load(write(tmp_path, f"{HEAD}compatibilityVersion: {text}\n"))
+    assert loaded.second_generation is second
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("2.3", "line 3: compatibilityVersion: a string is expected; put it in quotes"),
+        ("'2.2'", 'compatibilityVersion: Unsupported value: "2.2": supported values: "2.1", "2.3"'),
+    ],
+)
+def test_another_compatibility_version_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(config.ConfigurationError) as raised:
+        config.load(write(tmp_path, f"{HEAD}compatibilityVersion: {text}\n"))
+    assert problem in str(raised.value)
 
 
 def ours_alone() -> set[str]:

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import ssl
+
 import pytest
 from controller_runtime import metrics, rest
 
@@ -44,6 +46,17 @@ def test_what_is_configured_counts() -> None:
     assert options.metrics_filter is metrics.with_authentication_and_authorization
     assert options.health_probe_bind_address == "0"
     assert (options.readiness_endpoint_name, options.liveness_endpoint_name) == ("ready", "live")
+
+
+def test_tls_options_apply_to_webhooks_and_metrics() -> None:
+    cfg = config.load()
+    cfg.tls.min_version = "1.3"
+
+    options = config.manager_options(cfg)
+
+    assert options.webhook_tls_options is not None
+    assert options.webhook_tls_options.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert options.metrics_tls_options == options.webhook_tls_options
 
 
 def test_the_connection_is_throttled_as_configured() -> None:

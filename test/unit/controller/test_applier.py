@@ -61,9 +61,9 @@ async def test_a_field_that_is_no_longer_wanted_is_taken_back_and_others_stay() 
     assert await applier.apply(OWNER, pod_group(minMember=3)) is Outcome.UNCHANGED
 
 
-async def test_what_the_server_refuses_to_keep_is_not_sent_for_ever() -> None:
+def pruning_client() -> FakeClient:
+    """Return the client of a server that prunes a field."""
     client = FakeClient()
-    applier = Applier(client)
     stored = client.apply
 
     async def pruning(obj: Any, **options: Any) -> Any:
@@ -71,7 +71,12 @@ async def test_what_the_server_refuses_to_keep_is_not_sent_for_ever() -> None:
         kept["spec"].pop("unknown", None)
         return await stored(PodGroup.from_dict(kept), **options)
 
-    client.apply = pruning  # type: ignore[method-assign] # a server that prunes
+    client.apply = pruning  # type: ignore[method-assign] # the server's part
+    return client
+
+
+async def test_what_the_server_refuses_to_keep_is_not_sent_for_ever() -> None:
+    applier = Applier(pruning_client())
     assert await applier.apply(OWNER, pod_group(minMember=3, unknown=1)) is Outcome.CREATED
     assert await applier.apply(OWNER, pod_group(minMember=3, unknown=1)) is Outcome.UNCHANGED
 
@@ -113,15 +118,7 @@ async def test_an_object_that_went_in_between_is_not_made_of_its_remains() -> No
 
 
 async def test_what_the_server_dropped_is_sent_once_more_and_then_left() -> None:
-    client = FakeClient()
-    stored = client.apply
-
-    async def pruning(obj: Any, **options: Any) -> Any:
-        kept = obj.to_dict()
-        kept["spec"].pop("unknown", None)
-        return await stored(PodGroup.from_dict(kept), **options)
-
-    client.apply = pruning  # type: ignore[method-assign] # a server that prunes
+    client = pruning_client()
     await Applier(client).apply(OWNER, pod_group(minMember=3, unknown=1))
     assert [call.verb for call in client.writes] == ["apply", "apply"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.client.fake import FakeClient
-from controller_runtime.controller import Options
+from controller_runtime.controller import Controller, Options
 
 import pkg.controller
 import pkg.webhooks
@@ -38,8 +38,9 @@ class StubManager(SimpleNamespace):
             skip_name_validation=False,
         )
 
-    def add(self, controller: Any) -> None:
-        self.controllers.append(controller)
+    def add(self, runnable: Any) -> None:
+        if isinstance(runnable, Controller):
+            self.controllers.append(runnable)
 
     def event_recorder_for(self, source: str) -> None:
         self.sources.append(source)

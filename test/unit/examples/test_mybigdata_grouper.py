@@ -7,12 +7,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from programs import output_of
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "mybigdata_grouper"
@@ -40,17 +40,7 @@ def installed(tmp_path: Path) -> Path:
 def _run(*command: str, path: tuple[Path, ...] = (), cwd: Path = ROOT, code: int = 0) -> str:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environ["PYTHONPATH"] = os.pathsep.join(map(str, (*path, ROOT)))
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=cwd,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout if code == 0 else done.stderr
+    return output_of([sys.executable, *command], cwd=cwd, env=environ, timeout=120, code=code)
 
 
 def test_its_tests_pass_in_a_project_of_its_own(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_jobset_and_the_manager_work_under_their_own_roles_and_nobody_is_made_an
     assert bindings["jobset-controller-manager"] == ["jobset-controller-manager"]
     assert bindings["kubeflow-trainer-controller-manager"] == ["kubeflow-trainer-controller-manager"]
     assert "cluster-admin" not in bindings
-    roles = {each["metadata"]["name"] for each in manifests if each["kind"] == "ClusterRole"}
+    roles = {each["metadata"]["name"] for each in manifests if each["kind"] in {"ClusterRole", "Role"}}
     assert set(bindings) <= roles
     accounts = {
         (each["metadata"]["namespace"], each["metadata"]["name"])
@@ -81,10 +81,11 @@ def test_the_shipped_runtimes_crds_and_webhooks_are_found() -> None:
     assert ("ClusterTrainingRuntime", "torch-distributed") in kinds
     names = {each["metadata"]["name"] for each in shipped.crds()}
     assert "trainjobs.trainer.kubeflow.org" in names
-    (hooks,) = contents.trainer_webhooks("https://127.0.0.1:1", b"ca")
-    assert all(
-        hook["clientConfig"]["url"].startswith("https://127.0.0.1:1/validate-") for hook in hooks["webhooks"]
-    )
+    mutating, validating = contents.trainer_webhooks("https://127.0.0.1:1", b"ca")
+    for manifest, verb, count in ((mutating, "mutate", 1), (validating, "validate", 3)):
+        urls = [hook["clientConfig"]["url"] for hook in manifest["webhooks"]]
+        assert len(urls) == count
+        assert all(url.startswith(f"https://127.0.0.1:1/{verb}-") for url in urls)
 
 
 def test_a_node_has_what_its_shape_says_and_no_gpus_means_none_are_named() -> None:

@@ -13,6 +13,7 @@ import yaml
 from controller_runtime.client import FakeClient
 
 from hack import rbac
+from pkg import config
 from pkg.constants.trainer import API_RELEASE
 from pkg.podgrouper import new_plugins_hub
 
@@ -44,17 +45,19 @@ def markers(kind: str, *, below: str = "") -> list[dict[str, list[str]]]:
 
 
 def permissions(rules: list[dict[str, list[str]]]) -> set[tuple[str, str, str]]:
-    return {
-        grant
-        for rule in rules
-        for grant in itertools.product(
-            rule.get("groups", rule.get("apiGroups", [])), rule["resources"], rule["verbs"]
-        )
-    }
+    """Return group, resource and verb of each grant; for a path, an empty group and the path."""
+    found = set()
+    for rule in rules:
+        paths = rule.get("urls", rule.get("nonResourceURLs"))
+        groups = [""] if paths else rule.get("groups", rule.get("apiGroups", []))
+        found |= set(itertools.product(groups, paths or rule["resources"], rule["verbs"]))
+    return found
 
 
-def reference() -> Path:
-    root = Path(os.environ.get("TRAINER_REFERENCE", ROOT.parent / "shared" / "reference")) / "trainer-v2.1.0"
+def reference(release: str = "v2.1.0") -> Path:
+    root = (
+        Path(os.environ.get("TRAINER_REFERENCE", ROOT.parent / "shared" / "reference")) / f"trainer-{release}"
+    )
     if not root.is_dir():
         pytest.skip(f"no reference manifests at {root}")
     return root
@@ -79,14 +82,20 @@ def test_the_role_grants_what_the_reference_does_and_priority_classes_and_deleti
     assert ours["metadata"] == theirs["metadata"]
     added = {("scheduling.k8s.io", "priorityclasses", verb) for verb in ("list", "watch")}
     added.add(("jobset.x-k8s.io", "jobsets", "delete"))
+    mutating = ("admissionregistration.k8s.io", "mutatingwebhookconfigurations")
+    added |= {(*mutating, verb) for verb in ("get", "list", "update", "watch")}
+    # To authorize status updates: upstream does not look at the pod, and relies on a default role for the paths.
+    added |= {("", "pods", "get"), ("batch", "jobs", "get")}
+    added |= {("", path, "get") for path in ("/.well-known/openid-configuration", "/openid/v1/jwks")}
     assert permissions(ours["rules"]) == permissions(theirs["rules"]) | added
 
 
-def test_the_role_names_the_one_webhook_configuration_that_it_grants() -> None:
+def test_the_role_names_the_webhook_configurations_that_it_grants() -> None:
     (role,) = read("rbac/role.yaml")
-    (configuration,) = read("webhook/manifests.yaml")
-    (rule,) = [each for each in role["rules"] if "validatingwebhookconfigurations" in each["resources"]]
-    assert rule["resourceNames"] == [configuration["metadata"]["name"]]
+    for configuration in read("webhook/manifests.yaml"):
+        resource = f"{configuration['kind'].lower()}s"
+        (rule,) = [each for each in role["rules"] if resource in each.get("resources", ())]
+        assert rule["resourceNames"] == [configuration["metadata"]["name"]]
 
 
 def test_reviews_for_metrics_are_granted_only_by_the_overlay_that_requires_authorization() -> None:
@@ -106,7 +115,8 @@ def test_the_pod_groupers_role_is_one_of_its_own_that_grants_what_its_markers_as
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert {each["name"] for each in binding["subjects"]} == {NAME}
     (trainers,) = read("rbac/role.yaml")
-    assert "pods" not in {resource for rule in trainers["rules"] for resource in rule["resources"]}
+    of_pods = {verb for _, resource, verb in permissions(trainers["rules"]) if resource == "pods"}
+    assert of_pods == {"get"}, "only a pod that reports its progress is read"
 
 
 def test_the_pod_groupers_role_reads_every_kind_that_has_a_grouper() -> None:
@@ -117,10 +127,12 @@ def test_the_pod_groupers_role_reads_every_kind_that_has_a_grouper() -> None:
 
 
 def test_the_webhooks_are_those_of_the_markers() -> None:
-    (configuration,) = read("webhook/manifests.yaml")
-    assert configuration["metadata"]["name"] == "validator.trainer.kubeflow.org"
+    configurations = read("webhook/manifests.yaml")
+    names = [configuration["metadata"]["name"] for configuration in configurations]
+    assert names == ["defaulter.trainer.kubeflow.org", "validator.trainer.kubeflow.org"]
     found = {
         (
+            str(configuration["kind"] == "MutatingWebhookConfiguration").lower(),
             hook["name"],
             hook["clientConfig"]["service"]["path"],
             hook["failurePolicy"].lower(),
@@ -128,24 +140,42 @@ def test_the_webhooks_are_those_of_the_markers() -> None:
             *rule["resources"],
             *(operation.lower() for operation in rule["operations"]),
         )
+        for configuration in configurations
         for hook in configuration["webhooks"]
         for rule in hook["rules"]
     }
     asked = {
-        (*m["name"], *m["path"], *m["failurePolicy"], *m["sideEffects"], *m["resources"], *m["verbs"])
+        (
+            *m["mutating"],
+            *m["name"],
+            *m["path"],
+            *m["failurePolicy"],
+            *m["sideEffects"],
+            *m["resources"],
+            *m["verbs"],
+        )
         for m in markers("webhook")
     }
-    assert len(found) == 3
+    assert len(found) == 4
     assert found == asked
 
 
-def test_the_webhook_configuration_equals_the_reference() -> None:
-    (theirs,) = read("webhook/manifests.yaml", root=reference())
-    theirs["metadata"]["name"] = "validator.trainer.kubeflow.org"
-    for hook in theirs["webhooks"]:
+NOT_DISABLED = {
+    "matchExpressions": [
+        {"key": "trainer.kubeflow.org/webhook-validation", "operator": "NotIn", "values": ["disabled"]}
+    ]
+}
+
+
+def test_the_webhook_configurations_equal_the_reference() -> None:
+    mutating, validating = read("webhook/manifests.yaml", root=reference("v2.3.0"))
+    mutating["metadata"]["name"] = "defaulter.trainer.kubeflow.org"
+    validating["metadata"]["name"] = "validator.trainer.kubeflow.org"
+    for hook in validating["webhooks"][:2]:  # as its kustomize patch adds
+        hook["objectSelector"] = NOT_DISABLED
+    for hook in (*mutating["webhooks"], *validating["webhooks"]):
         hook["clientConfig"]["service"] |= {"name": NAME, "namespace": "kubeflow-system"}
-    (ours,) = read("webhook/manifests.yaml")
-    assert ours == theirs
+    assert read("webhook/manifests.yaml") == [mutating, validating]
 
 
 def test_the_configuration_file_equals_the_reference() -> None:
@@ -199,6 +229,17 @@ def test_the_service_offers_the_ports_that_are_served() -> None:
     ports = {port["name"]: port["targetPort"] for port in service["spec"]["ports"]}
     assert ports["monitoring-port"] == int(configuration["metrics"]["bindAddress"].lstrip(":"))
     assert ports["webhook-server"] == configuration["webhook"]["port"]
+    cfg = config.load(str(CONFIG / "manager" / "controller_manager_config.yaml"))
+    assert ports["status-server"] == cfg.status_server.port
+
+
+def test_every_user_may_read_the_release_and_nothing_else() -> None:
+    (role,) = read("rbac/public_configmap_role.yaml")
+    (binding,) = read("rbac/public_configmap_role_binding.yaml")
+    theirs = reference("v2.3.0")
+    assert role["kind"] == "Role"
+    assert [role] == read("rbac/public_configmap_role.yaml", root=theirs)
+    assert [binding] == read("rbac/public_configmap_role_binding.yaml", root=theirs)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Unstructured
 
-from pkg.podgrouper import DirectOwners, Options, PodGrouper, PodReconciler, new_plugins_hub
+from pkg.podgrouper import DirectOwners, Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
 from pkg.podgrouper.podgroup import Handler
+from pkg.podgrouper.servedrules import FixedRules
 
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]
@@ -82,7 +83,9 @@ def make_grouper() -> Callable[[client.Client], PodGrouper]:
 def make_reconciler(
     recorder: Recorder, make_grouper: Callable[[client.Client], PodGrouper]
 ) -> Callable[..., PodReconciler]:
-    def make(client_: client.Client, options: Options | None = None) -> PodReconciler:
+    def make(
+        client_: client.Client, options: Options | None = None, rules: Rules = Rules.V0_13
+    ) -> PodReconciler:
         options = options or Options()
         handler = Handler(
             client_,
@@ -90,6 +93,8 @@ def make_reconciler(
             node_pool_key=options.node_pool_label_key,
             queue_key="kai.scheduler/queue",
         )
-        return PodReconciler(client_, recorder, make_grouper(client_), handler, options)
+        return PodReconciler(
+            client_, recorder, make_grouper(client_), handler, options, rules=FixedRules(rules)
+        )
 
     return make

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Namespace, Pod
-from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError
 from controller_runtime.apis.machinery.object import ObjectMeta, Unstructured
 from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.client import MERGE, FakeClient, interceptor, raw_patch
@@ -17,7 +17,7 @@ from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result, TerminalError
 
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.podgrouper import Options, PodReconciler
+from pkg.podgrouper import Options, PodReconciler, Rules
 from pkg.podgrouper.budget import OverBudgetError
 from pkg.podgrouper.podgroup import Handler
 
@@ -355,3 +355,30 @@ async def test_ordinary_pods_are_never_put_off(make_pod: MakePod, make_reconcile
     reconciler = make_reconciler(FakeClient(*pods))
 
     assert [await reconciler.reconcile(Request("team-a", pod.name)) for pod in pods] == [Result()] * 300
+
+
+@pytest.mark.parametrize("rules", Rules)
+async def test_by_the_rules_of_v0_17_an_annotation_of_an_owner_leaves_its_pods_alone(
+    rules: Rules, make_pod: MakePod, make_object: MakeObject, make_reconciler: MakeReconciler
+) -> None:
+    owner = make_object("apps/v1", "StatefulSet", "db", annotations={"kai.scheduler/skip-podgrouper": "true"})
+    client = FakeClient(owner, make_pod("db-0", owner))
+
+    await make_reconciler(client, rules=rules).reconcile(REQUEST)
+
+    assert bool(client.writes) == (rules is Rules.V0_13)
+
+
+async def test_by_the_rules_of_v0_17_a_lost_race_is_no_event(
+    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler, recorder: Any
+) -> None:
+    async def create(*_args: Any, **_options: Any) -> Any:
+        raise ConflictError("changed", code=409, reason="Conflict")
+
+    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
+    racing = interceptor.wrap(client, interceptor.Funcs(create=create))
+
+    result = await make_reconciler(racing, rules=Rules.V0_17).reconcile(REQUEST)
+
+    assert result.requeue_after
+    assert recorder.events == []

@@ -39,7 +39,8 @@ def exported(package: types.ModuleType) -> set[str]:
             framework,
             (
                 "ComponentBuilderPlugin CustomValidationPlugin EnforceMLPolicyPlugin EnforcePodGroupPolicyPlugin "
-                "Observer Plugin PluginError PluginFactory PodNetworkPlugin TrainJobStatusPlugin WatchExtensionPlugin"
+                "EnforcePodSpecPlugin Observer Plugin PluginError PluginFactory PodNetworkPlugin "
+                "PreComponentBuilderPlugin TrainJobStatusPlugin WatchExtensionPlugin"
             ),
         ),
         (

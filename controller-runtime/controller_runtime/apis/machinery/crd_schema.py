@@ -89,7 +89,7 @@ def custom_resource_definition(kind: type[Object]) -> Schema:
 
 def _root(kind: type[Object], markers: KindMarkers) -> Schema:
     schema = _struct(kind)
-    schema["properties"].update(
+    schema.setdefault("properties", {}).update(
         {
             "apiVersion": {"description": _API_VERSION_TEXT, "type": "string"},
             "kind": {"description": _KIND_TEXT, "type": "string"},
@@ -120,6 +120,8 @@ def _struct(model: type[Any]) -> Schema:
         schema["properties"][wire] = each
         if needed:
             required.append(wire)
+    if not schema["properties"]:
+        del schema["properties"]
     if required:
         schema["required"] = sorted(required)
     if isinstance(marker := getattr(model, "crd", None), CRD):

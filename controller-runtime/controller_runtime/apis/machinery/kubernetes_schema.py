@@ -24,6 +24,7 @@ FILE: Final = Path(__file__).with_suffix(".json")
 _PREFIXES: Final = ("io.k8s.apimachinery.pkg.apis.", "io.k8s.apimachinery.pkg.", "io.k8s.api.")
 _DROPPED: Final = (
     "description",
+    "x-kubernetes-group-version-kind",
     "x-kubernetes-patch-merge-key",
     "x-kubernetes-patch-strategy",
     "x-kubernetes-unions",
@@ -73,6 +74,7 @@ _ATOMIC: Final = (
 _WITHOUT_DEFAULTS: Final = (
     ("core.v1.AzureDiskVolumeSource", "cachingMode"),
     ("core.v1.AzureDiskVolumeSource", "kind"),
+    ("batch.v1.PodFailurePolicyOnPodConditionsPattern", "status"),
 )
 _CONDITION: Final[dict[str, Schema]] = {
     "message": {"maxLength": 32768},

@@ -48,6 +48,13 @@ def _too_long(value: str, limit: int) -> list[str]:
     return [max_length_error(limit)] if len(value.encode()) > limit else []
 
 
+def _checked(value: str, limit: int, pattern: str, text: str, *examples: str) -> list[str]:
+    errors = _too_long(value, limit)
+    if not _matches(pattern, value):
+        errors.append(regex_error(text, pattern, *examples))
+    return errors
+
+
 def is_dns1123_label(value: str) -> list[str]:
     """Check a name such as a namespace's."""
     errors = _too_long(value, DNS1123_LABEL_MAX_LENGTH)
@@ -65,26 +72,20 @@ def is_dns1123_label(value: str) -> list[str]:
 
 def is_dns1123_subdomain(value: str) -> list[str]:
     """Check a name such as a TrainJob's."""
-    errors = _too_long(value, DNS1123_SUBDOMAIN_MAX_LENGTH)
-    if not _matches(_DNS1123_SUBDOMAIN, value):
-        text = (
-            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
-            "and must start and end with an alphanumeric character"
-        )
-        errors.append(regex_error(text, _DNS1123_SUBDOMAIN, "example.com"))
-    return errors
+    text = (
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+        "and must start and end with an alphanumeric character"
+    )
+    return _checked(value, DNS1123_SUBDOMAIN_MAX_LENGTH, _DNS1123_SUBDOMAIN, text, "example.com")
 
 
 def is_dns1035_label(value: str) -> list[str]:
     """Check a name such as a Service's, which may not start with a digit."""
-    errors = _too_long(value, DNS1035_LABEL_MAX_LENGTH)
-    if not _matches(_DNS1035_LABEL, value):
-        text = (
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
-            "start with an alphabetic character, and end with an alphanumeric character"
-        )
-        errors.append(regex_error(text, _DNS1035_LABEL, "my-name", "abc-123"))
-    return errors
+    text = (
+        "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+        "start with an alphabetic character, and end with an alphanumeric character"
+    )
+    return _checked(value, DNS1035_LABEL_MAX_LENGTH, _DNS1035_LABEL, text, "my-name", "abc-123")
 
 
 def is_api_group(value: str) -> bool:
@@ -141,14 +142,11 @@ def is_qualified_name(value: str) -> list[str]:
 
 def is_label_value(value: str) -> list[str]:
     """Check a label's value."""
-    errors = _too_long(value, LABEL_VALUE_MAX_LENGTH)
-    if not _matches(_LABEL_VALUE, value):
-        text = (
-            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
-            "and must start and end with an alphanumeric character"
-        )
-        errors.append(regex_error(text, _LABEL_VALUE, "MyValue", "my_value", "12345"))
-    return errors
+    text = (
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+        "and must start and end with an alphanumeric character"
+    )
+    return _checked(value, LABEL_VALUE_MAX_LENGTH, _LABEL_VALUE, text, "MyValue", "my_value", "12345")
 
 
 def is_env_var_name(value: str) -> list[str]:
@@ -165,10 +163,10 @@ def is_env_var_name(value: str) -> list[str]:
 
 def is_config_map_key(value: str) -> list[str]:
     """Check a key of a ConfigMap or Secret."""
-    errors = _too_long(value, DNS1123_SUBDOMAIN_MAX_LENGTH)
-    if not _matches(_CONFIG_KEY, value):
-        text = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-        errors.append(regex_error(text, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
+    text = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+    errors = _checked(
+        value, DNS1123_SUBDOMAIN_MAX_LENGTH, _CONFIG_KEY, text, "key.name", "KEY_NAME", "key-name"
+    )
     return errors + _parent_directory(value)
 
 

@@ -8,7 +8,8 @@ from collections.abc import Hashable
 
 from .base import JSON
 from .patch import same
-from .strategicpatch import Document, Member, Schema
+from .strategicpatch import Document
+from .strategicschema import Member, Schema
 
 _PLAIN = Member()
 

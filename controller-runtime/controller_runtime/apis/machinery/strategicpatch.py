@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strategic merge patch: maps merge, and lists of named items merge by their key.
 
-Kubernetes' built-in types define which lists merge, and by which key (``patchMergeKey``); :data:`SCHEMAS` contains
-this for the kinds we use. Other lists are replaced as a whole, other fields merge as plain JSON. Merged items that
-are in the patch take the patch's order; the others keep their relative position as far as possible.
+:mod:`.strategicschema` defines which lists merge, and by which key. Other lists are replaced as a whole, other fields
+merge as plain JSON. Merged items that are in the patch take the patch's order; the others keep their relative position
+as far as possible.
 
 Directives: ``$patch: replace|delete`` in a map or an item, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>``,
 ``$setElementOrder/<field>``; a null deletes.
@@ -13,13 +13,12 @@ Directives: ``$patch: replace|delete`` in a map or an item, ``$retainKeys``, ``$
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable
 from typing import Final
 
 from .base import JSON
 from .gojson import go_text
-from .gvk import GVK
+from .strategicschema import REPLACED, Member, Schema
 
 Document = dict[str, JSON]
 
@@ -31,103 +30,6 @@ _ORDER_PREFIX: Final = "$setElementOrder"
 
 class StrategicMergeError(ValueError):
     """The patch does not fit the object; the message is the API server's."""
-
-
-@dataclass(frozen=True)
-class Schema:
-    """The merge rules of a struct: its fields with special rules."""
-
-    fields: Mapping[str, Member] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Member:
-    """A field with a struct, or with a list that merges by ``key``, or as a set if there is no key."""
-
-    schema: Schema = Schema()
-    merge: bool = False
-    key: str = ""
-
-
-_PLAIN: Final = Schema()
-_REPLACED: Final = Member()
-
-
-def _by(key: str, schema: Schema = _PLAIN) -> Member:
-    return Member(schema, merge=True, key=key)
-
-
-_METADATA: Final = Schema({"finalizers": Member(merge=True), "ownerReferences": _by("uid")})
-_CONTAINER: Final = Schema(
-    {
-        "env": _by("name"),
-        "ports": _by("containerPort"),
-        "volumeDevices": _by("devicePath"),
-        "volumeMounts": _by("mountPath"),
-    }
-)
-_POD_SPEC: Final = Schema(
-    {
-        "containers": _by("name", _CONTAINER),
-        "ephemeralContainers": _by("name", _CONTAINER),
-        "hostAliases": _by("ip"),
-        "imagePullSecrets": _by("name"),
-        "initContainers": _by("name", _CONTAINER),
-        "resourceClaims": _by("name"),
-        "schedulingGates": _by("name"),
-        "topologySpreadConstraints": _by("topologyKey"),
-        "volumes": _by("name"),
-    }
-)
-_CONDITIONS: Final = Member(Schema({"conditions": _by("type")}))
-POD_TEMPLATE: Final = Schema({"metadata": Member(_METADATA), "spec": Member(_POD_SPEC)})
-"""A PodTemplateSpec."""
-
-_JOB_SPEC: Final = Schema({"template": Member(POD_TEMPLATE)})
-_JOB_TEMPLATE: Final = Schema({"metadata": Member(_METADATA), "spec": Member(_JOB_SPEC)})
-_POD_STATUS: Final = Schema({"conditions": _by("type"), "podIPs": _by("ip"), "hostIPs": _by("ip")})
-
-
-def _kind(**fields: Member) -> Schema:
-    return Schema({"metadata": Member(_METADATA), **fields})
-
-
-_WORKLOAD: Final = _kind(spec=Member(_JOB_SPEC), status=_CONDITIONS)
-
-SCHEMAS: Final[Mapping[str, Schema]] = {
-    "ConfigMap": _kind(),
-    "ControllerRevision": _kind(),
-    "CronJob": _kind(spec=Member(Schema({"jobTemplate": Member(_JOB_TEMPLATE)}))),
-    "DaemonSet": _WORKLOAD,
-    "Deployment": _WORKLOAD,
-    "Event": _kind(),
-    "Job": _WORKLOAD,
-    "Lease": _kind(),
-    "LimitRange": _kind(),
-    "Namespace": _kind(status=_CONDITIONS),
-    "Node": _kind(
-        spec=Member(Schema({"podCIDRs": Member(merge=True)})),
-        status=Member(Schema({"conditions": _by("type"), "addresses": _by("type")})),
-    ),
-    "Pod": _kind(spec=Member(_POD_SPEC), status=Member(_POD_STATUS)),
-    "PodTemplate": _kind(template=Member(POD_TEMPLATE)),
-    "PriorityClass": _kind(),
-    "ReplicaSet": _WORKLOAD,
-    "RuntimeClass": _kind(),
-    "Secret": _kind(),
-    "Service": _kind(spec=Member(Schema({"ports": _by("port")})), status=_CONDITIONS),
-    "ServiceAccount": _kind(secrets=_by("name")),
-    "StatefulSet": _WORKLOAD,
-}
-"""Schemas by kind. Custom resources have none: the API server rejects a strategic merge patch of one with 415."""
-_GROUPS: Final = frozenset(
-    {"", "apps", "batch", "coordination.k8s.io", "events.k8s.io", "node.k8s.io", "scheduling.k8s.io"}
-)
-
-
-def schema_of(gvk: GVK) -> Schema | None:
-    """Return the merge rules of a kind, or None for custom resources and for built-in kinds without a schema here."""
-    return SCHEMAS.get(gvk.kind) if gvk.group in _GROUPS else None
 
 
 def strategic_merge_patch(original: Document, patch: Document, schema: Schema) -> Document:
@@ -153,7 +55,7 @@ def _merge_map(original: Document, patch: Document, schema: Schema) -> Document:
         elif new is None:
             original.pop(name, None)
         else:
-            _merge_field(original, name, new, schema.fields.get(name, _REPLACED))
+            _merge_field(original, name, new, schema.fields.get(name, REPLACED))
     return original
 
 
@@ -195,7 +97,7 @@ def _retain_keys(original: Document, patch: Document) -> None:
 def _merge_ordered(original: Document, patch: Document, schema: Schema, directive: str) -> None:
     order = patch.pop(directive)
     name = _target(directive, "setElementOrder")
-    member = schema.fields.get(name, _REPLACED)
+    member = schema.fields.get(name, REPLACED)
     live, new = original.get(name), patch.pop(name, None)
     if not isinstance(order, list) or any(
         part is not None and not isinstance(part, list) for part in (live, new)

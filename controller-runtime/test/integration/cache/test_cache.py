@@ -16,31 +16,14 @@ from controller_runtime.apis.machinery.object import metadata_only, unstructured
 from controller_runtime.cache import ByObject, Cache, EventHandlerFuncs, Options
 from controller_runtime.client import LiveClient
 from controller_runtime.client.cached import CachedClient
-from controller_runtime.envtest import eventually
+from controller_runtime.envtest import eventually, open_crd
 from controller_runtime.rest import Request, Response
 
 pytestmark = pytest.mark.integration
 
 CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
 WIDGET = unstructured(GVK("cache.example.org", "v1", "Widget"))
-WIDGETS = {
-    "metadata": {"name": "widgets.cache.example.org"},
-    "spec": {
-        "group": "cache.example.org",
-        "scope": "Namespaced",
-        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-                },
-            }
-        ],
-    },
-}
+WIDGETS = open_crd(WIDGET.gvk)
 
 
 class Recorder:

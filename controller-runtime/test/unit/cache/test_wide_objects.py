@@ -12,7 +12,6 @@ from structlog.testing import capture_logs
 
 from controller_runtime import cache, handler, source
 from controller_runtime.apis.core.v1 import ConfigMap
-from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.apis.machinery.shape import Limits
 from controller_runtime.cache import ByObject, UndecodableObjectError, reflector
@@ -23,20 +22,6 @@ from controller_runtime.workqueue import PriorityQueue
 WIDE: dict[str, Any] = {"data": {f"k{number}": "" for number in range(100_000)}}
 REASON = r"^ConfigMap team-a/wide: more than 24000 items$"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "u", "controller": True}
-
-
-@pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The size of each text that became a model."""
-    sizes: list[int] = []
-    decode = Struct.from_json.__func__  # type: ignore[attr-defined]  # the function under the class method
-
-    def noting(cls: type[Struct], data: bytes | str) -> Any:
-        sizes.append(len(data))
-        return decode(cls, data)
-
-    monkeypatch.setattr(Struct, "from_json", classmethod(noting))
-    return sizes
 
 
 async def test_it_is_left_out_of_lists_and_named_by_reads(

@@ -55,6 +55,15 @@ def ordered(value: Any) -> Any:
 
 
 @given(_objects, _objects)
+def test_a_difference_has_the_paths_that_are_new_or_differ_and_those_that_are_gone(
+    old: Any, new: Any
+) -> None:
+    before, after = ownership.fields_of(old, POD), ownership.fields_of(new, POD)
+    differs = frozenset(p for p in after if not same(ownership.value_at(old, p), ownership.value_at(new, p)))
+    assert ownership.difference(old, new, POD) == (differs, before - after)
+
+
+@given(_objects, _objects)
 def test_a_sole_owner_gets_exactly_what_it_applied_last(first: Any, second: Any) -> None:
     after = applied(first, ownership.fields_of(first, POD), second)
     assert ordered(after) == ordered(second)

@@ -6,12 +6,10 @@ from typing import Any
 
 import anyio
 import pytest
+from lease_server import KEY, Server
 
 from controller_runtime import metrics
-from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.machinery.errors import ServerError
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.client import FakeClient, LiveClient, interceptor
+from controller_runtime.client import LiveClient
 from controller_runtime.leaderelection import (
     InvalidTimingError,
     LeaderElectionLostError,
@@ -19,36 +17,6 @@ from controller_runtime.leaderelection import (
     Timing,
 )
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
-
-KEY = NamespacedName("ns", "lock")
-
-
-class Server:
-    """An API server for leases that can hang or fail."""
-
-    def __init__(self) -> None:
-        self.store = FakeClient()
-        self.hangs = False
-        self.fails = False
-        self.client = interceptor.wrap(
-            self.store,
-            interceptor.Funcs(
-                get=self._pass("get"), create=self._pass("create"), update=self._pass("update")
-            ),
-        )
-
-    def _pass(self, verb: str) -> Any:
-        async def call(client: FakeClient, *args: Any, **options: Any) -> Any:
-            if self.hangs:
-                await anyio.sleep_forever()
-            if self.fails:
-                raise ServerError("etcd is away", code=500)
-            return await getattr(client, verb)(*args, **options)
-
-        return call
-
-    async def lease(self) -> Lease:
-        return await self.store.get(Lease, KEY)
 
 
 @pytest.fixture

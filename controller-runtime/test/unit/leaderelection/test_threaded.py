@@ -12,11 +12,9 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from lease_server import KEY, Server
 
 from controller_runtime import rest
-from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.machinery.errors import ServerError
-from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.client import FakeClient, interceptor
 from controller_runtime.leaderelection import (
     InvalidTimingError,
@@ -28,37 +26,7 @@ from controller_runtime.leaderelection import (
 )
 
 pytestmark = pytest.mark.real_time
-KEY = NamespacedName("ns", "lock")
 FAST = Timing(lease_duration=2.0, renew_deadline=1.5, retry_period=0.2)
-
-
-class Server:
-    def __init__(self) -> None:
-        self.store = FakeClient()
-        self.fails = False
-        self.threads = set[str]()
-        self.client = interceptor.wrap(
-            self.store,
-            interceptor.Funcs(
-                get=self._pass("get"), create=self._pass("create"), update=self._pass("update")
-            ),
-        )
-
-    def _pass(self, verb: str) -> Any:
-        async def call(client: FakeClient, *args: Any, **options: Any) -> Any:
-            self.threads.add(threading.current_thread().name)
-            if self.fails:
-                raise ServerError("etcd is away", code=500)
-            return await getattr(client, verb)(*args, **options)
-
-        return call
-
-    @asynccontextmanager
-    async def connect(self) -> AsyncIterator[Any]:
-        yield self.client
-
-    async def lease(self) -> Lease:
-        return await self.store.get(Lease, KEY)
 
 
 def stall(seconds: float) -> None:

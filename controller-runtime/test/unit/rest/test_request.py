@@ -8,7 +8,7 @@ import pytest
 
 from controller_runtime import rest
 from controller_runtime.apis.machinery.gvk import Resource
-from controller_runtime.rest import request
+from controller_runtime.rest import paths, request
 
 PODS = Resource("", "v1", "pods", True)
 NODES = Resource("", "v1", "nodes", False)
@@ -48,7 +48,7 @@ def test_what_would_leave_its_segment_of_the_path_is_refused(bad: str) -> None:
         lambda: request.watch(PODS, namespace=bad),
         lambda: request.create(PODS, bad, b""),
         lambda: request.update(PODS, "a", bad, b""),
-        lambda: request.apply(PODS, "a", bad, b"", field_owner="me"),
+        lambda: request.patch(PODS, "a", bad, b"", content_type=request.APPLY),
         lambda: request.delete(PODS, "a", bad),
         lambda: request.delete_collection(PODS, namespace=bad),
         lambda: request.subresource(request.get(PODS, "a", "x"), bad),
@@ -78,7 +78,7 @@ def test_what_would_leave_its_segment_of_the_path_is_refused(bad: str) -> None:
 )
 def test_no_url_is_made_of_what_is_no_group_and_version(group: str, version: str) -> None:
     with pytest.raises(rest.InvalidRequestError, match="is not the group and version of an API"):
-        request.group_version_path(group, version)
+        paths.group_version_path(group, version)
     with pytest.raises(rest.InvalidRequestError):
         request.list_(Resource(group, version, "things", True))
 
@@ -134,7 +134,9 @@ def test_metadata_is_asked_for_by_the_accept_header_alone() -> None:
 
 
 def test_apply_names_its_owner_and_forces() -> None:
-    made = request.apply(PODS, "a", "x", b"{}", field_owner="trainer", force=True, dry_run=True)
+    made = request.patch(
+        PODS, "a", "x", b"{}", content_type=request.APPLY, field_owner="trainer", force=True, dry_run=True
+    )
     assert made.method == "PATCH"
     assert made.query == (("fieldManager", "trainer"), ("force", "true"), ("dryRun", "All"))
     assert made.headers["Content-Type"] == "application/apply-patch+yaml"

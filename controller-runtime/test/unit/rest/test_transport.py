@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -320,19 +321,24 @@ async def test_leaving_with_open_streams_leaves_nothing_behind() -> None:
     gc.collect()  # an unclosed connection would warn now, and warnings are errors
 
 
-async def test_a_client_certificate_is_shown_and_the_server_name_checked(tmp_path: Path) -> None:
+def showing(users: list[str], folder: Path, host: str) -> tuple[Authority, ssl.SSLContext, Any]:
+    """Return an authority, and the context and answers of a server for ``host`` that adds its clients to ``users``."""
     authority = Authority.create("test-ca")
-    cert, key = authority.server("other.test", ["other.test"]).write(tmp_path)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
-    context.load_cert_chain(cert, key)
+    context.load_cert_chain(*authority.server(host, [host]).write(folder, "server"))
     context.verify_mode = ssl.CERT_REQUIRED
-    users: list[str] = []
 
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         shown = writer.get_extra_info("peercert")
         users.extend(v for part in shown["subject"] for k, v in part if k == "commonName")
         writer.write(body(b"ok"))
 
+    return authority, context, answer
+
+
+async def test_a_client_certificate_is_shown_and_the_server_name_checked(tmp_path: Path) -> None:
+    users: list[str] = []
+    authority, context, answer = showing(users, tmp_path, "other.test")
     me = authority.client("me")
     tls = rest.TLSConfig(ca=authority.certificate, cert=me.certificate, key=me.key, server_name="other.test")
     async with serving(answer, context) as host:
@@ -360,18 +366,8 @@ def test_the_stamp_changes_with_the_files(tmp_path: Path) -> None:
 async def test_a_rewritten_client_certificate_is_shown_soon(
     tmp_path: Path,
 ) -> None:
-    authority = Authority.create("test-ca")
-    served = authority.server("localhost", ["127.0.0.1"]).write(tmp_path, "server")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
-    context.load_cert_chain(*served)
-    context.verify_mode = ssl.CERT_REQUIRED
     users: list[str] = []
-
-    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
-        shown = writer.get_extra_info("peercert")
-        users.extend(v for part in shown["subject"] for k, v in part if k == "commonName")
-        writer.write(body(b"ok"))
-
+    authority, context, answer = showing(users, tmp_path, "127.0.0.1")
     cert, key = authority.client("old").write(tmp_path)
     tls = rest.TLSConfig(ca=authority.certificate, cert=cert, key=key)
     async with (
@@ -387,18 +383,8 @@ async def test_a_rewritten_client_certificate_is_shown_soon(
 
 
 async def test_an_issued_certificate_is_shown_as_soon_as_it_is_renewed(tmp_path: Path) -> None:
-    authority = Authority.create("test-ca")
-    served = authority.server("localhost", ["127.0.0.1"]).write(tmp_path, "server")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
-    context.load_cert_chain(*served)
-    context.verify_mode = ssl.CERT_REQUIRED
     users: list[str] = []
-
-    async def answer(head: str, writer: asyncio.StreamWriter) -> None:
-        shown = writer.get_extra_info("peercert")
-        users.extend(v for part in shown["subject"] for k, v in part if k == "commonName")
-        writer.write(body(b"ok"))
-
+    authority, context, answer = showing(users, tmp_path, "127.0.0.1")
     old, new = authority.client("old"), authority.client("new")
     issued = IssuedPair(old.certificate, old.key)
     tls = rest.TLSConfig(ca=authority.certificate, issued=issued)

@@ -59,6 +59,20 @@ def test_a_marker_with_a_namespace_belongs_to_the_role_of_that_namespace(tmp_pat
     ]
 
 
+def test_paths_that_are_not_resources_have_rules_of_their_own() -> None:
+    text = (
+        "# +kubebuilder:rbac:urls=/b;/a,verbs=get\n"
+        "# +kubebuilder:rbac:urls=/metrics,verbs=post;get\n"
+        '# +kubebuilder:rbac:groups="",resources=pods,verbs=get\n'
+    )
+    role = yaml.safe_load(rbac.manifest("operator", rbac.grants_in(text)))
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"nonResourceURLs": ["/a", "/b"], "verbs": ["get"]},
+        {"nonResourceURLs": ["/metrics"], "verbs": ["get", "post"]},
+    ]
+
+
 def test_code_without_markers_has_a_role_without_rules(tmp_path: Path) -> None:
     role = yaml.safe_load(rbac.manifests("operator", rbac.collect([tmp_path])))
     assert role["kind"] == "ClusterRole"
@@ -77,6 +91,11 @@ def test_files_of_installed_packages_and_of_hidden_folders_are_not_read(tmp_path
     [
         pytest.param("groups=a,resources=b", "groups=a,resources=b has no field verbs", id="no verbs"),
         pytest.param("resources=b,verbs=get", "has no field groups", id="no groups"),
+        pytest.param("urls=/a", "urls=/a has no field verbs", id="a path without verbs"),
+        pytest.param("urls=a,verbs=get", "has the URL a, which does not begin with /", id="a relative path"),
+        pytest.param(
+            "urls=/a,namespace=b,verbs=get", "with urls has the field namespace", id="a path in a Role"
+        ),
         pytest.param("groups=a,resources=b,verb=get,verbs=get", "has an unknown field verb", id="a slip"),
         pytest.param(
             "groups=a,resources=b,verbs=get,namespace=c;d", "more than one value: c;d", id="two namespaces"

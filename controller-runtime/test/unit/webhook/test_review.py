@@ -416,6 +416,64 @@ async def test_a_defaulter_that_changes_nothing_sends_no_patch() -> None:
     }
 
 
+class Keeps(webhook.CustomMutator[ConfigMap]):
+    """Puts back keys that an update drops."""
+
+    def concerns(self, request: AdmissionRequest, old: ConfigMap | None, new: ConfigMap) -> bool:
+        return "skip" not in (new.data or {})
+
+    async def mutate(self, request: AdmissionRequest, old: ConfigMap | None, new: ConfigMap) -> list[str]:
+        dropped = (old.data or {}).keys() - (new.data or {}).keys() if old is not None else set()
+        if "forbidden" in (new.data or {}):
+            raise InvalidError("not this key", code=422, reason="Invalid")
+        new.data = {**(old.data if old is not None and old.data else {}), **(new.data or {})}
+        return [f"{request.operation} kept {key}" for key in sorted(dropped)]
+
+
+async def test_a_mutator_knows_the_stored_object_and_may_warn() -> None:
+    old = {**MAP, "data": {"k": "v", "l": "w"}}
+    response = await verdict(webhook.MutatorHandler(ConfigMap, Keeps()), review("UPDATE", oldObject=old))
+    assert json.loads(base64.b64decode(response["patch"])) == [{"op": "add", "path": "/data/l", "value": "w"}]
+    assert response["warnings"] == ["UPDATE kept l"]
+
+
+async def test_a_mutator_of_a_new_object_has_no_stored_one() -> None:
+    response = await verdict(webhook.MutatorHandler(ConfigMap, Keeps()), review())
+    assert response == {"allowed": True, "status": {"code": 200}}
+
+
+async def test_a_mutator_may_leave_an_undecodable_object_to_the_schema() -> None:
+    class Lenient(Keeps):
+        leaves_undecodable = True
+
+    bad = {**MAP, "data": {"k": 1}}
+    for mutator, code in ((Keeps(), 400), (Lenient(), 200)):
+        response = await verdict(webhook.MutatorHandler(ConfigMap, mutator), review(object=bad))
+        assert response["status"]["code"] == code
+
+
+async def test_a_mutator_may_refuse_and_may_not_be_concerned() -> None:
+    handler = webhook.MutatorHandler(ConfigMap, Keeps())
+    refused = await verdict(handler, review(object={**MAP, "data": {"forbidden": ""}}))
+    assert (refused["allowed"], refused["status"]["code"]) == (False, 422)
+    old = {**MAP, "data": {"k": "v"}}
+    skipped = await verdict(handler, review("UPDATE", object={**MAP, "data": {"skip": ""}}, oldObject=old))
+    assert skipped == {"allowed": True, "status": {"code": 200}}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "patch"),
+    [
+        ([{"a": 1}, {"b": 1}], [{"a": 1}, {"b": 2}], [{"op": "replace", "path": "/l/1/b", "value": 2}]),
+        ([{"a": 1}], [{"a": 1, "t": 0}], [{"op": "add", "path": "/l/0/t", "value": 0}]),
+        ([1, 2], [1, 3], [{"op": "replace", "path": "/l/1", "value": 3}]),
+        ([1], [1, 2], [{"op": "replace", "path": "/l", "value": [1, 2]}]),
+    ],
+)
+def test_a_list_of_the_same_length_is_patched_item_by_item(old: Any, new: Any, patch: Any) -> None:
+    assert webhook.admission.json_patch({"l": old}, {"l": new}) == patch
+
+
 async def test_any_handler_may_stand_behind_a_path() -> None:
     class No(webhook.Handler):
         async def handle(self, request: AdmissionRequest) -> AdmissionResponse:

@@ -2,6 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """config.trainer.kubeflow.org/v1alpha1: the manager's Configuration."""
 
+from .configuration_types import COMPATIBILITY_VERSIONS as COMPATIBILITY_VERSIONS
+from .configuration_types import MIRROR_ALWAYS as MIRROR_ALWAYS
+from .configuration_types import MIRROR_NEEDED as MIRROR_NEEDED
+from .configuration_types import MIRRORS as MIRRORS
+from .configuration_types import V2_1 as V2_1
+from .configuration_types import V2_3 as V2_3
 from .configuration_types import CertManagement as CertManagement
 from .configuration_types import ClientConnection as ClientConnection
 from .configuration_types import Configuration as Configuration
@@ -10,5 +16,9 @@ from .configuration_types import ControllerHealth as ControllerHealth
 from .configuration_types import ControllerMetrics as ControllerMetrics
 from .configuration_types import ControllerWebhook as ControllerWebhook
 from .configuration_types import LeaderElection as LeaderElection
+from .configuration_types import ObjectReference as ObjectReference
 from .configuration_types import PodGrouper as PodGrouper
+from .configuration_types import StatusServer as StatusServer
+from .configuration_types import TLSOptions as TLSOptions
+from .defaults import defaulted as defaulted
 from .defaults import set_defaults as set_defaults

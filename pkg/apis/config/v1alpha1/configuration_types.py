@@ -6,14 +6,22 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from controller_runtime.apis.machinery.base import JSON, Struct
+from controller_runtime.apis.machinery.base import Struct
 from controller_runtime.apis.machinery.gvk import GVK
 from pydantic import Field
 
 GROUP: Final = "config.trainer.kubeflow.org"
 VERSION: Final = "v1alpha1"
 
-_WITHOUT_EFFECT: Final = "accepted because newer releases have it; without effect"
+V2_1: Final = "2.1"
+V2_3: Final = "2.3"
+COMPATIBILITY_VERSIONS: Final = (V2_1, V2_3)
+"""The releases of Kubeflow Trainer whose behaviour ``compatibility_version`` selects."""
+
+MIRROR_NEEDED: Final = "needed"
+MIRROR_ALWAYS: Final = "always"
+MIRRORS: Final = (MIRROR_NEEDED, MIRROR_ALWAYS)
+"""For which TrainJobs ``mirror`` copies the fields of Trainer v2.1 into ``runtimePatches``."""
 
 
 class ControllerWebhook(Struct):
@@ -113,6 +121,35 @@ class ClientConnection(Struct):
     burst: int | None = Field(default=None, description="requests at once beyond that")
 
 
+class StatusServer(Struct):
+    """The status server: its port, and the throttling of its client. It is served with the gate `TrainJobStatus`."""
+
+    port: int | None = Field(default=None, description="the port of the status server")
+    host: str | None = Field(default=None, description="the address it listens on; empty: all")
+    qps: float | None = Field(
+        default=None,
+        description="status updates a second that are sent to the API server, over a longer time; `0`: the default",
+    )
+    burst: int | None = Field(default=None, description="updates at once beyond that; `0`: the default")
+
+
+class TLSOptions(Struct):
+    """TLS of the webhook server, the metrics server and the status server."""
+
+    min_version: str | None = Field(
+        default=None,
+        description="the oldest TLS version that is accepted: `1.0`, `1.1`, `1.2` or `1.3`; unset: `1.2`",
+    )
+    cipher_suites: list[str] | None = Field(
+        default=None,
+        description="the cipher suites of TLS 1.2 and older, by their IANA names; those of TLS 1.3 are fixed",
+    )
+    next_protos: list[str] | None = Field(
+        default=None,
+        description="the protocols offered by ALPN; only `http/1.1` is served",
+    )
+
+
 class ObjectReference(Struct):
     """A namespaced object's name."""
 
@@ -151,6 +188,18 @@ class PodGrouper(Struct):
         default=None,
         description="only pods in namespaces with these labels",
     )
+    grouper_files: list[str] | None = Field(
+        default=None,
+        description="files, each of which declares how the pods of a kind are grouped",
+    )
+    groupers_config_map: ObjectReference | None = Field(
+        default=None,
+        description="the ConfigMap with more of them, one in each key",
+    )
+    rules: str | None = Field(
+        default=None,
+        description="the KAI-Scheduler release whose rules apply: v0.13, v0.17, or auto for the installed PodGroup's",
+    )
 
 
 class Configuration(Struct):
@@ -168,6 +217,24 @@ class Configuration(Struct):
     cert_management: CertManagement = Field(default_factory=CertManagement)
     client_connection: ClientConnection = Field(default_factory=ClientConnection)
     pod_grouper: PodGrouper = Field(default_factory=PodGrouper)
-    status_server: dict[str, JSON] | None = Field(default=None, description=_WITHOUT_EFFECT)
-    feature_gates: dict[str, bool] | None = Field(default=None, description=_WITHOUT_EFFECT)
-    tls: dict[str, JSON] | None = Field(default=None, description=_WITHOUT_EFFECT)
+    compatibility_version: str | None = Field(
+        default=None,
+        description="the release of Trainer whose behaviour applies where the same object has different results: "
+        "`2.1` or `2.3`",
+    )
+    mirror: str | None = Field(
+        default=None,
+        description="the TrainJobs whose `podTemplateOverrides`, `labels` and `annotations` are mirrored in "
+        "`runtimePatches`: `needed` (those with a queue of Kueue or another manager) or `always`",
+    )
+    status_server: StatusServer = Field(default_factory=StatusServer)
+    feature_gates: dict[str, bool] | None = Field(
+        default=None,
+        description="feature gates by name; `--feature-gates` takes precedence",
+    )
+    tls: TLSOptions = Field(default_factory=TLSOptions)
+
+    @property
+    def second_generation(self) -> bool:
+        """True if the behaviour of Trainer v2.3 applies where it differs from v2.1's for the same object."""
+        return self.compatibility_version == V2_3

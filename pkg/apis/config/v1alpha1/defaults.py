@@ -8,7 +8,7 @@ from typing import Final
 
 from controller_runtime.apis.machinery.base import Struct
 
-from .configuration_types import Configuration
+from .configuration_types import MIRROR_NEEDED, V2_1, Configuration
 
 _DEFAULTS: Final[dict[str, dict[str, str | int | float | bool]]] = {
     "webhook": {"port": 9443, "host": ""},
@@ -33,6 +33,7 @@ _DEFAULTS: Final[dict[str, dict[str, str | int | float | bool]]] = {
         "webhook_secret_name": "kubeflow-trainer-webhook-cert",
     },
     "client_connection": {"qps": 50.0, "burst": 100},
+    "status_server": {"port": 10443, "host": "", "qps": 5.0, "burst": 10},
     "pod_grouper": {
         "enable": False,
         "node_pool_label_key": "kai.scheduler/node-pool",
@@ -41,6 +42,7 @@ _DEFAULTS: Final[dict[str, dict[str, str | int | float | bool]]] = {
         "max_concurrent_reconciles": 10,
         "search_legacy_pod_groups": True,
         "knative_gang_schedule": True,
+        "rules": "auto",
     },
 }
 _EMPTY_MEANS_UNSET: Final = frozenset(
@@ -58,6 +60,13 @@ _EMPTY_MEANS_UNSET: Final = frozenset(
 """Texts for which an empty value means the default, as in the Go manager; ``"0"`` turns an address off."""
 
 
+def defaulted() -> Configuration:
+    """Return a new Configuration of defaults only."""
+    cfg = Configuration()
+    set_defaults(cfg)
+    return cfg
+
+
 def set_defaults(cfg: Configuration) -> None:
     """Fill in every field of ``cfg`` that is unset and has a default."""
     for part, defaults in _DEFAULTS.items():
@@ -68,3 +77,7 @@ def set_defaults(cfg: Configuration) -> None:
                 setattr(struct, name, value)
     if cfg.controller.group_kind_concurrency is None:
         cfg.controller.group_kind_concurrency = {}
+    if not cfg.compatibility_version:
+        cfg.compatibility_version = V2_1
+    if not cfg.mirror:
+        cfg.mirror = MIRROR_NEEDED

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final
 
 from controller_runtime.apis.machinery.base import JSON, Struct, is_unset
 from controller_runtime.apis.machinery.crd import CRD, Int32, Rule
-from controller_runtime.apis.machinery.intstr import IntOrString
+from controller_runtime.apis.machinery.intstr import MAX_INT32, IntOrString
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from pydantic import Field
 
@@ -21,6 +21,9 @@ CLUSTER_TRAINING_RUNTIME_KIND: Final = "ClusterTrainingRuntime"
 MPI_IMPLEMENTATION_OPEN_MPI: Final = "OpenMPI"
 MPI_IMPLEMENTATION_INTEL: Final = "Intel"
 MPI_IMPLEMENTATION_MPICH: Final = "MPICH"
+
+_MIN_INT32: Final = -MAX_INT32 - 1
+_BOUNDED: Final = CRD(minimum=_MIN_INT32, maximum=MAX_INT32)
 
 
 class CoschedulingPodGroupPolicySource(Struct):
@@ -63,6 +66,39 @@ class TorchElasticPolicy(Struct):
     go_pointers: ClassVar[frozenset[str]] = frozenset({"max_restarts", "min_nodes", "max_nodes"})
 
 
+class EnvInjectionTarget(Struct):
+    """Containers of one replicated job that receive environment variables."""
+
+    job_name: Annotated[str, CRD(min_length=1, max_length=253)] = ""
+    """Name of the replicated job."""
+    container_names: Annotated[
+        list[Annotated[str, CRD(max_length=63)]] | None,
+        CRD(
+            list_type="set",
+            min_items=1,
+            max_items=8,
+            required=True,
+            rules=(
+                Rule(
+                    "!self.exists(c, c == 'node')",
+                    "containerNames must not include the main node container because PET_* envs are always"
+                    " injected into it",
+                ),
+            ),
+        ),
+    ] = None
+    """Names of the containers; the node container always receives the variables and must not be listed."""
+
+
+class EnvInjection(Struct):
+    """Further containers that receive the environment variables of torchrun."""
+
+    targets: Annotated[
+        list[EnvInjectionTarget] | None, CRD(list_type="map", list_map_keys=("jobName",), max_items=16)
+    ] = None
+    """The containers, by replicated job."""
+
+
 class TorchMLPolicySource(Struct):
     """How PyTorch is launched."""
 
@@ -81,13 +117,39 @@ class TorchMLPolicySource(Struct):
     """Processes on each node: auto, cpu, gpu or a number."""
     elastic_policy: TorchElasticPolicy | None = None
     """Elastic training."""
+    env_injection: EnvInjection | None = None
+    """Further containers that receive the environment variables of torchrun."""
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"num_proc_per_node"})
+
+
+class JAXMLPolicySource(Struct):
+    """How JAX is launched; it has no options."""
+
+
+class XGBoostMLPolicySource(Struct):
+    """How XGBoost is launched; it has no options."""
+
+
+class FluxMLPolicySource(Struct):
+    """How the Flux workload manager is launched."""
+
+    num_proc_per_node: Annotated[
+        Int32 | None,
+        CRD(
+            default=1,
+            minimum=_MIN_INT32,
+            maximum=MAX_INT32,
+            rules=(Rule("self >= 1", "NumProcPerNode in fluxPolicy must be >= 1"),),
+        ),
+    ] = None
+    """Processes on each node."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"num_proc_per_node"})
 
 
 class MPIMLPolicySource(Struct):
     """How MPI is launched."""
 
-    num_proc_per_node: Annotated[Int32 | None, CRD(default=1)] = None
+    num_proc_per_node: Annotated[Int32 | None, CRD(default=1, minimum=_MIN_INT32, maximum=MAX_INT32)] = None
     """Processes on each node: the slots in the host file."""
     mpi_implementation: Annotated[str | None, CRD(default="OpenMPI", enum=("OpenMPI", ""))] = None
     """The MPI implementation, which decides the form of the host file."""
@@ -111,16 +173,26 @@ class MLPolicy(Struct):
                 "!(has(self.numNodes) && (has(self.torch) && has(self.torch.elasticPolicy)))",
                 "numNodes should not be set if torch.elasticPolicy is configured",
             ),
-            Rule("!(has(self.torch) && has(self.mpi))", "Only one of the policy can be configured"),
+            Rule(
+                "[has(self.torch), has(self.mpi), has(self.jax), has(self.xgboost),has(self.flux)]"
+                ".filter(x, x).size() <= 1",
+                "Only one of the policy can be configured",
+            ),
         )
     )
 
-    num_nodes: Int32 | None = None
+    num_nodes: Annotated[Int32 | None, _BOUNDED] = None
     """Number of training nodes."""
     torch: TorchMLPolicySource | None = None
     """PyTorch."""
     mpi: MPIMLPolicySource | None = None
     """MPI."""
+    flux: FluxMLPolicySource | None = None
+    """The Flux workload manager."""
+    jax: JAXMLPolicySource | None = None
+    """JAX."""
+    xgboost: XGBoostMLPolicySource | None = None
+    """XGBoost."""
     go_pointers: ClassVar[frozenset[str]] = frozenset({"num_nodes"})
 
 

@@ -23,14 +23,17 @@ from controller_runtime.apis.machinery.crd import (
     MAP_BY_NAME,
     MAP_BY_TYPE,
     Int32,
+    Int64,
     KindMarkers,
     PrinterColumn,
     Rule,
 )
-from controller_runtime.apis.machinery.intstr import IntOrString
+from controller_runtime.apis.machinery.intstr import MAX_INT32, IntOrString
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.meta.v1 import Condition
 from pydantic import Field
+
+from .runtimepatch_types import FIELD_IMMUTABLE, RuntimePatch
 
 TRAIN_JOB_KIND: Final = "TrainJob"
 
@@ -43,9 +46,11 @@ TRAIN_JOB_FAILED: Final = "Failed"
 TRAIN_JOB_SUSPENDED_REASON: Final = "Suspended"
 TRAIN_JOB_RESUMED_REASON: Final = "Resumed"
 TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON: Final = "TrainingRuntimeNotSupported"
+TRAIN_JOB_DEADLINE_EXCEEDED_REASON: Final = "DeadlineExceeded"
 
 _NAMED: Final = CRD(min_length=1)
 _COUNT: Final = CRD(minimum=0, required=True)
+_BOUNDED: Final = CRD(minimum=-MAX_INT32 - 1, maximum=MAX_INT32)
 
 
 class RuntimeRef(Struct):
@@ -104,12 +109,16 @@ class Trainer(Struct):
     """Arguments of the entrypoint."""
     env: Annotated[list[EnvVar] | None, MAP_BY_NAME] = None
     """Environment variables of the training container; they are merged over the runtime's."""
-    num_nodes: Int32 | None = None
+    num_nodes: Annotated[Int32 | None, _BOUNDED] = None
     """Number of training nodes."""
     resources_per_node: ResourceRequirements | None = None
     """Compute resources of each training node."""
-    num_proc_per_node: IntOrString | None = None
-    """Processes on each node: auto, cpu, gpu or a number for PyTorch, a number for MPI."""
+    num_proc_per_node: Annotated[IntOrString | None, _BOUNDED] = None
+    """Processes on each node.
+
+    A number is stored. The words auto, cpu and gpu are accepted for PyTorch; the admission webhook moves them to the
+    annotation trainer.kubeflow.org/num-proc-per-node, because clients of newer releases can only read a number.
+    """
     go_pointers: ClassVar[frozenset[str]] = frozenset({"image", "num_nodes", "num_proc_per_node"})
 
 
@@ -175,9 +184,9 @@ class PodTemplateOverride(Struct):
 class TrainJobSpec(Struct):
     """What a TrainJob is to be."""
 
-    runtime_ref: Annotated[
-        RuntimeRef, CRD(required=True, rules=(Rule("self == oldSelf", "runtimeRef is immutable"),))
-    ] = Field(default_factory=RuntimeRef, exclude_if=is_unset)
+    runtime_ref: Annotated[RuntimeRef, CRD(required=True, rules=(FIELD_IMMUTABLE,))] = Field(
+        default_factory=RuntimeRef, exclude_if=is_unset
+    )
     """The training runtime; it cannot be changed later."""
     initializer: Initializer | None = None
     """What brings dataset and model to the trainer."""
@@ -200,12 +209,18 @@ class TrainJobSpec(Struct):
                     "self in ['trainer.kubeflow.org/trainjob-controller', 'kueue.x-k8s.io/multikueue']",
                     "ManagedBy must be trainer.kubeflow.org/trainjob-controller or kueue.x-k8s.io/multikueue if set",
                 ),
-                Rule("self == oldSelf", "ManagedBy value is immutable"),
+                FIELD_IMMUTABLE,
             ),
         ),
     ] = None
     """The controller that manages this job: ours, or Kueue's for several clusters; it cannot be changed later."""
-    go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by"})
+    runtime_patches: Annotated[
+        list[RuntimePatch] | None, CRD(list_type="map", list_map_keys=("manager",), max_items=16)
+    ] = None
+    """Changes to the training runtime, one entry for each writer, applied in the order of the list."""
+    active_deadline_seconds: Annotated[Int64 | None, CRD(minimum=1, rules=(FIELD_IMMUTABLE,))] = None
+    """Seconds that the job may be active before it fails; a resumed job starts again from zero."""
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"suspend", "managed_by", "active_deadline_seconds"})
 
 
 class JobStatus(Struct):
@@ -226,6 +241,35 @@ class JobStatus(Struct):
     go_pointers: ClassVar[frozenset[str]] = frozenset({"ready", "succeeded", "failed", "active", "suspended"})
 
 
+class Metric(Struct):
+    """A measurement of the training, such as the loss."""
+
+    name: Annotated[str, CRD(min_length=1, max_length=64)] = ""
+    """Name of the metric."""
+    value: Annotated[str, CRD(min_length=1, max_length=64)] = ""
+    """Value of the metric, in any notation."""
+
+
+class TrainerStatus(Struct):
+    """Progress that the trainer's pods report."""
+
+    crd: ClassVar[CRD] = CRD(
+        rules=(
+            Rule("has(self.lastUpdatedTime)", "lastUpdatedTime is required when trainerStatus is present"),
+        )
+    )
+
+    progress_percentage: Annotated[Int32 | None, CRD(minimum=0, maximum=100)] = None
+    """Percentage of the training that is done."""
+    estimated_remaining_seconds: Annotated[Int32 | None, CRD(minimum=0)] = None
+    """Estimated seconds until the training is done."""
+    metrics: Annotated[list[Metric] | None, CRD(list_type="atomic", max_items=256)] = None
+    """The newest measurements."""
+    last_updated_time: Annotated[str | None, CRD(format="date-time")] = None
+    """When the trainer last reported."""
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"progress_percentage", "estimated_remaining_seconds"})
+
+
 class TrainJobStatus(Struct):
     """How a TrainJob is doing."""
 
@@ -235,6 +279,8 @@ class TrainJobStatus(Struct):
     """Suspended, Complete and Failed."""
     jobs_status: Annotated[list[JobStatus] | None, MAP_BY_NAME] = None
     """The state of each replicated job."""
+    trainer_status: TrainerStatus | None = None
+    """Progress that the trainer's pods report, if the feature gate TrainJobStatus is enabled."""
 
 
 class TrainJob(Object, group="trainer.kubeflow.org", version="v1alpha1", kind="TrainJob", plural="trainjobs"):

@@ -12,9 +12,10 @@ from controller_runtime.apis.machinery.object import Unstructured
 
 from pkg.constants import kai
 from pkg.podgrouper.plugins import fields, segments
+from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.errors import AccessorError, GroupingError, failing
 from pkg.podgrouper.plugins.gonumbers import atoi, divide
-from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata
+from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata
 
 from .distributed_common import KubeflowDistributedGrouper
 
@@ -35,6 +36,10 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
     name = "PyTorchJob Grouper"
     replica_specs = "pytorchReplicaSpecs"
 
+    def __init__(self, default: DefaultGrouper, rules: Rules = OLDEST) -> None:
+        super().__init__(default)
+        self._rules = rules
+
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Group master and workers.
 
@@ -47,7 +52,7 @@ class PyTorchGrouper(KubeflowDistributedGrouper):
         for path in (("elasticPolicy", "minReplicas"), ("runPolicy", "schedulingPolicy", "minAvailable")):
             if (needed := _number_or_none(owner, path)) is not None:
                 metadata.min_available = fields.int32(needed)
-        metadata.sub_groups = _sub_groups(owner, pod, metadata.min_available)
+        metadata.sub_groups = _sub_groups(owner, pod, metadata.min_available, self._rules)
 
 
 def _number_or_none(job: Unstructured, path: tuple[str, ...]) -> int | None:
@@ -57,7 +62,7 @@ def _number_or_none(job: Unstructured, path: tuple[str, ...]) -> int | None:
         return None
 
 
-def _sub_groups(job: Unstructured, pod: Pod, needed: int) -> list[SubGroupMetadata]:
+def _sub_groups(job: Unstructured, pod: Pod, needed: int, rules: Rules) -> list[SubGroupMetadata]:
     where = f"PyTorchJob {job.namespace}/{job.name}"
     with failing(f"failed to get pytorchReplicaSpecs from {where}. Err: "):
         specs = fields.nested_map(job, "spec", PyTorchGrouper.replica_specs)
@@ -71,7 +76,7 @@ def _sub_groups(job: Unstructured, pod: Pod, needed: int) -> list[SubGroupMetada
             SubGroupMetadata(name=_MASTERS, min_available=masters, pods_references=_references(pod, _MASTERS))
         )
     if _WORKER in specs:
-        sub_groups += _workers(job, specs, pod, max(0, fields.int32(needed - masters)))
+        sub_groups += _workers(job, specs, pod, max(0, fields.int32(needed - masters)), rules)
     return sub_groups
 
 
@@ -79,7 +84,7 @@ def _references(pod: Pod, role: str) -> list[str]:
     return [pod.name] if pod.labels.get(REPLICA_TYPE_LABEL) == role else []
 
 
-def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int) -> list[SubGroupMetadata]:
+def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int, rules: Rules) -> list[SubGroupMetadata]:
     with failing("failed to get replicas for worker groups. Err: "):
         replicas = fields.nested_int64(specs, _WORKER, "replicas")
     workers = SubGroupMetadata(name=_WORKERS, min_available=needed)
@@ -87,15 +92,37 @@ def _workers(job: Unstructured, specs: _Specs, pod: Pod, needed: int) -> list[Su
     if size is None:
         workers.pods_references = _references(pod, _WORKERS)
         return [workers]
-    return [workers, *_segments(job, specs, pod, 1 if replicas is None else replicas, size)]
+    replicas = 1 if replicas is None else replicas
+    if rules is not Rules.V0_13:
+        number = _number_of_segments(pod, replicas, size)[0]
+        if number > segments.MOST_SUBGROUPS:
+            raise GroupingError(
+                f"number of subgroups created for the segmentation {number} is greater than max allowed segmentation"
+                f" {segments.MOST_SUBGROUPS}"
+            )
+        if number == 0:
+            workers.pods_references = _references(pod, _WORKERS)
+            return [workers]
+        _check_index(pod)
+    parts = _segments(job, specs, pod, replicas, size)
+    if rules is not Rules.V0_13:
+        workers.min_sub_group, workers.min_available = len(parts), 0
+        for part in parts[max(0, divide(needed + size - 1, size)[0]) :]:
+            part.min_available = 0  # the job may run without them
+    return [workers, *parts]
+
+
+def _number_of_segments(pod: Pod, replicas: int, size: int) -> tuple[int, int]:
+    """Return the number of segments, and the size of the last one if it is smaller, else 0."""
+    if not size:
+        raise GroupingError(f"segment size 0 on pod {pod.namespace}/{pod.name} divides no workers")
+    number, rest = divide(replicas, size)
+    return number + (rest != 0), rest
 
 
 def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: int) -> list[SubGroupMetadata]:
     """Return the segments of the workers; the last one may be smaller than ``size``."""
-    if not size:
-        raise GroupingError(f"segment size 0 on pod {pod.namespace}/{pod.name} divides no workers")
-    number, rest = divide(replicas, size)
-    number += rest != 0
+    number, rest = _number_of_segments(pod, replicas, size)
     own = _segment_of(pod, size)
     segments.check_number(number)
     template = fields.nested_field(specs, _WORKER, "template")
@@ -118,13 +145,26 @@ def _segments(job: Unstructured, specs: _Specs, pod: Pod, replicas: int, size: i
 
 def _segment_of(pod: Pod, size: int) -> int | None:
     """Return a worker's segment by its index; None for any other pod."""
+    index = _index_of(pod)
+    return None if index is None else divide(index, size)[0]
+
+
+def _check_index(pod: Pod) -> None:
+    index = _index_of(pod)
+    if index is not None and index < 0:
+        text = pod.labels[REPLICA_INDEX_LABEL]
+        raise GroupingError(f"replica index {text} is not valid. It must be bigger than 0")
+
+
+def _index_of(pod: Pod) -> int | None:
+    """Return a worker's index; None for any other pod."""
     if pod.labels.get(REPLICA_TYPE_LABEL) != _WORKERS:
         return None
     text = pod.labels.get(REPLICA_INDEX_LABEL)
     if text is None:
         raise GroupingError(f"replica index label not found on pod {pod.namespace}/{pod.name}")
     try:
-        return divide(atoi(text), size)[0]
+        return atoi(text)
     except ValueError as error:
         raise GroupingError(f"invalid replica index {text}, err: {error}") from error
 

@@ -12,8 +12,10 @@ from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gojson import go_text
 from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
+from controller_runtime.client import Reader
 
 from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.constants import kai
 from pkg.podgrouper.plugins import fields
 from pkg.podgrouper.plugins.defaultgrouper import DefaultGrouper
 from pkg.podgrouper.plugins.delegating import ReadingGrouper
@@ -21,7 +23,7 @@ from pkg.podgrouper.plugins.errors import AccessorError, GroupingError
 from pkg.podgrouper.plugins.gonumbers import int64
 from pkg.podgrouper.plugins.grouper import Reads
 from pkg.podgrouper.plugins.reading import UNREADABLE
-from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata
+from pkg.podgrouper.podgroup import OLDEST, Metadata, Rules, SubGroupMetadata, TopologyConstraintMetadata
 
 PRIORITY_CLASS_LABEL: Final = "ray.io/priority-class-name"
 NODE_GROUP_LABEL: Final = "ray.io/group"
@@ -39,6 +41,10 @@ class RayGrouper(ReadingGrouper):
     cluster_name_paths: ClassVar[tuple[tuple[str, ...], ...]] = ()
     """Paths to the name of the RayCluster, the first found is used; empty if the owner is a RayCluster."""
 
+    def __init__(self, default: DefaultGrouper, client: Reader, rules: Rules = OLDEST) -> None:
+        super().__init__(default, client)
+        self._with_topology = rules is not Rules.V0_13
+
     async def get_pod_group_metadata(
         self, top_owner: Unstructured, pod: Pod, *_other_owners: Object
     ) -> Metadata:
@@ -50,7 +56,7 @@ class RayGrouper(ReadingGrouper):
         """
         cluster = await self._cluster(top_owner)
         metadata = await self._default.get_pod_group_metadata(top_owner, pod)
-        sub_groups = [SubGroupMetadata(name=HEAD_GROUP, min_available=1), *_worker_groups(cluster)]
+        sub_groups = self._sub_groups(cluster)
         metadata.min_available = fields.int32(sum(each.min_available for each in sub_groups))
         if await self._wants_sub_groups(metadata):
             metadata.sub_groups = sub_groups
@@ -75,6 +81,13 @@ class RayGrouper(ReadingGrouper):
         kind = unstructured(owner.gvk._replace(kind="RayCluster"))
         return await self._client.get(kind, (owner.namespace, name))
 
+    def _sub_groups(self, cluster: Unstructured) -> list[SubGroupMetadata]:
+        head = SubGroupMetadata(name=HEAD_GROUP, min_available=1)
+        if self._with_topology:
+            spec = fields.nested_map(cluster, "spec", "headGroupSpec")
+            head.topology_constraints = _topology(spec or {}, "headGroupSpec")
+        return [head, *_worker_groups(cluster, with_topology=self._with_topology)]
+
     async def _wants_sub_groups(self, metadata: Metadata) -> bool:
         """Return False if a group from an older release, without subgroups, is in use."""
         try:
@@ -87,10 +100,36 @@ class RayGrouper(ReadingGrouper):
         return bool(existing.spec.sub_groups)
 
 
-def _worker_groups(cluster: Unstructured) -> list[SubGroupMetadata]:
-    specs = fields.nested_list(cluster, "spec", "workerGroupSpecs") or []
-    groups = (_worker_group(index, spec) for index, spec in enumerate(specs))
-    return [group for group in groups if group is not None]
+def _worker_groups(cluster: Unstructured, *, with_topology: bool) -> list[SubGroupMetadata]:
+    groups: list[SubGroupMetadata] = []
+    for index, spec in enumerate(fields.nested_list(cluster, "spec", "workerGroupSpecs") or []):
+        if (group := _worker_group(index, spec)) is not None:
+            if with_topology:
+                group.topology_constraints = _topology(spec, f"workerGroupSpecs.{group.name}")
+            groups.append(group)
+    return groups
+
+
+def _topology(spec: dict[str, JSON], where: str) -> TopologyConstraintMetadata | None:
+    """Return the constraint that the annotations of a group's template set; None without a level."""
+    topology, required, preferred = (
+        fields.nested_string(spec, "template", "metadata", "annotations", key) or ""
+        for key in (
+            kai.TOPOLOGY_KEY,
+            kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY,
+            kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY,
+        )
+    )
+    if not (required or preferred):
+        return None
+    if not topology:
+        raise GroupingError(
+            f"topology annotation ({kai.TOPOLOGY_KEY}) is required for {where} when topology placement annotations"
+            " are set"
+        )
+    return TopologyConstraintMetadata(
+        topology=topology, required_topology_level=required, preferred_topology_level=preferred
+    )
 
 
 def _worker_group(index: int, spec: JSON) -> SubGroupMetadata | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import anyio
 from controller_runtime.apis.core.v1 import (
@@ -24,14 +24,12 @@ from controller_runtime.apis.core.v1 import (
     VolumeMount,
 )
 from controller_runtime.apis.machinery import field
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.intstr import int_value
-from controller_runtime.apis.machinery.object import Object, metadata_only
-from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import FieldIndexer, Reader
 
 from pkg import apply
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import MPIMLPolicySource, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
@@ -43,12 +41,8 @@ from pkg.runtime.framework.interface import (
     WatchExtensionPlugin,
 )
 from pkg.runtime.interface import ReconcilerBuilder
-from pkg.util import trainjob
 
-if TYPE_CHECKING:
-    from controller_runtime.builder import Builder
-    from controller_runtime.cache import Cache
-    from controller_runtime.client import Client
+from . import ownedfiles
 
 NAME: Final = "MPI"
 
@@ -59,10 +53,11 @@ _KEYS_SUFFIX: Final = "-mpi-ssh-auth"
 _SSH_AUTH: Final = "kubernetes.io/ssh-auth"
 _PRIVATE_KEY: Final = "ssh-privatekey"
 _PUBLIC_KEY: Final = "ssh-publickey"
+_KEYS_MODE: Final = 0o400
 _KEY_FILES: Final = (
-    (_PRIVATE_KEY, "id_rsa"),  # the name that ssh looks for, with any type of key
-    (_PUBLIC_KEY, "id_rsa.pub"),
-    (_PUBLIC_KEY, "authorized_keys"),
+    (_PRIVATE_KEY, "id_rsa", 0o640),  # the name that ssh looks for, with any type of key
+    (_PUBLIC_KEY, "id_rsa.pub", 0o644),
+    (_PUBLIC_KEY, "authorized_keys", 0o644),
 )
 _KEYS_VOLUME: Final = "mpi-ssh-auth"
 
@@ -73,6 +68,12 @@ _HOST_FILE_MODE: Final = 0o444
 _HOST_FILE_VOLUME: Final = "mpi-hostfile"
 _HOST_FILE_LIMIT: Final = 1 << 20
 """Maximum bytes of a ConfigMap that the API server accepts."""
+
+_ENV_HOST_FILE: Final = "OMPI_MCA_orte_default_hostfile"
+_ENV_HOST_NAMES: Final = "OMPI_MCA_orte_keep_fqdn_hostnames"
+_ENV_SLOTS: Final = "OMPI_MCA_orte_set_default_slots"
+_ENV_RSH_ARGS: Final = "OMPI_MCA_plm_rsh_args"
+_RESERVED: Final = frozenset({_ENV_HOST_FILE, _ENV_HOST_NAMES, _ENV_SLOTS, _ENV_RSH_ARGS})
 
 _TRAINER: Final = field.Path("spec").child("trainer")
 
@@ -125,6 +126,11 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
         self._client = client
         self._new_keys = new_keys
         self._needed = anyio.Event()
+        self._second_generation = False
+
+    def configure(self, cfg: Configuration) -> None:
+        """Set the generation: the second one restricts the modes of the key files and reserves variables."""
+        self._second_generation = cfg.second_generation
 
     def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mpi policy is missing."""
@@ -134,7 +140,7 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check that the processes per node are a number, and that a training launcher has nodes beside it."""
+        """Check the processes per node, the nodes beside a training launcher, and reserved variables."""
         errors = field.ErrorList()
         policy, trainer = _policy(info), new.spec.trainer
         if policy is None or trainer is None:
@@ -150,6 +156,10 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
                     "does not have either launcher and node"
                 )
                 errors.append(field.invalid(_TRAINER.child("numNodes"), trainer.num_nodes, detail))
+        reserved = {env.name for env in trainer.env or ()} & _RESERVED
+        if self._second_generation and reserved:
+            detail = f"must not have reserved envs, invalid envs configured: [{' '.join(sorted(reserved))}]"
+            errors.append(field.invalid(_TRAINER.child("env"), trainer.env, detail))
         return [], errors
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
@@ -168,7 +178,8 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
             if pod_set.name not in (constants.NODE, constants.LAUNCHER):
                 continue
             launches = pod_set.name == constants.LAUNCHER
-            pod_set.volumes = apply.upsert_volumes(pod_set.volumes, _volumes(train_job.name, launches))
+            volumes = _volumes(train_job.name, launches, restricted=self._second_generation)
+            pod_set.volumes = apply.upsert_volumes(pod_set.volumes, volumes)
             for container in pod_set.containers:
                 if container.name != constants.NODE:
                     continue
@@ -191,32 +202,13 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
             return []
         self._needed.set()
         objects: list[Object] = []
-        key = NamespacedName(train_job.namespace, train_job.name + _KEYS_SUFFIX)
-        try:
-            keys = await self._client.get(metadata_only(Secret), key)
-        except NotFoundError:
+        if not await ownedfiles.has_secret(self._client, train_job, _KEYS_SUFFIX):
             objects.append(_secret(train_job, self._new_keys()))
-        else:  # the pods must not use keys that another client chose
-            trainjob.require_control(keys, trainjob.controller_reference(train_job))
         return [*objects, _config_map(train_job, _host_file(info, policy, train_job))]
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
         """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, from the first MPI TrainJob on."""
-        return [self._watch_children]
-
-    def _watch_children(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
-        from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
-
-        for kind in (ConfigMap, Secret):
-            owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
-            builder = builder.watches(
-                kind,
-                owner,
-                predicates=[predicate.NotOwnWrite()],
-                only_metadata=True,
-                when=self._needed.wait,
-            )
-        return builder
+        return ownedfiles.watches(self._needed.wait)
 
 
 def _policy(info: runtime.Info) -> MPIMLPolicySource | None:
@@ -245,9 +237,7 @@ def _slots(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJob) -
     slots = 1 if policy.num_proc_per_node is None else policy.num_proc_per_node
     if slots != 1:
         return slots
-    resources = trainer.resources_per_node if trainer is not None else None
-    if resources is None:
-        resources = runtime.extract_resource_per_node_from_runtime(info)
+    resources = runtime.extract_resource_per_node_from_runtime(info)
     return max(slots, runtime.get_num_gpu_per_node(resources))
 
 
@@ -259,9 +249,19 @@ def _set_slots(info: runtime.Info, policy: MPIMLPolicySource, slots: int) -> Non
         info.runtime_policy.ml_policy_source = ml_policy.model_copy(update={"mpi": changed})
 
 
-def _volumes(job: str, launches: bool) -> list[Volume]:
-    files = [KeyToPath(key=key, path=path) for key, path in _KEY_FILES]
-    keys = Volume(name=_KEYS_VOLUME, secret=SecretVolumeSource(secret_name=job + _KEYS_SUFFIX, items=files))
+def _volumes(job: str, launches: bool, *, restricted: bool) -> list[Volume]:
+    """Return the volumes of a pod. ``restricted`` sets the modes of the key files."""
+    keys = Volume(
+        name=_KEYS_VOLUME,
+        secret=SecretVolumeSource(
+            secret_name=job + _KEYS_SUFFIX,
+            default_mode=_KEYS_MODE if restricted else None,
+            items=[
+                KeyToPath(key=key, path=path, mode=mode if restricted else None)
+                for key, path, mode in _KEY_FILES
+            ],
+        ),
+    )
     if not launches:
         return [keys]
     files = [KeyToPath(key=_HOST_FILE, path=_HOST_FILE, mode=_HOST_FILE_MODE)]
@@ -282,10 +282,10 @@ def _environment(policy: MPIMLPolicySource, slots: int) -> list[EnvVar]:
             f'MPI implementation for "{policy.mpi_implementation}" doesn\'t supported'
         )
     return [
-        EnvVar(name="OMPI_MCA_orte_default_hostfile", value=f"{_HOST_FILE_DIR}/{_HOST_FILE}"),
-        EnvVar(name="OMPI_MCA_orte_keep_fqdn_hostnames", value="true"),
-        EnvVar(name="OMPI_MCA_orte_set_default_slots", value=str(slots)),
-        EnvVar(name="OMPI_MCA_plm_rsh_args", value="-o ConnectionAttempts=10"),
+        EnvVar(name=_ENV_HOST_FILE, value=f"{_HOST_FILE_DIR}/{_HOST_FILE}"),
+        EnvVar(name=_ENV_HOST_NAMES, value="true"),
+        EnvVar(name=_ENV_SLOTS, value=str(slots)),
+        EnvVar(name=_ENV_RSH_ARGS, value="-o ConnectionAttempts=10"),
     ]
 
 
@@ -312,7 +312,7 @@ def _host_file(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJo
 
 def _secret(train_job: TrainJob, keys: SSHKeys) -> Secret:
     return Secret(
-        metadata=_metadata(train_job, _KEYS_SUFFIX),
+        metadata=ownedfiles.metadata_for(train_job, _KEYS_SUFFIX),
         type=_SSH_AUTH,
         data={_PRIVATE_KEY: _base64(keys.private), _PUBLIC_KEY: _base64(keys.public)},
         immutable=True,
@@ -320,14 +320,8 @@ def _secret(train_job: TrainJob, keys: SSHKeys) -> Secret:
 
 
 def _config_map(train_job: TrainJob, host_file: str) -> ConfigMap:
-    return ConfigMap(metadata=_metadata(train_job, _HOST_FILE_SUFFIX), data={_HOST_FILE: host_file})
-
-
-def _metadata(train_job: TrainJob, suffix: str) -> ObjectMeta:
-    return ObjectMeta(
-        name=train_job.name + suffix,
-        namespace=train_job.namespace,
-        owner_references=[trainjob.controller_reference(train_job)],
+    return ConfigMap(
+        metadata=ownedfiles.metadata_for(train_job, _HOST_FILE_SUFFIX), data={_HOST_FILE: host_file}
     )
 
 

@@ -16,6 +16,8 @@ from pkg.runtime.runtime import Info
 
 NAME: Final = "PlainML"
 
+_FRAMEWORKS: Final = ("torch", "mpi", "jax", "xgboost", "flux")
+
 
 async def new(_client: Reader, _indexer: FieldIndexer) -> PlainML:
     """Return the plugin."""
@@ -30,8 +32,9 @@ class PlainML(EnforceMLPolicyPlugin):
     def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
         """Return a reason if the mlPolicy names a framework, or the TrainJob has no trainer."""
         policy = info.runtime_policy.ml_policy_source
-        if policy is not None and (policy.torch is not None or policy.mpi is not None):
-            return f"the runtime's mlPolicy names {'torch' if policy.torch is not None else 'mpi'}"
+        named = next((name for name in _FRAMEWORKS if getattr(policy, name, None) is not None), None)
+        if named is not None:
+            return f"the runtime's mlPolicy names {named}"
         return "the TrainJob has no spec.trainer" if train_job.spec.trainer is None else None
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:

@@ -15,9 +15,10 @@ from typing import Final
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.manager import ManagerError
 
+from pkg import features
 from pkg.runtime.framework.interface import Plugin, PluginFactory
 
-from . import coscheduling, jobset, mpi, plainml, torch, volcano
+from . import coscheduling, flux, jax, jobset, mpi, plainml, torch, volcano, xgboost
 
 ENTRY_POINT_GROUP: Final = "trainer.kubeflow.org.plugins"
 
@@ -28,8 +29,10 @@ class PluginLoadError(ManagerError):
     """A third-party plugin cannot be loaded. The text has the entry point and the reason."""
 
 
-def new_registry(found: Iterable[EntryPoint] | None = None) -> Registry:
+def new_registry(found: Iterable[EntryPoint] | None = None, gates: features.Gates | None = None) -> Registry:
     """Return the built-in plugins and those of ``found`` (default: the installed entry points).
+
+    Plugins of a feature are among them if ``gates`` enable it.
 
     Raises:
         PluginLoadError: an entry point does not load, is not a factory, or has a duplicate name.
@@ -38,10 +41,17 @@ def new_registry(found: Iterable[EntryPoint] | None = None) -> Registry:
         plainml.NAME: plainml.new,
         torch.NAME: torch.new,
         mpi.NAME: mpi.new,
+        jax.NAME: jax.new,
+        xgboost.NAME: xgboost.new,
+        flux.NAME: flux.new,
         coscheduling.NAME: coscheduling.new,
         volcano.NAME: volcano.new,
         jobset.NAME: jobset.new,
     }
+    if gates is not None and gates.enabled(features.TRAIN_JOB_STATUS):
+        from . import trainjobstatus  # loads the status server and its libraries
+
+        registry[trainjobstatus.NAME] = trainjobstatus.new
     if found is None:
         found = entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):

@@ -18,8 +18,9 @@ import yaml
 from controller_runtime import client, rest
 from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
+from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import ObjectMeta
-from controller_runtime.envtest import Binaries, Environment, SilentProgress, apply_manifests
+from controller_runtime.envtest import Binaries, Environment, SilentProgress, apply_manifests, open_crd
 from controller_runtime.envtest.kubeconfig import kubeconfig
 from harness import objects
 from harness.api import Api
@@ -37,7 +38,10 @@ _POLICY: Final = {
     "omitStages": ["RequestReceived", "ResponseStarted"],
     "rules": [{"level": "Metadata", "users": [_USER]}, {"level": "None"}],
 }
-_FOREIGN: Final = (("scheduling.x-k8s.io", "v1alpha1"), ("scheduling.volcano.sh", "v1beta1"))
+_FOREIGN: Final = (
+    GVK("scheduling.x-k8s.io", "v1alpha1", "PodGroup"),
+    GVK("scheduling.volcano.sh", "v1beta1", "PodGroup"),
+)
 
 
 class Cluster:
@@ -61,7 +65,7 @@ class Cluster:
         await self._environment.install_crds(
             *contents.crds(jobset),
             custom_resource_definition(PodGroup),
-            *(objects.permissive_crd(group, version, "PodGroup") for group, version in _FOREIGN),
+            *(open_crd(gvk) for gvk in _FOREIGN),
         )
         for name in (objects.NAMESPACE, objects.OTHERS, contents.TRAINER_NAMESPACE):
             await self._live.create(Namespace(metadata=ObjectMeta(name=name)))

@@ -155,7 +155,11 @@ class Manager:
         """Let the API server ask this manager about what is in the workloads' namespace, within the body."""
         url = f"https://127.0.0.1:{self.port}"
         api = self.cluster.api
-        (hooks,) = contents.trainer_webhooks(url, self.cluster.authority.certificate)
+        (hooks,) = [
+            each
+            for each in contents.trainer_webhooks(url, self.cluster.authority.certificate)
+            if each["kind"] == "ValidatingWebhookConfiguration"
+        ]
         hooks = select_namespaces(hooks, [objects.NAMESPACE])
         path = f"{_HOOKS}/{hooks['metadata']['name']}"
         await api.send("POST", _HOOKS, hooks)

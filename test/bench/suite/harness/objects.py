@@ -123,21 +123,3 @@ def secret(name: str) -> dict[str, Any]:
         "metadata": {"name": name, "namespace": OTHERS},
         "data": {"payload": data.decode()},
     }
-
-
-def permissive_crd(group: str, version: str, kind: str) -> dict[str, Any]:
-    """Return a CRD whose spec and status take anything, for a kind whose CRD is shipped elsewhere."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
-    plural = f"{kind.lower()}s"
-    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
-    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a bench"},
-        },
-        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
-    }

@@ -27,7 +27,13 @@ def test_the_spec_of_a_pod_group_has_upstreams_limits() -> None:
     assert spec["preemptibility"]["enum"] == ["preemptible", "non-preemptible"]
     sub_group = spec["subGroups"]["items"]
     assert (sub_group["required"], sub_group["properties"]["name"]["minLength"]) == (["name"], 1)
-    assert set(sub_group["properties"]) == {"name", "minMember", "parent", "topologyConstraint"}
+    assert set(sub_group["properties"]) == {
+        "name",
+        "minMember",
+        "minSubGroup",
+        "parent",
+        "topologyConstraint",
+    }
     assert set(spec["topologyConstraint"]["properties"]) == {
         "preferredTopologyLevel",
         "requiredTopologyLevel",

@@ -12,7 +12,7 @@ from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Object, Unstructured
 
-from pkg.podgrouper import DirectOwners, HubOptions, PodGrouper, new_plugins_hub
+from pkg.podgrouper import DirectOwners, HubOptions, PodGrouper, Rules, new_plugins_hub
 from pkg.podgrouper.podgroup import Metadata
 
 Group = Callable[..., Awaitable[Metadata]]
@@ -22,10 +22,12 @@ Group = Callable[..., Awaitable[Metadata]]
 def group() -> Group:
     """Return the group of the first argument; the others are what the cluster holds beside that pod."""
 
-    async def group_of(pod: Pod, *objects: Object, options: HubOptions | None = None) -> Metadata:
+    async def group_of(
+        pod: Pod, *objects: Object, options: HubOptions | None = None, rules: Rules = Rules.V0_13
+    ) -> Metadata:
         cluster = client.FakeClient(pod, *objects)
         grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(cluster, options, found=[]))
-        return await (await grouper.get_pod_owners(pod)).metadata(pod)
+        return await (await grouper.get_pod_owners(pod, rules)).metadata(pod)
 
     return group_of
 

@@ -46,6 +46,22 @@ async def test_in_any_order_the_set_is_one_group(group_job_set: GroupJobSet) -> 
     assert (metadata.name, metadata.min_available) == ("pg-js-uid-js", 15)
 
 
+async def test_a_dependency_between_replicated_jobs_makes_each_a_group(group_job_set: GroupJobSet) -> None:
+    node = {**_job("node", 2), "dependsOn": [{"name": "init", "status": "Complete"}]}
+
+    first = await group_job_set(_job("init"), node, job="init", **ANY_ORDER)
+    later = await group_job_set(_job("init"), node, job="node", **ANY_ORDER)
+
+    assert (first.name, first.min_available) == ("pg-js-uid-js-init", 1)
+    assert (later.name, later.min_available) == ("pg-js-uid-js-node", 2)
+
+
+async def test_an_empty_list_of_dependencies_is_no_dependency(group_job_set: GroupJobSet) -> None:
+    metadata = await group_job_set(_job("a"), {**_job("b"), "dependsOn": []}, **ANY_ORDER)
+
+    assert (metadata.name, metadata.min_available) == ("pg-js-uid-js", 2)
+
+
 @pytest.mark.parametrize(
     ("spec", "pods"),
     [

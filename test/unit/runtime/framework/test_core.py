@@ -10,10 +10,15 @@ import anyio.lowlevel
 import pytest
 from controller_runtime.apis.core.v1 import EnvVar, ResourceRequirements, Secret
 from controller_runtime.apis.machinery.object import ObjectMeta
-from controller_runtime.client import FakeClient
+from controller_runtime.client import FakeClient, FieldIndexer, Reader
 
+from pkg import config
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
+    FluxMLPolicySource,
+    JAXMLPolicySource,
     MLPolicy,
     MPIMLPolicySource,
     PodGroupPolicy,
@@ -22,9 +27,17 @@ from pkg.apis.trainer.v1alpha1 import (
     TrainJob,
     TrainJobStatus,
     VolcanoPodGroupPolicySource,
+    XGBoostMLPolicySource,
 )
+from pkg.runtime import Info, PodSet
 from pkg.runtime import core as runtimes
-from pkg.runtime.framework import Plugin, TrainJobStatusPlugin, core
+from pkg.runtime.framework import (
+    EnforcePodSpecPlugin,
+    Plugin,
+    PreComponentBuilderPlugin,
+    TrainJobStatusPlugin,
+    core,
+)
 from pkg.runtime.framework.plugins import registry
 from pkg.util import trainjob
 from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
@@ -48,6 +61,15 @@ SPECS = {
             coscheduling=CoschedulingPodGroupPolicySource(), volcano=VolcanoPodGroupPolicySource()
         ),
         annotations={"scheduling.volcano.sh/queue-name": ""},
+    ),
+    "jax": make_training_runtime_spec(
+        make_replicated_job("node", ancestor="trainer"), ml_policy=MLPolicy(jax=JAXMLPolicySource())
+    ),
+    "xgboost": make_training_runtime_spec(
+        make_replicated_job("node", ancestor="trainer"), ml_policy=MLPolicy(xgboost=XGBoostMLPolicySource())
+    ),
+    "flux": make_training_runtime_spec(
+        make_replicated_job("node", ancestor="trainer"), ml_policy=MLPolicy(flux=FluxMLPolicySource())
     ),
     "mpi": make_training_runtime_spec(
         make_replicated_job("launcher", ancestor="trainer", container="node"),
@@ -79,12 +101,21 @@ async def outcome(plugins: Sequence[Plugin], spec: str, train_job: TrainJob, cli
 @pytest.mark.parametrize("spec", SPECS)
 async def test_the_order_of_plugins_does_not_matter(spec: str, train_job: TrainJob) -> None:
     # Without it every run would make keys of its own.
-    keys = Secret(metadata=ObjectMeta(namespace="team-a", name="job-mpi-ssh-auth"))
-    keys.metadata.owner_references = [trainjob.controller_reference(train_job)]
-    client = FakeClient(keys)
+    keys = [
+        Secret(metadata=ObjectMeta(namespace="team-a", name=f"job-{suffix}"))
+        for suffix in ("mpi-ssh-auth", "flux-curve")
+    ]
+    for secret in keys:
+        secret.metadata.owner_references = [trainjob.controller_reference(train_job)]
+    client = FakeClient(*keys)
     made = [await factory(client, client) for factory in registry.new_registry(found=()).values()]
 
-    outcomes = {await outcome(order, spec, train_job, client) for order in itertools.permutations(made)}
+    # An order of the nine plugins matters only by the order of two of them: each pair is tried both ways.
+    orders = [made, made[::-1]]
+    for first, second in itertools.permutations(range(len(made)), 2):
+        order = [plugin for index, plugin in enumerate(made) if index not in (first, second)]
+        orders += [[made[first], made[second], *order], [*order, made[first], made[second]]]
+    outcomes = {await outcome(order, spec, train_job, client) for order in orders}
 
     assert len(outcomes) == 1
 
@@ -96,6 +127,62 @@ async def test_the_indices_of_runtime_classes_are_registered() -> None:
 
     with pytest.raises(ValueError, match="index named"):
         await core.new(client, {}, client)
+
+
+class Configured(Plugin):
+    name = "Configured"
+    cfg: Configuration | None = None
+
+    def configure(self, cfg: Configuration) -> None:
+        self.cfg = cfg
+
+
+async def test_each_plugin_receives_the_configuration() -> None:
+    plugin, client = Configured(), FakeClient()
+
+    async def factory(_reader: Reader, _indexer: FieldIndexer) -> Plugin:
+        return plugin
+
+    cfg = Configuration(compatibility_version="2.3")
+    await core.new(client, {"Configured": factory}, client, cfg)
+    assert plugin.cfg is cfg
+
+    await core.new(FakeClient(), {"Configured": factory}, FakeClient())
+    assert plugin.cfg == config.load()
+
+
+class Pods(EnforcePodSpecPlugin):
+    name = "Pods"
+
+    def enforce_pod_spec(self, pod_sets: list[PodSet], train_job: TrainJob) -> None:
+        pod_sets[0].count += 1
+        pod_sets[0].containers[0].env = [EnvVar(name="JOB", value=train_job.name)]
+
+
+class Template(PreComponentBuilderPlugin):
+    name = "Template"
+    hosts: list[str] | None = None
+
+    def pre_build_sync(self, info: Info, train_job: TrainJob) -> None:
+        self.hosts = list(info.template_spec.pod_sets[0].endpoints)
+        info.labels["job"] = train_job.name
+
+
+async def test_plugins_may_change_the_pods_and_then_the_template(train_job: TrainJob) -> None:
+    client, template = FakeClient(), Template()
+    job_set = await registry.new_registry(found=())["JobSet"](client, client)
+    served = runtimes.TrainingRuntime(core.Framework([template, job_set, Pods()]), client)
+
+    (built,) = await served.objects_from(SPECS["plain"], train_job)
+
+    assert isinstance(built, JobSet)
+    assert built.spec.replicated_jobs is not None
+    (job,) = built.spec.replicated_jobs
+    assert job.template.spec.parallelism == 3
+    assert template.hosts == [f"job-node-0-{pod}.job" for pod in range(3)]
+    assert built.labels == {"job": "job"}
+    containers = job.template.spec.template.spec.containers or []
+    assert [each.name for each in containers[0].env or ()] == ["JOB", "B"]
 
 
 class Reporter(TrainJobStatusPlugin):

@@ -13,7 +13,10 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.admissionregistration.v1 import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import FakeClient
@@ -21,7 +24,7 @@ from controller_runtime.recorder import EventRecorder
 
 from pkg.util.cert import Certificates, Material, Options, cluster
 
-NAMESPACE, SECRET, HOOKS = "system", "certs", "validator"
+NAMESPACE, SECRET, HOOKS, MUTATING = "system", "certs", "validator", "defaulter"
 HOST = "manager.system.svc"
 
 
@@ -54,16 +57,20 @@ def hooks(*urls: str) -> ValidatingWebhookConfiguration:
 class World:
     """What replicas share."""
 
-    client: Any = field(default_factory=FakeClient)
+    server: FakeClient = field(default_factory=FakeClient)
+    client: Any = None
     events: Events = field(default_factory=Events)
     began: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def __post_init__(self) -> None:
+        self.client = self.client or self.server
 
     def now(self) -> datetime:
         return self.began + timedelta(seconds=anyio.current_time() - 1000)
 
     async def watch(self, changed: Callable[[], None]) -> None:
         async def follow(kind: type[Object]) -> None:
-            following = self.client.watch(kind)
+            following = self.server.watch(kind)
             changed()  # a list comes before a watch
             async for _ in following:
                 changed()
@@ -71,6 +78,7 @@ class World:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(follow, Secret)
             tasks.start_soon(follow, ValidatingWebhookConfiguration)
+            tasks.start_soon(follow, MutatingWebhookConfiguration)
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[cluster.Cluster]:
@@ -81,7 +89,12 @@ class World:
             return make(*args)
 
         options = Options(
-            namespace=NAMESPACE, secret=SECRET, service="manager", configuration=HOOKS, **changes
+            namespace=NAMESPACE,
+            secret=SECRET,
+            service="manager",
+            configuration=HOOKS,
+            mutating=MUTATING,
+            **changes,
         )
         return Certificates(options, self.connect, self.events, now=self.now, make=at_once)
 

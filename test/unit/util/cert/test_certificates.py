@@ -6,7 +6,10 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.admissionregistration.v1 import ValidatingWebhookConfiguration
+from controller_runtime.apis.admissionregistration.v1 import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
 from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.object import ObjectMeta
@@ -238,6 +241,40 @@ async def test_a_configuration_that_is_replaced_or_made_later_is_told_of_the_aut
         await world.client.update(made)
         await anyio.sleep(1)
         assert await world.bundles() == [authority] * 2
+
+
+def mutating(name: str = "defaulter") -> MutatingWebhookConfiguration:
+    service = {"name": "manager", "namespace": "system", "path": "/mutate"}
+    hooks = [{"name": "hook", "clientConfig": {"service": service}}]
+    return MutatingWebhookConfiguration.from_dict({"metadata": {"name": name}, "webhooks": hooks})
+
+
+async def test_the_mutating_configuration_trusts_the_same_authority(world: Any) -> None:
+    world.client.add(mutating())
+    async with world.replicas() as (replica,):
+        await replica.served()
+        found = await world.client.get(MutatingWebhookConfiguration, ("", "defaulter"))
+        authority = base64.b64decode(found.webhooks[0].client_config.ca_bundle)
+        assert [authority] * 2 == await world.bundles()
+        found.webhooks[0].client_config.ca_bundle = None
+        await world.client.update(found)
+        await anyio.sleep(1)
+        found = await world.client.get(MutatingWebhookConfiguration, ("", "defaulter"))
+        assert base64.b64decode(found.webhooks[0].client_config.ca_bundle) == authority
+
+
+async def test_a_role_without_mutating_configurations_suffices(world: Any) -> None:
+    async def refuse(client: Any, kind: Any, key: Any) -> Any:
+        if kind is MutatingWebhookConfiguration:
+            raise ForbiddenError("you may not", code=403, reason="Forbidden")
+        return await client.get(kind, key)
+
+    world.client = interceptor.wrap(world.client, interceptor.Funcs(get=refuse))
+    async with world.replicas() as (replica,):
+        with anyio.fail_after(1):
+            await replica.served()
+        replica.check()
+        assert await world.bundles() == [(await world.material()).ca_crt] * 2
 
 
 async def test_hosts_that_hooks_call_by_url_are_named_in_the_certificate(world: Any, admits: Any) -> None:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller_runtime.apis.machinery.strategicdiff import strategic_merge_diff
-from controller_runtime.apis.machinery.strategicpatch import SCHEMAS, strategic_merge_patch
+from controller_runtime.apis.machinery.strategicpatch import strategic_merge_patch
+from controller_runtime.apis.machinery.strategicschema import SCHEMAS
 
 DEPLOYMENT = SCHEMAS["Deployment"]
 

@@ -7,13 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Self
 
-from controller_runtime.apis.core.v1 import (
-    Container,
-    EnvFromSource,
-    EnvVar,
-    ResourceRequirements,
-    SecretEnvSource,
-)
+from controller_runtime.apis.core.v1 import Container, EnvFromSource, EnvVar, SecretEnvSource
 from controller_runtime.apis.meta.v1 import ObjectMeta
 
 from pkg import apply
@@ -51,7 +45,8 @@ class Builder:
     def trainer(self, info: Info, train_job: TrainJob) -> Self:
         """Set one replica for the trainer's job, and apply the TrainJob's trainer to its container ``node``.
 
-        If the launcher trains too (MPI), apply resources and environment to the job ``node`` as well.
+        If the launcher trains too (MPI), apply the environment to the job ``node`` as well. The resources are applied
+        before the first plugin.
         """
         wanted = train_job.spec.trainer
         launcher_trains = _runs_launcher_as_node(info)
@@ -59,13 +54,10 @@ class Builder:
             is_trainer = _ancestor(job) == constants.ANCESTOR_TRAINER
             if is_trainer:
                 job.replicas = constants.DEFAULT_JOB_REPLICAS
-            if wanted is None:
-                continue
             for container in _containers(job, constants.NODE):
                 if is_trainer:
-                    _set_program(container, wanted, info.trainer_command)
-                if is_trainer or (launcher_trains and job.name == constants.NODE):
-                    _set_resources(container, wanted.resources_per_node)
+                    _set_program(container, wanted, info)
+                if wanted is not None and (is_trainer or (launcher_trains and job.name == constants.NODE)):
                     container.env = apply.upsert_env_vars(container.env, apply.env_vars(wanted.env))
         return self
 
@@ -128,18 +120,15 @@ def _runs_launcher_as_node(info: Info) -> bool:
     return policy is not None and policy.mpi is not None and policy.mpi.run_launcher_as_node is True
 
 
-def _set_program(container: Container, trainer: Trainer, command: list[str] | None) -> None:
-    """Set image, command (or the plugins' command) and args. An empty list removes the runtime's."""
-    command = trainer.command if command is None else command
-    if trainer.image is not None:
-        container.image = trainer.image
+def _set_program(container: Container, trainer: Trainer | None, info: Info) -> None:
+    """Set image, command and args, those of plugins first. An empty list removes the runtime's."""
+    command, args = info.trainer_command, info.trainer_args
+    if trainer is not None:
+        command = trainer.command if command is None else command
+        args = trainer.args if args is None else args
+        if trainer.image is not None:
+            container.image = trainer.image
     if command is not None:
         container.command = command or None
-    if trainer.args is not None:
-        container.args = trainer.args or None
-
-
-def _set_resources(container: Container, wanted: ResourceRequirements | None) -> None:
-    if wanted is not None and (wanted.limits is not None or wanted.requests is not None):
-        # An empty map is sent, as upstream does.
-        container.resources = ResourceRequirements(limits=wanted.limits, requests=wanted.requests)
+    if args is not None:
+        container.args = args or None

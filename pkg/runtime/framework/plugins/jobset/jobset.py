@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from controller_runtime.apis.core.v1 import Container
 from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.field import ErrorList
@@ -17,6 +18,7 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import FieldIndexer, Reader, peek
 
 from pkg import apply
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
@@ -34,10 +36,11 @@ from pkg.runtime.framework.interface import (
     WatchExtensionPlugin,
 )
 from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.runtime import Container as ContainerChanges
 from pkg.runtime.runtime import Info, PodSet, template_spec_apply
 from pkg.util import offload, trainjob
 
-from . import validation
+from . import patchvalidation, validation
 from .builder import Builder
 
 if TYPE_CHECKING:
@@ -75,6 +78,11 @@ class JobSetPlugin(
     def __init__(self, client: Reader, now: Callable[[], datetime] = _utc_now) -> None:
         self._client = client
         self._now = now
+        self._second_generation = False
+
+    def configure(self, cfg: Configuration) -> None:
+        """Set the generation: the second one lists all replicas' endpoints, and requires the initializers' volume."""
+        self._second_generation = cfg.second_generation
 
     def reconciler_builders(self) -> list[ReconcilerBuilder]:
         """Watch the JobSets that TrainJobs control."""
@@ -86,9 +94,13 @@ class JobSetPlugin(
         if spec is None:
             return [], ErrorList()
         containers = validation.containers_by_job(spec)
-        errors = ErrorList(validation.validate_initializers(containers, new))
+        errors = ErrorList(
+            validation.validate_initializers(containers, new, spec if self._second_generation else None)
+        )
         errors += await validation.validate_overrides_unchanged(self._client, old, new)
         errors += await offload.run(new, validation.validate_overrides, containers, new)
+        errors += await patchvalidation.validate_patches_unchanged(self._client, old, new)
+        errors += await offload.run(new, patchvalidation.validate_patches, new)
         return [], errors
 
     def identify_pod_network(self, info: Info, train_job: TrainJob) -> None:
@@ -97,9 +109,17 @@ class JobSetPlugin(
         if spec is None:
             return
         subdomain = spec.network.subdomain if spec.network is not None else None
+        replicas: dict[str, int] = {}
+        if self._second_generation:
+            replicas = {
+                job.name: job.replicas for job in spec.replicated_jobs or () if job.replicas is not None
+            }
         for pod_set in info.template_spec.pod_sets:
             pod_set.endpoints = _Endpoints(
-                train_job.name, pod_set, train_job.name if subdomain is None else subdomain
+                train_job.name,
+                pod_set,
+                train_job.name if subdomain is None else subdomain,
+                replicas.get(pod_set.name, constants.DEFAULT_JOB_REPLICAS),
             )
 
     async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
@@ -118,16 +138,27 @@ class JobSetPlugin(
             return False
         return not present.spec.suspend
 
-    async def status(self, train_job: TrainJob) -> TrainJobStatus:
+    async def status(self, train_job: TrainJob) -> TrainJobStatus | None:
         """Return the status from the JobSet's conditions and job counts.
 
+        None is returned for a finished TrainJob whose JobSet is deleted: it keeps its status. One that has exceeded
+        its deadline keeps its conditions.
+
         Raises:
-            NotFoundError: the TrainJob has no JobSet.
+            NotFoundError: a TrainJob that is not finished has no JobSet.
         """
-        job_set = await peek(self._client, JobSet, train_job.key)
+        try:
+            job_set = await peek(self._client, JobSet, train_job.key)
+        except NotFoundError:
+            if trainjob.is_finished(train_job):
+                return None
+            raise
         status = train_job.status.deep_copy()
         current = list(status.conditions or ())
-        for source, target in ((_COMPLETED, TRAIN_JOB_COMPLETE), (_FAILED, TRAIN_JOB_FAILED)):
+        exceeded = trainjob.deadline_exceeded(train_job)
+        for source, target in (
+            () if exceeded else ((_COMPLETED, TRAIN_JOB_COMPLETE), (_FAILED, TRAIN_JOB_FAILED))
+        ):
             found = conditions.find(job_set.status.conditions or [], source)
             if found is not None and found.status == "True":
                 conditions.set_status_condition(current, found.model_copy(update={"type": target}), self._now)
@@ -153,11 +184,12 @@ class _Endpoints:
     job: str
     pod_set: PodSet
     subdomain: str
+    replicas: int
 
     def __iter__(self) -> Iterator[str]:
-        replica = constants.DEFAULT_JOB_REPLICAS - 1
-        for pod in range(self.pod_set.count):
-            yield f"{self.job}-{self.pod_set.name}-{replica}-{pod}.{self.subdomain}"
+        for replica in range(self.replicas):
+            for pod in range(self.pod_set.count):
+                yield f"{self.job}-{self.pod_set.name}-{replica}-{pod}.{self.subdomain}"
 
 
 def _watch_job_sets(builder: ControllerBuilder, _client: Client, _cache: Cache) -> ControllerBuilder:
@@ -194,9 +226,22 @@ def _sync_pod_sets(spec: JobSetSpec, pod_sets: list[PodSet]) -> None:
         job.template.spec.parallelism = job.template.spec.completions = pod_set.count
         pod_spec = job.template.spec.template.spec
         pod_spec.volumes = apply.upsert_volumes(pod_spec.volumes, pod_set.volumes or ())
-        for container, changed in zip(pod_spec.containers or (), pod_set.containers, strict=True):
-            container.env = apply.upsert_env_vars(container.env, changed.env or ())
-            container.ports = apply.upsert_port(container.ports, changed.ports or ())
-            container.volume_mounts = apply.upsert_volume_mounts(
-                container.volume_mounts, changed.volume_mounts or ()
-            )
+        _sync_containers(pod_spec.containers or (), pod_set.containers)
+        if pod_set.init_containers:
+            present = pod_spec.init_containers or []
+            added = [Container(name=each.name) for each in pod_set.init_containers[len(present) :]]
+            pod_spec.init_containers = [*present, *added]
+            _sync_containers(pod_spec.init_containers, pod_set.init_containers)
+
+
+def _sync_containers(containers: Iterable[Container], changes: Iterable[ContainerChanges]) -> None:
+    for container, changed in zip(containers, changes, strict=True):
+        container.env = apply.upsert_env_vars(container.env, changed.env or ())
+        container.ports = apply.upsert_port(container.ports, changed.ports or ())
+        container.volume_mounts = apply.upsert_volume_mounts(
+            container.volume_mounts, changed.volume_mounts or ()
+        )
+        if changed.image is not None:
+            container.image = changed.image
+        if changed.command is not None:
+            container.command = changed.command

@@ -18,7 +18,9 @@ from pkg.constants import trainer as constants
 
 _RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
 _OVERRIDES: Final = field.Path("spec").child("podTemplateOverrides")
-_RESERVED: Final = (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER, constants.NODE)
+RESERVED: Final = (constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER, constants.NODE)
+RESERVED_ENV: Final = f"must not have envs for the {', '.join(RESERVED)} containers"
+_INITIALIZER_VOLUME: Final = "initializer"
 _MAX_DETAILS: Final = 16
 """Maximum number of different errors of overrides in one answer."""
 
@@ -37,8 +39,13 @@ def containers_by_job(spec: JobSetSpec) -> Containers:
     return names
 
 
-def validate_initializers(containers: Containers, job: TrainJob) -> field.ErrorList:
-    """Check that the template has the jobs and containers that the TrainJob's initializers run in."""
+def validate_initializers(
+    containers: Containers, job: TrainJob, spec: JobSetSpec | None = None
+) -> field.ErrorList:
+    """Check that the template has the jobs and containers that the TrainJob's initializers run in.
+
+    With the template's ``spec``, also that the containers mount the initializers' volume.
+    """
     errors = field.ErrorList()
     initializer = job.spec.initializer
     if initializer is None:
@@ -53,10 +60,24 @@ def validate_initializers(containers: Containers, job: TrainJob) -> field.ErrorL
             detail = f"must have {name} job when trainJob is configured with input {config}"
         elif name not in containers[name]:
             detail = f"must have container with name - {name} in the {name} job"
+        elif spec is not None and not _mounts_volume(spec, name):
+            detail = f"must have volumeMount with name - {_INITIALIZER_VOLUME} in container {name} of the {name} job"
         else:
             continue
         errors.append(field.invalid(_RUNTIME_REF, job.spec.runtime_ref, detail))
     return errors
+
+
+def _mounts_volume(spec: JobSetSpec, name: str) -> bool:
+    """Return True if the container of an initializer mounts the initializers' volume."""
+    return any(
+        mount.name == _INITIALIZER_VOLUME
+        for job in spec.replicated_jobs or ()
+        if job.name == name
+        for container in job.template.spec.template.spec.containers or ()
+        if container.name == name
+        for mount in container.volume_mounts or ()
+    )
 
 
 def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList:
@@ -88,8 +109,8 @@ def validate_overrides(containers: Containers, job: TrainJob) -> field.ErrorList
 def _container_override(container: ContainerOverride, known: set[str], job: str) -> list[str]:
     if container.name not in known:
         return [f"must not have container that doesn't exist in the runtime job {job}"]
-    if container.env and container.name in _RESERVED:
-        return [f"must not have envs for the {', '.join(_RESERVED)} containers"]
+    if container.env and container.name in RESERVED:
+        return [RESERVED_ENV]
     return []
 
 
@@ -104,18 +125,25 @@ async def validate_overrides_unchanged(
         detail = "PodTemplateOverrides can only be modified when the TrainJob is suspended"
         errors.append(field.forbidden(_OVERRIDES, detail))
         return errors
+    return await forbid_active_jobs(client, new, _OVERRIDES, "PodTemplateOverrides")
+
+
+async def forbid_active_jobs(
+    client: Reader, train_job: TrainJob, path: field.Path, changes: str
+) -> field.ErrorList:
+    """Return an error for each active job of the TrainJob's JobSet, which ``changes`` would not reach."""
+    errors = field.ErrorList()
     try:
-        job_set = await client.get(JobSet, new.key)
+        job_set = await client.get(JobSet, train_job.key)
     except NotFoundError:
         return errors
     except (StatusError, RestError) as error:
-        errors.append(field.internal(_OVERRIDES, error))
+        errors.append(field.internal(path, error))
         return errors
     for job in job_set.status.replicated_jobs_status or ():
         if job.active > 0:
             detail = (
-                "PodTemplateOverrides cannot be modified when the JobSet's "
-                f"ReplicatedJob {job.name} is still active"
+                f"{changes} cannot be modified when the JobSet's ReplicatedJob {job.name} is still active"
             )
-            errors.append(field.forbidden(_OVERRIDES, detail))
+            errors.append(field.forbidden(path, detail))
     return errors

@@ -3,11 +3,13 @@
 """Torch: the number of processes that torchrun starts on every node, and their rendezvous.
 
 A trainer with the command ``tune run`` is TorchTune's (``torchtune.py``): its arguments are recipe, configuration
-and ``--rdzv_endpoint``. As upstream, a TrainJob without ``trainer`` keeps the runtime's environment.
+and ``--rdzv_endpoint``. As upstream, a TrainJob without ``trainer`` keeps the runtime's environment; only the further
+containers of ``envInjection`` always receive torchrun's variables.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime.apis.core.v1 import (
@@ -22,10 +24,11 @@ from controller_runtime.apis.machinery.intstr import IntOrString
 from controller_runtime.client import FieldIndexer, Reader
 
 from pkg import apply
-from pkg.apis.trainer.v1alpha1 import TorchMLPolicySource, Trainer, TrainJob
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.trainer.v1alpha1 import EnvInjectionTarget, TorchMLPolicySource, Trainer, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
-from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
+from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin, PluginError
 
 from . import torchtune
 
@@ -35,6 +38,8 @@ _AUTO: Final = "auto"
 _CPU: Final = "cpu"
 _WORDS: Final = (_AUTO, _CPU, "gpu")
 _TRAINER: Final = field.Path("spec").child("trainer")
+_RUNTIME_REF: Final = field.Path("spec").child("runtimeRef")
+_NO_TARGET: Final = 'envInjection target podSet "{}" container "{}" not found in runtime template'
 
 
 async def new(_client: Reader, _indexer: FieldIndexer) -> Torch:
@@ -47,21 +52,36 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
 
     name = NAME
 
+    def __init__(self) -> None:
+        self._second_generation = False
+
+    def configure(self, cfg: Configuration) -> None:
+        """Set the generation: the second one checks a TrainJob without ``numProcPerNode`` too."""
+        self._second_generation = cfg.second_generation
+
     def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the torch policy or the TrainJob's trainer is missing."""
-        if _policy(info) is None:
+        policy = _policy(info)
+        if policy is None:
             return "the runtime has no mlPolicy.torch"
-        return "the TrainJob has no spec.trainer" if train_job.spec.trainer is None else None
+        if train_job.spec.trainer is None and next(_targets(policy), None) is None:
+            return "the TrainJob has no spec.trainer"
+        return None
 
     async def validate(
         self, info: runtime.Info, old: TrainJob | None, new: TrainJob
     ) -> tuple[list[str], field.ErrorList]:
-        """Check the number of processes, reserved environment variables, and TorchTune's limits."""
+        """Check the targets of ``envInjection``, the processes, reserved variables, and TorchTune's limits."""
         errors = field.ErrorList()
-        trainer = new.spec.trainer
-        if _policy(info) is None or trainer is None or trainer.num_proc_per_node is None:
+        trainer, policy = new.spec.trainer, _policy(info)
+        if policy is None:
             return [], errors
-        wanted = trainer.num_proc_per_node
+        for target, name in _targets(policy):
+            if info.find_container_by_pod_set_name(target.job_name, name) is None:
+                errors.append(field.invalid(_RUNTIME_REF, target, _NO_TARGET.format(target.job_name, name)))
+        if trainer is None or (trainer.num_proc_per_node is None and not self._second_generation):
+            return [], errors
+        wanted = _AUTO if trainer.num_proc_per_node is None else trainer.num_proc_per_node
         if isinstance(wanted, str) and wanted not in _WORDS:
             path = _TRAINER.child("numProcPerNode")
             errors.append(field.invalid(path, wanted, f"must have an int value or [{' '.join(_WORDS)}]"))
@@ -70,12 +90,16 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
             detail = f"must not have reserved envs, invalid envs configured: [{' '.join(sorted(reserved))}]"
             errors.append(field.invalid(_TRAINER.child("env"), trainer.env, detail))
         if torchtune.is_torchtune(trainer):
-            gpus = runtime.get_num_gpu_per_node(_resources_per_node(info, trainer))
-            errors += torchtune.validate(new, trainer, wanted, gpus)
+            gpus = runtime.get_num_gpu_per_node(runtime.extract_resource_per_node_from_runtime(info))
+            errors += torchtune.validate(new, trainer, wanted, gpus, second=self._second_generation)
         return [], errors
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
-        """Set the number of nodes, torchrun's environment and the port of its rendezvous."""
+        """Set the number of nodes, torchrun's environment and the port of its rendezvous.
+
+        Raises:
+            PluginError: ``envInjection`` names a container that the template does not have.
+        """
         policy = _policy(info)
         if policy is None:
             return
@@ -86,15 +110,25 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         container = info.find_container_by_pod_set_ancestor_container_name(
             constants.ANCESTOR_TRAINER, constants.NODE
         )
-        if trainer is None or pod_set is None or container is None:
+        resources = runtime.extract_resource_per_node_from_runtime(info)
+        nodes, processes = (
+            1 if pod_set is None else pod_set.count,
+            _num_proc_per_node(policy, trainer, resources),
+        )
+        _inject(info, policy, [*_node_env(nodes, processes), *_master_env(train_job.name)])
+        if trainer is None or container is None:
             return
-        resources = _resources_per_node(info, trainer)
-        processes = _num_proc_per_node(policy, trainer, resources)
         env = apply.upsert_env_vars(container.env, apply.env_vars(trainer.env))
-        env = apply.upsert_env_vars(env, _node_env(pod_set.count, processes))
+        env = apply.upsert_env_vars(env, _node_env(nodes, processes))
         if torchtune.is_torchtune(trainer):
-            gpus = runtime.get_num_gpu_per_node(resources)
-            info.trainer_command = torchtune.command(info, train_job, trainer, pod_set.count, processes, gpus)
+            run = torchtune.plan(
+                train_job,
+                nodes,
+                processes,
+                runtime.get_num_gpu_per_node(resources),
+                second=self._second_generation,
+            )
+            info.trainer_command = torchtune.command(info, train_job, run)
         else:
             env = apply.upsert_env_vars(env, _master_env(train_job.name))
         container.env = env
@@ -108,17 +142,27 @@ def _policy(info: runtime.Info) -> TorchMLPolicySource | None:
     return policy.torch if policy is not None else None
 
 
-def _resources_per_node(info: runtime.Info, trainer: Trainer) -> ResourceRequirements | None:
-    if trainer.resources_per_node is not None:
-        return trainer.resources_per_node
-    return runtime.extract_resource_per_node_from_runtime(info)
+def _targets(policy: TorchMLPolicySource) -> Iterator[tuple[EnvInjectionTarget, str]]:
+    """Yield the containers that receive torchrun's variables besides the trainer's."""
+    injection = policy.env_injection
+    for target in (injection.targets if injection is not None else None) or ():
+        for name in target.container_names or ():
+            yield target, name
+
+
+def _inject(info: runtime.Info, policy: TorchMLPolicySource, env: list[EnvVar]) -> None:
+    for target, name in _targets(policy):
+        container = info.find_container_by_pod_set_name(target.job_name, name)
+        if container is None:
+            raise PluginError(_NO_TARGET.format(target.job_name, name))
+        container.env = apply.upsert_env_vars(container.env, env)
 
 
 def _num_proc_per_node(
-    policy: TorchMLPolicySource, trainer: Trainer, resources: ResourceRequirements | None
+    policy: TorchMLPolicySource, trainer: Trainer | None, resources: ResourceRequirements | None
 ) -> IntOrString:
     """Return the number of processes, or the word that torchrun resolves on the node."""
-    wanted = trainer.num_proc_per_node
+    wanted = trainer.num_proc_per_node if trainer is not None else None
     if wanted is None:
         wanted = policy.num_proc_per_node if policy.num_proc_per_node is not None else _AUTO
     if wanted == _CPU or (wanted == _AUTO and runtime.get_num_gpu_per_node(resources) == 0):

@@ -39,6 +39,7 @@ _RUNTIME_KEYS: Final = (
 )
 """Locations in the runtime's volumes, which a TrainJob cannot change."""
 
+_NO_ADAPTERS: Final = "LoRA fine-tuning is not supported for multi-node training in TorchTune"
 _RUNTIME_NAME: Final = field.Path("spec").child("runtimeRef").child("name")
 _TRAINER: Final = field.Path("spec").child("trainer")
 
@@ -59,6 +60,8 @@ class Plan:
     tuning: Tuning
     single_device: bool
     multi_node: bool
+    rendezvous: bool
+    """True if several nodes or processes meet."""
 
     @property
     def recipe(self) -> str:
@@ -78,47 +81,81 @@ def is_torchtune(trainer: Trainer) -> bool:
     return trainer.command == ENTRYPOINT
 
 
-def plan(train_job: TrainJob, trainer: Trainer, nodes: int, processes: IntOrString, gpus: int) -> Plan:
-    """Return the run for the model, nodes and devices; adapters are tuned on a single node only."""
+def plan(train_job: TrainJob, nodes: int, processes: IntOrString, gpus: int, *, second: bool = False) -> Plan:
+    """Return the run for the model, nodes and devices; adapters are tuned on a single node only.
+
+    In the second generation a switch in the arguments has to be ``true`` to count.
+    """
+    trainer = train_job.spec.trainer
+    args = (trainer.args if trainer is not None else None) or ()
     return Plan(
         model=_model(train_job),
-        tuning=_tuning(trainer.args or ()) if nodes == 1 else Tuning.FULL,
+        tuning=_tuning(args, second=second) if nodes == 1 else Tuning.FULL,
         single_device=nodes == 1 and (processes == 1 or gpus == 1),
         multi_node=nodes > 1,
+        rendezvous=nodes > 1 or (processes if isinstance(processes, int) else gpus) > 1,
     )
 
 
-def command(
-    info: runtime.Info, train_job: TrainJob, trainer: Trainer, nodes: int, processes: IntOrString, gpus: int
-) -> list[str]:
+def command(info: runtime.Info, train_job: TrainJob, run: Plan) -> list[str]:
     """Return the trainer's command: rendezvous of several nodes or processes, recipe, configuration, locations."""
-    run = plan(train_job, trainer, nodes, processes, gpus)
     rendezvous: list[str] = []
-    if nodes > 1 or (processes if isinstance(processes, int) else gpus) > 1:
+    if run.rendezvous:
         host = f"{train_job.name}-{constants.NODE}-0-0.{train_job.name}"
         rendezvous = [f"--rdzv_endpoint={host}:{constants.CONTAINER_TRAINER_PORT}"]
     return [*ENTRYPOINT, *rendezvous, run.recipe, "--config", run.config, *_places(info)]
 
 
-def validate(train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus: int) -> field.ErrorList:
-    """Check that torchtune has a recipe and configuration for the TrainJob."""
+def validate(
+    train_job: TrainJob, trainer: Trainer, processes: IntOrString, gpus: int, *, second: bool = False
+) -> field.ErrorList:
+    """Check that torchtune has a recipe and configuration for the TrainJob.
+
+    In the second generation also that it would not ignore an adapter, and that no argument sets a location.
+    """
     errors = field.ErrorList()
     name, nodes = train_job.spec.runtime_ref.name, trainer.num_nodes
     model = _model(train_job)
     if model not in _MODELS:
         detail = f"must have a supported pretrained model, invalid model configured: {model}"
         errors.append(field.invalid(_RUNTIME_NAME, name, detail))
-    if nodes is None:
+    if nodes is None and second:
+        nodes = 1
+    elif nodes is None:
         # Upstream breaks here; the runtime's number does not determine the recipe.
         detail = "must be set along with numProcPerNode for a TorchTune TrainJob"
         errors.append(field.required(_TRAINER.child("numNodes"), detail))
         return errors
     if nodes > 1 and model != _LLAMA_70B:
         errors.append(field.invalid(_TRAINER.child("numNodes"), nodes, f"must be 1 for {model} model"))
-    run = plan(train_job, trainer, nodes, processes, gpus)
-    if run.tuning is not Tuning.QLORA:
-        return errors
+    run = plan(train_job, nodes, processes, gpus, second=second)
+    if run.tuning is Tuning.QLORA:
+        errors += _validate_qlora(train_job, trainer, run, processes)
+    if second:
+        if nodes > 1 and _tuning(trainer.args or (), second=True) is not Tuning.FULL:
+            errors.append(field.invalid(_TRAINER.child("numNodes"), nodes, _NO_ADAPTERS))
+        errors += _validate_args(trainer)
+    return errors
+
+
+def _validate_args(trainer: Trainer) -> field.ErrorList:
+    """Check that no argument sets a location of the runtime."""
+    errors = field.ErrorList()
+    for index, argument in enumerate(trainer.args or ()):
+        key = argument.partition("=")[0]
+        if key in _RUNTIME_KEYS:
+            detail = f'must not set immutable config "{key}" in trainer args; it is managed by the runtime'
+            errors.append(field.invalid(_TRAINER.child("args").index(index), argument, detail))
+    return errors
+
+
+def _validate_qlora(
+    train_job: TrainJob, trainer: Trainer, run: Plan, processes: IntOrString
+) -> field.ErrorList:
+    """Check that QLoRA supports the model, and for a small one that it runs on one device."""
+    errors, model = field.ErrorList(), run.model
     if model == _QWEN:
+        name = train_job.spec.runtime_ref.name
         errors.append(field.invalid(_RUNTIME_NAME, name, f"QLoRA is not supported for {model} model"))
     if model in (_LLAMA_1B, _LLAMA_3B) and not run.single_device:
         detail = f"must be auto or 1 for {model} model when using QLoRA"
@@ -137,13 +174,18 @@ def _model(train_job: TrainJob) -> str:
     return f"{family.replace('.', '_')}/{size.upper()}"
 
 
-def _tuning(args: Sequence[str]) -> Tuning:
+def _tuning(args: Sequence[str], *, second: bool) -> Tuning:
     """Return the kind of tuning; DoRA, which torchtune does not quantise, counts as LoRA."""
 
     def mentions(key: str) -> bool:
         return any(key in arg for arg in args)
 
-    if mentions("model.quantize_base") and not mentions("model.use_dora"):
+    def enables(key: str) -> bool:
+        named = (arg.partition("=") for arg in args)
+        return any(key in name and value.strip().lower() == "true" for name, _, value in named)
+
+    has = enables if second else mentions
+    if has("model.quantize_base") and not has("model.use_dora"):
         return Tuning.QLORA
     return Tuning.LORA if mentions("model.lora_attn_modules") else Tuning.FULL
 

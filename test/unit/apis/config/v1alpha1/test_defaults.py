@@ -34,6 +34,8 @@ DEFAULTS: dict[str, Any] = {
         "webhookSecretName": "kubeflow-trainer-webhook-cert",
     },
     "clientConnection": {"qps": 50.0, "burst": 100},
+    "statusServer": {"port": 10443, "host": "", "qps": 5.0, "burst": 10},
+    "tls": {},
     "podGrouper": {
         "enable": False,
         "nodePoolLabelKey": "kai.scheduler/node-pool",
@@ -42,7 +44,10 @@ DEFAULTS: dict[str, Any] = {
         "maxConcurrentReconciles": 10,
         "searchLegacyPodGroups": True,
         "knativeGangSchedule": True,
+        "rules": "auto",
     },
+    "compatibilityVersion": "2.1",
+    "mirror": "needed",
 }
 
 

@@ -17,6 +17,9 @@ def entry(name: str, value: str) -> EntryPoint:
     return EntryPoint(name, value, registry.ENTRY_POINT_GROUP)
 
 
+OURS = ["PlainML", "Torch", "MPI", "JAX", "XGBoost", "Flux", "CoScheduling", "Volcano", "JobSet"]
+
+
 async def test_every_plugin_goes_by_its_registered_name() -> None:
     client = FakeClient()
     for name, factory in registry.new_registry(found=()).items():
@@ -31,7 +34,7 @@ def test_plugins_of_others_run_after_ours_by_name() -> None:
 
     names = list(registry.new_registry(found))
 
-    assert names == ["PlainML", "Torch", "MPI", "CoScheduling", "Volcano", "JobSet", "A", "Z"]
+    assert names == [*OURS, "A", "Z"]
 
 
 def module(source: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> EntryPoint:

@@ -79,7 +79,7 @@ def test_recipe_and_configuration(
     train_job = job(args=args)
     assert train_job.spec.trainer is not None
 
-    plan = torchtune.plan(train_job, train_job.spec.trainer, nodes, processes, devices)
+    plan = torchtune.plan(train_job, nodes, processes, devices)
 
     assert (plan.recipe, plan.config) == (recipe, f"llama3_2/1B_{config}")
 
@@ -98,7 +98,7 @@ def test_the_runtimes_name_tells_the_model(runtime: str, model: str) -> None:
     train_job = job(runtime)
     assert train_job.spec.trainer is not None
 
-    assert torchtune.plan(train_job, train_job.spec.trainer, 1, 1, 1).model == model
+    assert torchtune.plan(train_job, 1, 1, 1).model == model
 
 
 @pytest.mark.parametrize(

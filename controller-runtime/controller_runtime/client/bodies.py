@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Bodies of requests and responses: objects, lists, apply configurations and DeleteOptions."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar, Unpack
+
+import msgspec
+
+from controller_runtime import log, rest
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+
+from . import interfaces
+from .lazy import Answer, bounded
+from .options import DeleteOptions
+
+T = TypeVar("T", bound=Object)
+_log = log.logger_from("client")
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class _List(msgspec.Struct):
+    """A list whose items are undecoded."""
+
+    metadata: _ListMeta = msgspec.field(default_factory=_ListMeta)
+    items: list[msgspec.Raw] | None = None
+
+
+_list_decoder = msgspec.json.Decoder(_List)
+decode_answer: Final = msgspec.json.Decoder(dict[str, JSON]).decode
+
+
+def is_metadata(kind: type[Object]) -> bool:
+    """Return True if ``kind`` contains only metadata."""
+    return issubclass(kind, PartialObjectMetadata)
+
+
+def decode(kind: type[T], body: bytes) -> T:
+    """Return the object in ``body`` as a ``kind``; metadata-only objects get the apiVersion and kind of ``kind``."""
+    return Answer(kind, body).object
+
+
+def decode_list(kind: type[T], body: bytes) -> interfaces.ObjectList[T]:
+    """Return the objects of a list in ``body``; the items get their apiVersion and kind.
+
+    Objects that exceed the limits of ``machinery.shape`` are left out, so that one such object cannot make lists fail.
+    """
+    listed = rest.decoded(_list_decoder.decode, body)
+    objects = interfaces.ObjectList(
+        [
+            decode(kind, text)
+            for item in listed.items or ()
+            if (text := listed_text(kind, bytes(item))) is not None
+        ]
+    )
+    objects.resource_version = listed.metadata.resource_version
+    objects.continue_token = listed.metadata.continue_
+    objects.remaining = listed.metadata.remaining_item_count
+    return objects
+
+
+def listed_text(kind: type[Object], text: bytes) -> bytes | None:
+    """Return the JSON of an object in a list or watch, or None if it exceeds the limits of ``machinery.shape``."""
+    try:
+        return bounded(text)
+    except rest.AnswerError as error:
+        _log.warning("Object skipped", kind=str(kind.gvk.group_kind), reason=str(error))
+        return None
+
+
+def apply_configuration(obj: Object) -> bytes:
+    """Return ``obj`` as an apply configuration: without ``managedFields``, which the server rejects."""
+    if obj.metadata.managed_fields is None:
+        return obj.to_json()
+    data = obj.to_dict()
+    data["metadata"].pop("managedFields")
+    return msgspec.json.encode(data)
+
+
+def delete_options(**options: Unpack[DeleteOptions]) -> bytes:
+    """Return the body of a deletion, a DeleteOptions object."""
+    body: dict[str, JSON] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    if (propagation := options.get("propagation")) is not None:
+        body["propagationPolicy"] = propagation
+    if (grace_period := options.get("grace_period_seconds")) is not None:
+        body["gracePeriodSeconds"] = grace_period
+    if preconditions := options.get("preconditions"):
+        body["preconditions"] = dict(preconditions)
+    if options.get("dry_run"):
+        body["dryRun"] = ["All"]
+    return msgspec.json.encode(body)
+
+
+def still_exists(answer: dict[str, JSON]) -> bool:
+    """Return True if the object still exists after a DELETE, whose response is a Status or the object."""
+    if answer.get("kind") == "Status":
+        return False
+    metadata = answer.get("metadata")
+    if not isinstance(metadata, dict):
+        return False
+    waiting = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    return bool(metadata.get("deletionTimestamp") and waiting)
+
+
+def is_success(answer: dict[str, JSON]) -> bool:
+    """Return True if a response is a Status of success."""
+    return bool(answer.get("kind") == "Status" and answer.get("status") == "Success")

@@ -1,0 +1,68 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Outcomes of failed reconciles: a panic, an error without a retry, or the delay before the retry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from controller_runtime import rest
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.cache import CacheDegradedError
+from controller_runtime.reconcile import TerminalError
+
+PANICS: Final = (
+    AssertionError,
+    AttributeError,
+    ArithmeticError,
+    BufferError,
+    LookupError,
+    MemoryError,
+    NameError,
+    NotImplementedError,
+    RecursionError,
+    TypeError,
+)
+"""Programming errors: in Go they would be panics, and they are counted as such."""
+
+
+def is_terminal(error: BaseException) -> bool:
+    """Return True if a retry is pointless: for ``error``, its cause, or every member of a group."""
+    if isinstance(error, TerminalError):
+        return True
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_terminal, error.exceptions))
+    return error.__cause__ is not None and is_terminal(error.__cause__)
+
+
+def is_degraded(error: BaseException) -> bool:
+    """Return True if ``error``, its cause or a member reports that a kind is not served."""
+    return any(isinstance(each, CacheDegradedError) for each in all_of(error))
+
+
+def asked_wait(error: BaseException) -> float | None:
+    """Return the delay that the server requested in ``error``, its causes or its members."""
+    waits = [each.retry_after for each in all_of(error) if isinstance(each, StatusError)]
+    return max(filter(None, waits), default=None)
+
+
+def is_away(error: BaseException) -> bool:
+    """Return True if the server was not reached."""
+    return any(isinstance(each, rest.TransportError) for each in all_of(error))
+
+
+def all_of(error: BaseException) -> Iterator[BaseException]:
+    """Yield ``error``, its causes and its members."""
+    yield error
+    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    for each in (*members, error.__cause__):
+        if each is not None:
+            yield from all_of(each)
+
+
+def is_panic(error: BaseException) -> bool:
+    """Return True if ``error``, or any member of a group, is a programming error."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_panic, error.exceptions))
+    return isinstance(error, PANICS)

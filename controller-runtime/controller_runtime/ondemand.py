@@ -1,0 +1,53 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Public names of a package that are imported on first use, so that programs which do not use them do not load them.
+
+A package declares them twice, for type checkers and for the interpreter::
+
+    if TYPE_CHECKING:
+        from .fake import FakeClient as FakeClient
+    else:
+        __getattr__, __dir__ = ondemand.names(__name__, {"fake": ("FakeClient",)})
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterable, Mapping
+
+
+def names(
+    package: str, exports: Mapping[str, Iterable[str]], *, submodules: bool = False
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` for ``package``.
+
+    Args:
+        package: the name of the package.
+        exports: the names to import from each module of the package.
+        submodules: whether every public module of the package is a name, too.
+    """
+    modules = {name: module for module, found in exports.items() for name in found}
+
+    def get(name: str) -> object:
+        if name in modules:
+            value = getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+            setattr(sys.modules[package], name, value)
+            return value
+        if (
+            submodules
+            and not name.startswith("_")
+            and importlib.util.find_spec(f"{package}.{name}") is not None
+        ):
+            return importlib.import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def listed() -> list[str]:
+        import pkgutil
+
+        module = sys.modules[package]
+        found = [each.name for each in pkgutil.iter_modules(module.__path__)] if submodules else ()
+        return sorted({*vars(module), *modules, *found})
+
+    return get, listed

@@ -1,0 +1,244 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""What the library promises to every operator, checked in every life.
+
+- A replica that led does not write while another holds the lease.
+- A read through the cache is never older than a write of the same process that was answered before.
+- A request is not reconciled twice at once.
+- When nothing disturbs it any more, a cache equals the server, its indices are right, and no queue holds ready work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import msgspec
+
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.cache.delivery import CachedObject
+from controller_runtime.cache.informer import Engine
+from controller_runtime.controller import Controller
+from controller_runtime.manager import Manager
+from controller_runtime.reconcile import Request, Result
+from controller_runtime.rest import Request as Sent
+from controller_runtime.rest import Response
+
+from . import paths
+from .answers import Answer
+from .loop import Process
+from .network import WRITES, Observer, is_aside
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+_SETTLED: Final = 180.0
+"""Seconds in which caches agree with the server when nothing disturbs them: watches notice a silence after 70."""
+_POLL: Final = 10.0
+Place = tuple[GVK, NamespacedName]
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    uid: str
+    version: int
+
+
+@dataclass
+class Replica:
+    """A manager, and what is known of it."""
+
+    process: Process
+    manager: Manager
+    has_led: bool = False
+    controllers: list[Controller] = field(default_factory=list)
+    answered: dict[asyncio.Task[Any] | None, dict[Place, _Written]] = field(default_factory=dict)
+    """Writes of a task that has not read since; the call may not have returned yet."""
+    written: dict[Place, _Written] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """Its name on the lease."""
+        elector = self.manager._elector
+        return elector.identity if elector is not None else ""
+
+
+class Rules(Observer):
+    """The rules, and the replicas that they concern."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self.replicas: dict[str, Replica] = {}
+
+    def follow(self, process: Process, manager: Manager) -> None:
+        """Check a manager from now on; it has no controllers yet."""
+        replica = self.replicas[process.name] = Replica(process, manager)
+        add = manager.add
+
+        def watched(runnable: Any) -> None:
+            if isinstance(runnable, Controller):
+                self._follow_controller(runnable)
+                replica.controllers.append(runnable)
+            add(runnable)
+
+        manager.add = watched  # type: ignore[method-assign]
+        cache = manager.cache
+        cache.get = functools.partial(self._read, replica, cache.get)  # type: ignore[method-assign]
+        cache.get_lazily = functools.partial(self._read, replica, cache.get_lazily)  # type: ignore[method-assign]
+
+    def _follow_controller(self, controller: Controller) -> None:
+        reconcile, working = controller._reconcile, set[Request]()
+
+        async def one_at_a_time(request: Request) -> Result:
+            if request in working:
+                self._fail(f"a request is reconciled twice at once: {controller.name} {request}")
+            working.add(request)
+            try:
+                return await reconcile(request)
+            finally:
+                working.discard(request)
+
+        controller._reconcile = one_at_a_time  # type: ignore[method-assign]
+
+    def _fail(self, text: str) -> None:
+        self._simulation.failures.append(AssertionError(text))
+
+    # One writer.
+
+    def arrives(self, process: Process, sent: Sent) -> None:
+        """Check that a write, not of a lease or an event, comes from the leader."""
+        replica = self._writer(process, sent)
+        if replica is None or not replica.identity:
+            return
+        holders = {
+            str(each["spec"].get("holderIdentity") or "") for each in self._simulation.server.objects(Lease)
+        }
+        if replica.identity in holders:
+            replica.has_led = True
+        elif replica.has_led and holders - {""}:
+            self._fail(f"a replica wrote while another led: {process.name} {sent.method} {sent.path}")
+
+    # Reads see own writes.
+
+    def _writer(self, process: Process, sent: Sent) -> Replica | None:
+        """Return the replica that sent a write; None for other requests, leases and events."""
+        replica = self.replicas.get(process.name)
+        if replica is None or replica.process is not process or sent.method not in WRITES or is_aside(sent):
+            return None
+        return replica
+
+    def answered(self, process: Process, sent: Sent, response: Response) -> None:
+        """Note a write that the server has answered."""
+        replica = self._writer(process, sent)
+        gvk = paths.kind_of(sent.path, self._simulation.server.tables) if replica is not None else None
+        if replica is None or gvk is None or "dryRun" in dict(sent.query):
+            return
+        if response.status >= 300 or not isinstance(response, Answer):
+            return
+        try:
+            body = msgspec.json.decode(response.body)
+        except msgspec.DecodeError:
+            return
+        if body.get("kind") == "PartialObjectMetadata":
+            return  # not enough for a reader of the whole object
+        metadata = body.get("metadata") or {}
+        if "uid" in metadata:
+            place = gvk, NamespacedName(metadata.get("namespace", ""), metadata["name"])
+            written = _Written(metadata["uid"], int(metadata["resourceVersion"]))
+            replica.answered.setdefault(asyncio.current_task(), {})[place] = written
+
+    async def _read(
+        self,
+        replica: Replica,
+        read: Callable[..., Awaitable[Any]],
+        kind: Any,
+        key: NamespacedName | tuple[str, str],
+    ) -> Any:
+        # The calls that wrote have returned: this task goes on.
+        for place, written in replica.answered.pop(asyncio.current_task(), {}).items():
+            before = replica.written.get(place)
+            if before is None or before.version < written.version:
+                replica.written[place] = written
+        place = kind.gvk, NamespacedName(*key)
+        expected = replica.written.get(place)
+        try:
+            found = await read(kind, key)
+        except NotFoundError:
+            if (
+                expected is not None
+                and self._is_stored(place, expected.uid)
+                and self._is_whole(replica, kind)
+            ):
+                self._fail(f"a read does not find what this process wrote: {kind.gvk.kind} {key[1]}")
+            raise
+        if expected is not None:
+            metadata = found.entry if isinstance(found, CachedObject) else found.metadata
+            if metadata.uid == expected.uid and int(metadata.resource_version) < expected.version:
+                self._fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
+        return found
+
+    def _is_stored(self, place: Place, uid: str) -> bool:
+        gvk, key = place
+        table = next(each for each in self._simulation.server.tables.values() if each.facts.gvk == gvk)
+        row = table.rows.get(key)
+        return row is not None and row.document["metadata"]["uid"] == uid
+
+    @staticmethod
+    def _is_whole(replica: Replica, kind: Any) -> bool:
+        return all(_is_unselective(each) for each in _engines(replica) if each.gvk == kind.gvk)
+
+    # The end.
+
+    async def check_rest(self) -> None:
+        """Return when caches agree with the server and queues are at rest. Raises AssertionError if they never do."""
+        with anyio.move_on_after(_SETTLED):
+            while [*self._unrest()]:  # noqa: ASYNC110 -- many things must hold at once
+                await anyio.sleep(_POLL)
+        for problem in self._unrest():
+            raise AssertionError(problem)
+
+    def _unrest(self) -> Iterator[str]:
+        for name, replica in sorted(self.replicas.items()):
+            if replica.process.dead or replica.process.ended.is_set():
+                continue
+            for engine in _engines(replica):
+                yield from (f"{name}: {problem}" for problem in self._disagreements(engine))
+            for controller in replica.controllers:
+                if len(controller.queue) or controller.queue._working:
+                    yield f"{name}: a queue holds work that is ready: {controller.name}"
+
+    def _disagreements(self, engine: Engine) -> Iterator[str]:
+        if not engine.has_synced or not _is_unselective(engine):
+            return
+        table = next((t for t in self._simulation.server.tables.values() if t.facts.gvk == engine.gvk), None)
+        if table is None:
+            return
+        kind, store = engine.gvk.kind, engine.store
+        stored = {key: row.document["metadata"]["resourceVersion"] for key, row in table.rows.items()}
+        cached = {key: entry for key in store.observed_keys() if (entry := store.observed(key)) is not None}
+        for key in sorted(stored.keys() | cached.keys()):
+            has, entry = stored.get(key), cached.get(key)
+            if (entry.resource_version if entry is not None else None) != has:
+                yield f"a cache differs from the server: {kind} {key.name}"
+            elif entry is not None:
+                values = engine._index(CachedObject(engine.kind, entry))
+                for field_, index in store._indices.items():
+                    if index.values.get(key, ()) != values.get(field_, ()):
+                        yield f"an index is wrong: {kind} {key.name} by {field_}"
+        for key in sorted(store._writes):
+            yield f"a cache does not let go of an own write: {kind} {key.name}"
+
+
+def _engines(replica: Replica) -> list[Engine]:
+    return list(replica.manager.cache._engines.values())
+
+
+def _is_unselective(engine: Engine) -> bool:
+    selection = engine.selection
+    return not (selection.labels or selection.fields) and not any(selection.namespaces or ())

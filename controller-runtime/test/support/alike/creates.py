@@ -1,0 +1,166 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Creations, dry runs and generations."""
+
+from controller_runtime.apis.core.v1 import (
+    ConfigMap,
+    Namespace,
+    Node,
+    PodTemplate,
+    Secret,
+    ServiceAccount,
+)
+from controller_runtime.apis.scheduling.v1 import PriorityClass
+from controller_runtime.client import merge_from
+from controller_runtime.client.cached import Backend
+
+from .world import (
+    RAW_PLANET,
+    RAW_WIDGET,
+    Answer,
+    Gadget,
+    Planet,
+    Widget,
+    answer,
+    config_map,
+    job,
+    lease,
+    planet,
+    pod,
+    widget,
+)
+
+
+async def create_fills_in_what_a_server_gives(c: Backend, ns: str) -> list[Answer]:
+    return [
+        await answer(c.create(config_map(ns, {"a": "1"}))),
+        await answer(c.create(config_map(ns, {"a": "1"}))),
+        await answer(c.create(config_map(ns, resourceVersion="5", name="v"))),
+        await answer(c.create(config_map(ns, uid="11111111-1111-4111-8111-111111111111", name="u"))),
+        await answer(c.create(config_map(ns, deletionTimestamp="2020-01-01T00:00:00Z", name="d"))),
+        await answer(c.create(config_map(ns, generation=7, name="g"))),
+        await answer(c.create(config_map(ns, name="s", selfLink="/x"))),
+    ]
+
+
+async def create_without_a_name(c: Backend, ns: str) -> list[Answer]:
+    return [await answer(c.create(config_map(ns, name=""))), await answer(c.create(widget(ns, name="")))]
+
+
+async def create_without_a_namespace(c: Backend, ns: str) -> list[Answer]:
+    return [
+        await answer(c.create(config_map(""))),
+        await answer(c.create(widget(""))),
+        await answer(c.create(widget("", RAW_WIDGET))),
+    ]
+
+
+async def create_with_a_bad_name(c: Backend, ns: str) -> list[Answer]:
+    return [await answer(c.create(config_map(ns, name="Not_A_Name")))]
+
+
+async def create_with_names_to_generate(c: Backend, ns: str) -> list[Answer]:
+    made = await c.create(config_map(ns, name="", generateName="gen-"))
+    return [made.metadata.generate_name, len(made.name), made.name.startswith("gen-")]
+
+
+async def create_custom_resources(c: Backend, ns: str) -> list[Answer]:
+    return [
+        await answer(c.create(widget(ns, spec={"a": 1}, status={"b": 1}))),
+        await answer(c.create(widget(ns, RAW_WIDGET, name="raw", status={"b": 1}))),
+        await answer(c.create(widget(ns, Gadget, spec={"a": 1}, status={"b": 1}))),
+        await answer(c.create(planet(ns, mass=1))),
+        await answer(c.create(planet(ns, RAW_PLANET, mass=1))),
+        await answer(c.delete(planet(ns))),
+    ]
+
+
+async def a_cluster_scoped_object_with_a_namespace(c: Backend, ns: str) -> list[Answer]:
+    answers = [
+        await answer(c.create(planet(ns, metadata={"namespace": ns}, mass=1), field_owner="maker")),
+        await answer(c.get(Planet, ("", f"p-{ns}"))),
+        await answer(c.get(Planet, (ns, f"p-{ns}"))),
+        await answer(c.get(RAW_PLANET, (ns, f"p-{ns}"))),
+        await answer(c.apply(planet(ns, metadata={"namespace": ns}, mass=2), field_owner="me")),
+        await answer(c.delete(planet(ns, metadata={"namespace": ns}))),
+    ]
+    return [*answers, await answer(c.delete(planet(ns)))]
+
+
+async def dry_runs_store_nothing(c: Backend, ns: str) -> list[Answer]:
+    first = await answer(c.create(config_map(ns), dry_run=True))
+    first[1]["metadata"].pop("uid")
+    stored = await c.create(config_map(ns, {"a": "1"}))
+    changed = stored.deep_copy()
+    changed.data = {"a": "2"}
+    return [
+        first,
+        await answer(c.update(changed, dry_run=True)),
+        await answer(c.patch(changed, merge_from(stored), dry_run=True)),
+        await answer(c.apply(config_map(ns, {"b": "1"}), field_owner="me", dry_run=True)),
+        await answer(c.remove(stored, dry_run=True)),
+        await answer(c.remove(stored, dry_run=True, propagation="Foreground")),
+        await answer(c.get(ConfigMap, stored.key)),
+    ]
+
+
+async def a_dry_run_of_what_would_be_refused(c: Backend, ns: str) -> list[Answer]:
+    stored = await c.create(config_map(ns, finalizers=["example.org/x"]))
+    return [
+        await answer(c.create(config_map(ns), dry_run=True)),
+        await answer(c.delete(stored, dry_run=True, preconditions={"uid": "wrong"})),
+        await answer(c.update(config_map(ns, resourceVersion="1"), dry_run=True)),
+        await answer(c.remove(stored, dry_run=True)),
+        await answer(c.get(ConfigMap, stored.key)),
+    ]
+
+
+async def generations_of_kinds(c: Backend, ns: str) -> list[Answer]:
+    made = await c.create(PriorityClass.from_dict({"metadata": {"name": f"pc-{ns}"}, "value": 5}))
+    template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
+    named = {"name": "n", "namespace": ns}
+    answers = [
+        made.metadata.generation,
+        (await c.create(lease(ns, holderIdentity="a"))).metadata.generation,
+        (await c.create(job(ns))).metadata.generation,
+        (await c.create(pod(ns))).metadata.generation,
+        (
+            await c.create(PodTemplate.from_dict({"metadata": named, "template": template}))
+        ).metadata.generation,
+        (await c.create(Secret.from_dict({"metadata": named}))).metadata.generation,
+        (await c.create(ServiceAccount.from_dict({"metadata": named}))).metadata.generation,
+        (await c.create(Namespace.from_dict({"metadata": {"name": f"{ns}-2"}}))).metadata.generation,
+        (await c.create(Node.from_dict({"metadata": {"name": f"n-{ns}"}}))).metadata.generation,
+    ]
+    await c.delete(made)
+    await c.delete(Node.from_dict({"metadata": {"name": f"n-{ns}"}}))
+    return answers
+
+
+async def generations_count_changes_outside_metadata(c: Backend, ns: str) -> list[Answer]:
+    answers = []
+    for kind in (Widget, Gadget):
+        obj = await c.create(widget(ns, kind))
+        for parts in ({"labels": {"a": "1"}}, {"spec": {"a": 1}}, {"status": {"b": 1}}):
+            body = obj.to_dict()
+            body = {**body, "metadata": {**body["metadata"], **parts}} if "labels" in parts else body | parts
+            obj = await c.update(kind.from_dict(body))
+            answers.append(obj.metadata.generation)
+    star = await c.create(planet(ns, mass=1))
+    star.mass = 2
+    star = await c.update(star)
+    answers += [star.metadata.generation, await answer(c.remove(star))]
+    held = await c.create(widget(ns, name="held", metadata={"finalizers": ["example.org/x"]}))
+    return [*answers, await answer(c.remove(held)), await answer(c.remove(held))]
+
+
+async def the_server_names_what_is_not_allowed_in_metadata(c: Backend, ns: str) -> list[Answer]:
+    return [
+        await answer(c.create(config_map(ns, labels={"a b": "1"}))),
+        await answer(c.create(config_map(ns, labels={"a": "x y"}))),
+        await answer(c.create(config_map(ns, finalizers=["nodomain"]))),
+        await answer(c.create(config_map(ns, annotations={"a b": "1"}))),
+        await answer(
+            c.create(config_map(ns, ownerReferences=[{"apiVersion": "v1", "kind": "ConfigMap", "name": "x"}]))
+        ),
+    ]

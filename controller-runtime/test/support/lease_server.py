@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An API server for leases that can hang or fail."""
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.machinery.errors import ServerError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.client import FakeClient, interceptor
+
+KEY = NamespacedName("ns", "lock")
+
+
+class Server:
+    """Stores leases; ``client`` hangs or fails on request."""
+
+    def __init__(self) -> None:
+        self.store = FakeClient()
+        self.hangs = False
+        self.fails = False
+        self.threads = set[str]()
+        self.client = interceptor.wrap(
+            self.store,
+            interceptor.Funcs(
+                get=self._pass("get"), create=self._pass("create"), update=self._pass("update")
+            ),
+        )
+
+    def _pass(self, verb: str) -> Any:
+        async def call(client: FakeClient, *args: Any, **options: Any) -> Any:
+            self.threads.add(threading.current_thread().name)
+            if self.hangs:
+                await anyio.sleep_forever()
+            if self.fails:
+                raise ServerError("etcd is away", code=500)
+            return await getattr(client, verb)(*args, **options)
+
+        return call
+
+    @asynccontextmanager
+    async def connect(self) -> AsyncIterator[Any]:
+        yield self.client
+
+    async def lease(self) -> Lease:
+        return await self.store.get(Lease, KEY)

@@ -1,0 +1,73 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.rest import AnswerError, FakeResponse, FakeTransport, Request, published_schema
+
+BIRD = GVK("example.com", "v1", "Bird")
+PATH = "/openapi/v3/apis/example.com/v1"
+KINDS = "x-kubernetes-group-version-kind"
+
+
+def server(revision: str = "a", **schemas: Any) -> FakeTransport:
+    def answer(request: Request) -> FakeResponse:
+        if request.path == "/openapi/v3":
+            paths = {"apis/example.com/v1": {"serverRelativeURL": f"{PATH}?hash={revision}"}}
+            return FakeResponse(body={"paths": paths}, headers={"Content-Type": "text/plain; charset=utf-8"})
+        return FakeResponse(body={"components": {"schemas": schemas}})
+
+    return FakeTransport(answer)
+
+
+def published(kind: str, **properties: Any) -> dict[str, Any]:
+    return {"properties": properties, KINDS: [{"group": "example.com", "version": "v1", "kind": kind}]}
+
+
+async def test_the_schema_of_a_kind_is_found_among_those_of_its_group() -> None:
+    transport = server(
+        list={"properties": {}}, other=published("Fish"), bird=published("Bird", spec={"a": 1})
+    )
+
+    found = await published_schema(transport, BIRD)
+
+    assert found is not None
+    assert found.properties == {"spec": {"a": 1}}
+    assert [request.path for request in transport.requests] == ["/openapi/v3", PATH]
+
+
+async def test_an_unchanged_document_is_not_read_again() -> None:
+    known = await published_schema(server("a", bird=published("Bird")), BIRD)
+    same, other = server("a"), server("b", bird=published("Bird"))
+
+    assert await published_schema(same, BIRD, known) is known
+    assert len(same.requests) == 1
+    assert await published_schema(other, BIRD, known) is not known
+
+
+@pytest.mark.parametrize("kind", [GVK("example.com", "v2", "Bird"), GVK("example.com", "v1", "Cat")])
+async def test_a_kind_that_is_not_published_has_none(kind: GVK) -> None:
+    assert await published_schema(server(bird=published("Bird")), kind) is None
+
+
+async def test_a_server_without_schemas_has_none() -> None:
+    status = {"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"}
+
+    assert await published_schema(FakeTransport(lambda _request: FakeResponse(404, status)), BIRD) is None
+
+
+async def test_a_refusal_is_an_error() -> None:
+    status = {"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden"}
+
+    with pytest.raises(ForbiddenError):
+        await published_schema(FakeTransport(lambda _request: FakeResponse(403, status)), BIRD)
+
+
+async def test_an_invalid_index_is_an_error() -> None:
+    with pytest.raises(AnswerError):
+        await published_schema(FakeTransport(lambda _request: FakeResponse(body=["nonsense"])), BIRD)

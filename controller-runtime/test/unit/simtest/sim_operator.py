@@ -1,0 +1,266 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""An operator that uses what the library has, and what must hold of it: the scenario that finds bugs of the library.
+
+A ConfigMap has a value and names a PriorityClass. The operator keeps a Secret with both, adds a finalizer to the
+ConfigMap, deletes the ConfigMap when its time to live is over, and deletes the Secret before the ConfigMap goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import msgspec
+
+import controller_runtime as ctrl
+from controller_runtime import cache, controller, handler, predicate, simtest
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.errors import AlreadyExistsError, NotFoundError
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.apis.scheduling.v1 import PriorityClass
+from controller_runtime.client import MERGE, Client, ignore_not_found, merge_from, raw_patch
+from controller_runtime.controller import controllerutil
+from controller_runtime.manager import ControllerOptions
+from controller_runtime.simtest import Simulation
+
+FINALIZER = "example.com/secret"
+CLASS = "data.class"
+CLASSES = ("low", "high")
+QUIET = 60.0
+
+
+def content(source: dict[str, Any], classes: dict[str, int]) -> str:
+    """Return what the Secret of a ConfigMap contains."""
+    data = source["data"]
+    text = f"{data['value']} {classes.get(data['class'], 0)}"
+    return base64.b64encode(text.encode()).decode()
+
+
+def expires(source: dict[str, Any]) -> datetime | None:
+    ttl = source["data"].get("ttl")
+    created = parse_time(source["metadata"]["creationTimestamp"])
+    return None if ttl is None else created + timedelta(seconds=int(ttl))
+
+
+class Keeper:
+    """The reconciler."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        try:
+            return await self._reconcile(await self._client.get(ConfigMap, request))
+        except NotFoundError:
+            return ctrl.Result()
+
+    async def _reconcile(self, source: ConfigMap) -> ctrl.Result:
+        if source.metadata.deletion_timestamp is not None:
+            return await self._let_go(source)
+        if FINALIZER not in (source.metadata.finalizers or ()):
+            source = await self._patch(source, [*(source.metadata.finalizers or ()), FINALIZER])
+        await self._cancel_now_and_then()
+        due = expires(source.to_dict())
+        left = None if due is None else due - datetime.now(UTC)
+        if left is not None and left <= timedelta():
+            await self._client.delete(source, preconditions={"uid": source.metadata.uid or ""})
+            # The event of this deletion is an own write's and does not come: go on.
+            return await self._reconcile(await self._client.get(ConfigMap, source.key))
+        await self._keep_secret(source)
+        return ctrl.Result(requeue_after=left)
+
+    @staticmethod
+    async def _cancel_now_and_then() -> None:
+        """Fail as code does that waits for something that is cancelled by others."""
+        if random.random() < 0.03:
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            ended.cancel()
+            await ended
+
+    async def _patch(self, source: ConfigMap, finalizers: list[str]) -> ConfigMap:
+        wanted = source.deep_copy()
+        wanted.metadata.finalizers = finalizers
+        return await self._client.patch(wanted, merge_from(source, optimistic_lock=True))
+
+    async def _let_go(self, source: ConfigMap) -> ctrl.Result:
+        finalizers = source.metadata.finalizers or []
+        if FINALIZER in finalizers:
+            with ignore_not_found():
+                secret = await self._client.get(Secret, source.key)
+                await self._client.delete(secret, preconditions={"uid": secret.metadata.uid or ""})
+            await self._patch(source, [each for each in finalizers if each != FINALIZER])
+        return ctrl.Result()
+
+    async def _keep_secret(self, source: ConfigMap) -> None:
+        name = (source.data or {})["class"]
+        classes: dict[str, int] = {}
+        with ignore_not_found():
+            classes[name] = (await self._client.get(PriorityClass, ("", name))).value or 0
+        wanted = content(source.to_dict(), classes)
+        try:
+            live = await self._client.get(Secret, source.key)
+        except NotFoundError:
+            live = None
+        if live is not None and (live.data or {}).get("content") == wanted:
+            return
+        metadata = ObjectMeta(namespace=source.namespace, name=source.name)
+        secret = Secret(metadata=metadata, data={"content": wanted})
+        controllerutil.set_controller_reference(source, secret)
+        await self._client.apply(secret, field_owner="keeper", force=True)
+
+
+async def setup(mgr: ctrl.Manager) -> None:
+    """Register the operator."""
+    await mgr.field_indexer.index_field(ConfigMap, CLASS, lambda each: [(each.data or {}).get("class", "")])
+
+    async def of_class(found: PriorityClass) -> list[ctrl.Request]:
+        if random.random() < 0.05:
+            raise OSError("a map function fails now and then")
+        listed = await mgr.client.list(ConfigMap, fields={CLASS: found.name})
+        return [ctrl.Request.for_object(each) for each in listed]
+
+    (
+        ctrl.new_controller_managed_by(mgr)
+        .for_(ConfigMap, predicates=[predicate.NotOwnWrite()])
+        .owns(Secret, predicates=[predicate.NotOwnWrite()])
+        .watches(PriorityClass, handler.enqueue_requests_from_map_func(of_class))
+        .with_options(controller.Options(max_concurrent_reconciles=3, skip_name_validation=True))
+        .complete(Keeper(mgr.client))
+    )
+
+
+class Users:
+    """What people do, to few objects, so that they meet."""
+
+    def __init__(self) -> None:
+        self._values = 0
+
+    def _data(self, rng: random.Random) -> dict[str, str]:
+        self._values += 1
+        data = {"value": str(self._values), "class": rng.choice(CLASSES)}
+        return data | ({"ttl": str(rng.choice([5, 30, 90]))} if rng.random() < 0.3 else {})
+
+    def _key(self, rng: random.Random) -> dict[str, Any]:
+        return {"namespace": "default", "name": f"c{rng.randrange(6)}"}
+
+    async def create(self, sim: Simulation, rng: random.Random) -> None:
+        with suppress(AlreadyExistsError):
+            await sim.client().create(
+                ConfigMap.from_dict({"metadata": self._key(rng), "data": self._data(rng)})
+            )
+
+    async def edit(self, sim: Simulation, rng: random.Random) -> None:
+        source = ConfigMap.from_dict({"metadata": self._key(rng)})
+        for _ in range(rng.choice([1, 1, 2, 4])):
+            patch = raw_patch(MERGE, msgspec.json.encode({"data": self._data(rng)}))
+            with ignore_not_found():
+                await sim.client().patch(source, patch)
+            await anyio.sleep(rng.random() * 0.02)
+
+    async def delete(self, sim: Simulation, rng: random.Random) -> None:
+        with ignore_not_found():
+            await sim.client().delete(ConfigMap.from_dict({"metadata": self._key(rng)}))
+
+    async def replace(self, sim: Simulation, rng: random.Random) -> None:
+        """Delete with force, and create another object of the same name at once."""
+        key, data = self._key(rng), self._data(rng)
+        with ignore_not_found():
+            source = ConfigMap.from_dict({"metadata": key})
+            await sim.client().patch(source, raw_patch(MERGE, b'{"metadata":{"finalizers":null}}'))
+            await sim.client().delete(source)
+            with suppress(AlreadyExistsError):
+                await sim.client().create(ConfigMap.from_dict({"metadata": key, "data": data}))
+
+    async def tamper(self, sim: Simulation, rng: random.Random) -> None:
+        """Change or delete a Secret, which is the operator's."""
+        secret = Secret.from_dict({"metadata": self._key(rng)})
+        with ignore_not_found():
+            if rng.random() < 0.5:
+                await sim.client().delete(secret)
+            else:
+                await sim.client().patch(secret, raw_patch(MERGE, b'{"data":{"content":"eA=="}}'))
+
+    async def reclass(self, sim: Simulation, rng: random.Random) -> None:
+        """Change, delete or create a class."""
+        found = PriorityClass.from_dict({"metadata": {"name": rng.choice(CLASSES)}, "value": 0})
+        number = rng.randrange(1000)
+        if rng.random() < 0.3:
+            with ignore_not_found():
+                await sim.client().delete(found)
+            return
+        found.value = number
+        try:
+            await sim.client().patch(found, raw_patch(MERGE, msgspec.json.encode({"value": number})))
+        except NotFoundError:
+            with suppress(AlreadyExistsError):
+                await sim.client().create(found)
+
+
+async def collect_garbage(sim: Simulation) -> None:
+    rng = random.Random(f"{sim.seed}/garbage")
+    while True:
+        await anyio.sleep(rng.uniform(0.5, 3.0))
+        sim.server.collect_garbage()
+
+
+async def all_is_kept(sim: Simulation) -> None:
+    """Each ConfigMap has its Secret, each Secret its ConfigMap, and nothing is overdue."""
+    sources = {each["metadata"]["name"]: each for each in sim.server.objects(ConfigMap)}
+    secrets = {each["metadata"]["name"]: each for each in sim.server.objects(Secret)}
+    classes = {each["metadata"]["name"]: each["value"] for each in sim.server.objects(PriorityClass)}
+    for name, source in sources.items():
+        assert not source["metadata"].get("deletionTimestamp"), f"a ConfigMap cannot be deleted: {name}"
+        assert FINALIZER in source["metadata"].get("finalizers", ()), f"a ConfigMap has no finalizer: {name}"
+        due = expires(source)
+        assert due is None or due > datetime.now(UTC) - timedelta(seconds=5), (
+            f"a ConfigMap is overdue: {name}"
+        )
+        assert name in secrets, f"a ConfigMap has no Secret: {name}"
+        found = secrets[name]["data"].get("content")
+        assert found == content(source, classes), f"a Secret has another content: {name}"
+    for name in secrets:
+        assert name in sources, f"a Secret outlived its ConfigMap: {name}"
+
+
+async def nothing_is_written(sim: Simulation) -> None:
+    """In a quiet cluster the operator writes nothing."""
+    lines = len(sim.timeline)
+    due = [due for each in sim.server.objects(ConfigMap) if (due := expires(each)) is not None]
+    await anyio.sleep(QUIET)
+    written = [
+        line
+        for line in sim.timeline[lines:]
+        if line.actor.startswith("manager") and " /api/v1/namespaces/default/" in line.text
+        and not line.text.startswith("GET") and "/events" not in line.text
+    ]  # fmt: skip
+    assert due or not written, f"a write in a quiet cluster: {written[0]}"
+
+
+def keeper(sim: Simulation) -> None:
+    """Two replicas of the operator; half of the seeds list by pages of two objects."""
+    options = simtest.options(
+        controller=ControllerOptions(skip_name_validation=True),
+        cache=cache.Options(stream_lists=sim.seed % 2 == 0, page_size=2),
+    )
+    users = Users()
+    sim.serve(ConfigMap, Secret, PriorityClass)
+    sim.actor(collect_garbage)
+    sim.manager(setup, options=options)
+    sim.action(users.create, times=20)
+    sim.action(users.edit, times=12)
+    sim.action(users.delete, times=6)
+    sim.action(users.replace, times=6)
+    sim.action(users.tamper, times=8)
+    sim.action(users.reclass, times=8)
+    sim.finally_(all_is_kept)
+    sim.finally_(nothing_is_written)
+
+
+test_an_operator_keeps_its_promises = simtest.simulate(seeds=20)(keeper)

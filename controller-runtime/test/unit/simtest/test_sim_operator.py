@@ -1,0 +1,12 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lives of an operator that uses what the library has."""
+
+import pytest
+from sim_operator import keeper
+
+from controller_runtime import simtest
+
+pytestmark = pytest.mark.real_time
+
+test_an_operator_keeps_its_promises = simtest.simulate(seeds=10)(keeper)

@@ -1,0 +1,9 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Feature gates: features that an operator enables or disables by name."""
+
+from .features import TRAIN_JOB_STATUS as TRAIN_JOB_STATUS
+from .features import Gates as Gates
+from .features import UnknownFeatureGateError as UnknownFeatureGateError
+from .features import known as known
+from .features import resolve as resolve

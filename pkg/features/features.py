@@ -1,0 +1,70 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The feature gates of this project, with the rules of Kubernetes' own: a stage sets the gates that are not set."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+TRAIN_JOB_STATUS: Final = "TrainJobStatus"
+"""The status server, by which the pods of a TrainJob report its progress."""
+
+
+class Stage(enum.StrEnum):
+    """The maturity of a feature. Its value is the gate that sets all features of the stage."""
+
+    ALPHA = "AllAlpha"
+    BETA = "AllBeta"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A feature's stage, and its state without any setting."""
+
+    stage: Stage
+    default: bool
+
+
+_FEATURES: Final[Mapping[str, Feature]] = {TRAIN_JOB_STATUS: Feature(Stage.ALPHA, default=False)}
+
+
+class UnknownFeatureGateError(ValueError):
+    """No feature gate has this name. The text names the gate."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"unrecognized feature gate: {name}; the gates are {', '.join(known())}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """The state of every feature. Without settings, each has its default."""
+
+    settings: Mapping[str, bool]
+
+    def enabled(self, feature: str) -> bool:
+        """Return True if ``feature`` is enabled: by its own gate, else by that of its stage, else by default."""
+        about = _FEATURES[feature]
+        return self.settings.get(feature, self.settings.get(about.stage, about.default))
+
+
+def known() -> list[str]:
+    """Return the names of all gates."""
+    return [*(stage.value for stage in Stage), *_FEATURES]
+
+
+def resolve(*settings: Mapping[str, bool]) -> Gates:
+    """Return the gates after ``settings``, of which later ones take precedence.
+
+    Raises:
+        UnknownFeatureGateError: a setting names an unknown gate.
+    """
+    merged: dict[str, bool] = {}
+    for setting in settings:
+        for name in setting:
+            if name not in known():
+                raise UnknownFeatureGateError(name)
+        merged.update(setting)
+    return Gates(merged)

@@ -1,0 +1,206 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""JobSets by the rules of v0.17: one group, a subgroup for each replicated job, and below it one for each replica."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gojson import quote
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import Reader
+
+from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.constants import kai
+from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
+
+from . import fields, segments
+from .defaultgrouper import DefaultGrouper
+from .delegating import DelegatingGrouper
+from .errors import AccessorError, GroupingError, failing
+from .gonumbers import parse_int32
+from .grouper import Reads
+from .jobset import IN_ORDER, REPLICATED_JOB_NAME_LABEL, depend_on_others
+
+JOB_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
+
+_Job = dict[str, JSON]
+
+
+class JobSetTreeGrouper(DelegatingGrouper):
+    """Groups the pods of a JobSet.
+
+    The group requires all replicated jobs at once, or one of them if JobSet creates some only after others. A JobSet
+    that has a group without subgroups, by the rules of v0.13, keeps groups of that form.
+    """
+
+    name = "JobSet Grouper"
+    reads = Reads.SPEC
+
+    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
+        super().__init__(default)
+        self._client = client
+
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Add the tree of subgroups, with the pod in the one of its replica.
+
+        Raises:
+            GroupingError: the set has no name or UID, its spec or an annotation is malformed, it has too many replicas,
+            or the labels of the pod do not name a replica.
+            StatusError: looking for a group without subgroups failed.
+        """
+        uid = owner.metadata.uid
+        if not owner.name or not uid:
+            raise GroupingError(f"jobset top owner {_named(owner)} missing name or UID")
+        jobs = _replicated_jobs(owner)
+        metadata.name = f"{kai.POD_GROUP_NAME_PREFIX}-{owner.name}-{uid}"
+        if await self._has_flat_group(metadata, jobs):
+            _flatten(metadata, owner, jobs, pod)
+            return
+        metadata.min_sub_group = _required_jobs(owner, jobs)
+        metadata.min_available = 0
+        metadata.sub_groups = _tree(owner, jobs)
+        leaf = _leaf_name(_label(pod, REPLICATED_JOB_NAME_LABEL), _label(pod, JOB_INDEX_LABEL))
+        own = next((each for each in metadata.sub_groups if each.name == leaf), None)
+        if own is None:
+            raise GroupingError(f"leaf subgroup {quote(leaf)} not found for pod {pod.namespace}/{pod.name}")
+        own.pods_references.append(pod.name)
+
+    async def _has_flat_group(self, metadata: Metadata, jobs: list[_Job]) -> bool:
+        """Return True if the set, or one of its replicated jobs, has a group without subgroups."""
+        names = dict.fromkeys(f"{metadata.name}-{name}" for job in jobs if (name := job.get("name")))
+        for name in (metadata.name, *names):
+            try:
+                group = await self._client.get(PodGroup, (metadata.namespace, name))
+            except NotFoundError:
+                continue
+            if not group.spec.sub_groups:
+                return True
+        return False
+
+
+def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: Pod) -> None:
+    """Describe a group without subgroups: of the set, or of the replicated job if they start in order."""
+    replicated_job = _label(pod, REPLICATED_JOB_NAME_LABEL)
+    if _starts_in_order(job_set, jobs):
+        metadata.name += f"-{replicated_job}"
+    if (text := job_set.annotations.get(kai.MIN_MEMBER_KEY)) is not None:
+        try:
+            metadata.min_available = parse_int32(text)
+        except ValueError as error:
+            raise GroupingError(f"invalid {kai.MIN_MEMBER_KEY} annotation value: {error}") from error
+
+
+def _required_jobs(job_set: Unstructured, jobs: list[_Job]) -> int:
+    text = job_set.annotations.get(kai.MIN_MEMBER_KEY)
+    if text is not None:
+        return min(_at_least_one(text, "JobSet"), len(jobs))
+    return 1 if _starts_in_order(job_set, jobs) else len(jobs)
+
+
+def _starts_in_order(job_set: Unstructured, jobs: list[_Job]) -> bool:
+    with failing(f"failed to read spec.startupPolicy.startupPolicyOrder from JobSet {_named(job_set)}: "):
+        order = fields.nested_string(job_set, "spec", "startupPolicy", "startupPolicyOrder")
+    return order == IN_ORDER or depend_on_others(jobs)
+
+
+def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:
+    """Return the subgroups, each parent before its replicas."""
+    groups: list[SubGroupMetadata] = []
+    leaves = 0
+    for index, job in enumerate(jobs):
+        name = job.get("name")
+        if not isinstance(name, str) or not name:
+            raise GroupingError(f"replicatedJobs[{index}] missing name")
+        with failing("failed to read replicatedJob.replicas: "):
+            replicas = fields.nested_int32(job, "replicas")
+        replicas = 1 if replicas is None else replicas
+        needed, topology = _needed_pods(job), _topology(job)
+        leaves += max(0, replicas)
+        if leaves > segments.MOST_SUBGROUPS:
+            raise GroupingError(
+                f"JobSet {_named(job_set)}: replicatedJobs[{index}].replicas: {replicas} is too large: a pod group has"
+                f" at most {segments.MOST_SUBGROUPS} replicas of all replicated jobs"
+            )
+        groups.append(SubGroupMetadata(name=name, min_sub_group=replicas))
+        groups += [
+            SubGroupMetadata(
+                name=_leaf_name(name, replica),
+                parent=name,
+                min_available=needed,
+                topology_constraints=topology,
+            )
+            for replica in range(replicas)
+        ]
+    return groups
+
+
+def _needed_pods(job: _Job) -> int:
+    with failing("failed to read template.spec.parallelism: "):
+        parallelism = fields.nested_int32(job, "template", "spec", "parallelism")
+    with failing(f"failed to read template annotation {kai.MIN_MEMBER_KEY}: "):
+        text = _template_annotation(job, kai.MIN_MEMBER_KEY)
+    if text:
+        return _at_least_one(text, "replicatedJob template")
+    return 1 if parallelism is None else parallelism
+
+
+def _topology(job: _Job) -> TopologyConstraintMetadata | None:
+    """Return the constraint of each replica, or None without a topology or without a level."""
+    topology = _template_annotation(job, kai.TOPOLOGY_KEY)
+    required = _template_annotation(job, kai.TOPOLOGY_REQUIRED_PLACEMENT_KEY)
+    preferred = _template_annotation(job, kai.TOPOLOGY_PREFERRED_PLACEMENT_KEY)
+    if not topology or not (required or preferred):
+        return None
+    return TopologyConstraintMetadata(
+        topology=topology, required_topology_level=required, preferred_topology_level=preferred
+    )
+
+
+def _template_annotation(job: _Job, key: str) -> str:
+    with failing(f"failed to read template annotation {key}: "):
+        return fields.nested_string(job, "template", "metadata", "annotations", key) or ""
+
+
+def _at_least_one(text: str, where: str) -> int:
+    prefix = f"invalid {kai.MIN_MEMBER_KEY} annotation on {where}: "
+    try:
+        number = parse_int32(text)
+    except ValueError as error:
+        raise GroupingError(f"{prefix}{error}") from error
+    if number < 1:
+        raise GroupingError(f"{prefix}value {number} must be >= 1")
+    return number
+
+
+def _replicated_jobs(job_set: Unstructured) -> list[_Job]:
+    try:
+        entries = fields.nested_list(job_set, "spec", "replicatedJobs")
+    except AccessorError as error:
+        message = f"failed to read spec.replicatedJobs from JobSet {_named(job_set)}: {error}"
+        raise GroupingError(message) from error
+    if not entries:
+        raise GroupingError(f"jobset {_named(job_set)} has no replicatedJobs")
+    jobs: list[_Job] = []
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise GroupingError(f"replicatedJobs[{index}] is not an object")
+        jobs.append(entry)
+    return jobs
+
+
+def _label(pod: Pod, key: str) -> str:
+    if not (value := pod.labels.get(key)):
+        raise GroupingError(f"pod {pod.namespace}/{pod.name} missing required label {quote(key)}")
+    return value
+
+
+def _leaf_name(replicated_job: str, replica: int | str) -> str:
+    return f"{replicated_job}-replica-{replica}"
+
+
+def _named(job_set: Unstructured) -> str:
+    return f"{job_set.namespace}/{job_set.name}"

@@ -1,0 +1,167 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that name a gang of Kubernetes' own scheduling API: one group for each gang.
+
+Kubernetes 1.35 has Workloads with pod groups (``spec.workloadRef`` of a pod); from 1.36 on, a PodGroup is an object of
+its own (``spec.schedulingGroup.podGroupName``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from controller_runtime import client, log
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery import names
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.apis.machinery.gojson import quote
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, OwnerReference, Unstructured, unstructured
+from controller_runtime.rest import NoKindMatchError
+
+from pkg.constants import kai
+from pkg.podgrouper.podgroup import Metadata
+
+from . import fields
+from .defaultgrouper import DefaultGrouper
+from .errors import GroupingError, failing
+from .grouper import Grouper
+
+GROUP: Final = "scheduling.k8s.io"
+KINDS: Final = {
+    "PodGroup": (GVK(GROUP, "v1beta1", "PodGroup"), GVK(GROUP, "v1alpha2", "PodGroup")),
+    "Workload": (GVK(GROUP, "v1alpha1", "Workload"),),
+}
+"""The versions of each kind, newest first."""
+
+_log: Final = log.logger_from("podgrouper")
+
+
+@dataclass(frozen=True, slots=True)
+class NativeGang:
+    """The gang that a pod names."""
+
+    kind: str
+    name: str
+    pod_group: str = ""
+    """The pod group of a Workload."""
+    replica: str = ""
+    """The replica of the Workload's pod group."""
+
+
+def native_gang(pod: Pod) -> NativeGang | None:
+    """Return the gang that ``pod`` names, or None."""
+    group = pod.spec.unknown_fields.get("schedulingGroup")
+    if name := _string(group, "podGroupName"):
+        return NativeGang("PodGroup", name)
+    reference = pod.spec.unknown_fields.get("workloadRef")
+    if name := _string(reference, "name"):
+        return NativeGang(
+            "Workload", name, _string(reference, "podGroup"), _string(reference, "podGroupReplicaKey")
+        )
+    return None
+
+
+# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=podgroups;workloads,verbs=get;list;watch
+class NativeGroupers:
+    """Makes the grouper of a pod that names a gang. The versions that are served are remembered."""
+
+    def __init__(self, default: DefaultGrouper, reader: client.Reader) -> None:
+        self._default = default
+        self._reader = reader
+        self._served: dict[str, GVK] = {}
+
+    def grouper_for(self, gang: NativeGang, otherwise: Grouper) -> Grouper:
+        """Return the grouper of the pods of ``gang``; without the right to read the gang, it is ``otherwise``."""
+        return _NativeGrouper(self, self._default, gang, otherwise)
+
+    async def read(self, gang: NativeGang, namespace: str) -> Unstructured:
+        """Return the object that the gang names.
+
+        Raises:
+            GroupingError: it does not exist, or its kind is not served.
+            StatusError, RestError: it cannot be read.
+        """
+        where = f"{gang.kind}.{GROUP} {namespace}/{gang.name}"
+        if not names.is_path_segment(gang.name):
+            raise GroupingError(f"the pod names {where}, which is not a valid name")
+        versions = KINDS[gang.kind]
+        known = self._served.get(gang.kind)
+        for version in versions if known is None else (known, *versions):
+            try:
+                found = await self._reader.get(unstructured(version), (namespace, gang.name))
+            except NoKindMatchError:
+                continue
+            except NotFoundError as error:
+                raise GroupingError(f"the pod names {where}, which does not exist") from error
+            self._served[gang.kind] = version
+            return found
+        raise GroupingError(f"the pod names {where}, which is of a kind that the API server does not serve")
+
+
+class _NativeGrouper(Grouper):
+    """Groups the pods of one gang. Queue, priority, labels and annotations are those of the top owner."""
+
+    name = "Kubernetes Gang Grouper"
+
+    def __init__(
+        self, gangs: NativeGroupers, default: DefaultGrouper, gang: NativeGang, otherwise: Grouper
+    ) -> None:
+        self._gangs = gangs
+        self._default = default
+        self._gang = gang
+        self._otherwise = otherwise
+        self.reads = otherwise.reads  # type: ignore[misc]  # of the instance: as much as the grouper that may stand in
+
+    async def get_pod_group_metadata(
+        self, top_owner: Unstructured, pod: Pod, *other_owners: Object
+    ) -> Metadata:
+        """Return the group of the gang, which requires the gang's minimum of pods.
+
+        Raises:
+            GroupingError: the gang does not exist or is malformed.
+            StatusError, RestError: the gang cannot be read.
+        """
+        gang = self._gang
+        try:
+            obj = await self._gangs.read(gang, pod.namespace)
+        except ForbiddenError as error:
+            _log.debug(
+                "Pod is grouped without its gang: no permission to read it", gang=gang.name, error=error
+            )
+            return await self._otherwise.get_pod_group_metadata(top_owner, pod, *other_owners)
+        metadata = await self._default.get_pod_group_metadata(top_owner, pod, *other_owners)
+        gvk, uid = type(obj).gvk, obj.metadata.uid or ""
+        parts = (kai.POD_GROUP_NAME_PREFIX, gang.name, gang.pod_group, gang.replica, uid)
+        metadata.name = "-".join(filter(None, parts))
+        metadata.owner = OwnerReference(api_version=gvk.api_version, kind=gvk.kind, name=obj.name, uid=uid)
+        with failing(f"{gang.kind}.{GROUP} {pod.namespace}/{gang.name}: "):
+            metadata.min_available = _min_count(_policy(obj, gang))
+        return metadata
+
+
+def _policy(obj: Unstructured, gang: NativeGang) -> dict[str, JSON]:
+    """Return the scheduling policy of the gang."""
+    if gang.kind == "PodGroup":
+        return fields.nested_map(obj, "spec", "schedulingPolicy") or {}
+    for entry in fields.nested_list(obj, "spec", "podGroups") or ():
+        if isinstance(entry, dict) and entry.get("name") == gang.pod_group:
+            return fields.nested_map(entry, "policy") or {}
+    raise GroupingError(f"spec.podGroups has no pod group {quote(gang.pod_group)}")
+
+
+def _min_count(policy: dict[str, JSON]) -> int:
+    """Return the number of pods that start together: one by the basic policy."""
+    if not fields.has_field(policy, "gang"):
+        return 1
+    count = fields.nested_int32(policy, "gang", "minCount")
+    if count is None or count < 1:
+        raise GroupingError(f"gang.minCount must be at least 1, not {count}")
+    return count
+
+
+def _string(holder: JSON, name: str) -> str:
+    value = holder.get(name) if isinstance(holder, dict) else None
+    return value if isinstance(value, str) else ""

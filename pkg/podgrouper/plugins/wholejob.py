@@ -1,0 +1,60 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs by the rules of v0.17: one group for all pods."""
+
+from __future__ import annotations
+
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import Reader
+
+from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.constants import kai
+from pkg.podgrouper.podgroup import Metadata
+
+from .defaultgrouper import DefaultGrouper
+from .delegating import DelegatingGrouper
+from .errors import GroupingError
+from .gonumbers import parse_int32
+from .grouper import Reads
+
+
+class WholeJobGrouper(DelegatingGrouper):
+    """Groups the pods of a Job; an annotation sets how many of them are required, by default one.
+
+    A pod that already has a group of its own, by the rules of v0.13, stays in it.
+    """
+
+    name = "BatchJob Grouper"
+    reads = Reads.METADATA
+
+    def __init__(
+        self, default: DefaultGrouper, client: Reader, *, search_for_legacy_pod_groups: bool = True
+    ) -> None:
+        super().__init__(default)
+        self._client = client
+        self._search_for_legacy_pod_groups = search_for_legacy_pod_groups
+
+    async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
+        """Set the required number of pods, or use the pod's own group if it exists.
+
+        Raises:
+            GroupingError: the annotation is not a number.
+            StatusError: looking for the pod's own group failed.
+        """
+        own = f"{kai.POD_GROUP_NAME_PREFIX}-{pod.name}-{owner.metadata.uid or ''}"
+        if self._search_for_legacy_pod_groups and own != metadata.name and await self._exists(pod, own):
+            metadata.name = own
+        elif (text := owner.annotations.get(kai.MIN_MEMBER_KEY)) is not None:
+            try:
+                metadata.min_available = parse_int32(text)
+            except ValueError as error:
+                raise GroupingError(f"invalid min-member annotation value: {error}") from error
+
+    async def _exists(self, pod: Pod, group: str) -> bool:
+        try:
+            await self._client.get(PodGroup, (pod.namespace, group))
+        except NotFoundError:
+            return False
+        return True

@@ -1,0 +1,21 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of grouping: each release of KAI-Scheduler expects the groups of its own pod grouper."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class Rules(StrEnum):
+    """The release whose rules apply."""
+
+    V0_13 = "v0.13"
+    """A group and its subgroups require numbers of pods (``minMember``)."""
+    V0_17 = "v0.17"
+    """A group and a parent of subgroups may require a number of subgroups instead (``minSubGroup``)."""
+
+
+OLDEST: Final = Rules.V0_13
+"""The rules of a PodGroup whose schema is unknown: every release of the scheduler reads such groups."""

@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``runtimePatches``: strategic merges into a runtime's template, one for each manager, in the order of the list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
+from controller_runtime.apis.machinery.strategicschema import JOB_TEMPLATE
+from controller_runtime.apis.meta.v1 import ObjectMeta
+
+from pkg import apply
+from pkg.apis.trainer import v1alpha1 as trainer
+
+from .budget import Budget
+
+_MAX_DETAILS: Final = 16
+"""Maximum number of different problems in one error."""
+
+
+class RuntimePatchError(StrategicMergeError):
+    """A patch does not fit the template. ``details`` are its problems."""
+
+    def __init__(self, details: Iterable[str]) -> None:
+        self.details = list(islice(dict.fromkeys(details), _MAX_DETAILS))
+        super().__init__(f"runtimePatches: {'; '.join(self.details)}")
+
+
+def merge_patches(
+    data: dict[str, JSON], patches: Sequence[trainer.RuntimePatch], budget: Budget
+) -> Iterator[str]:
+    """Merge the patches into the JSON of a template's spec, and yield the description of each one after it.
+
+    Raises:
+        RuntimePatchError: a patch names an unknown job or container, or does not fit the template.
+        StrategicMergeError: the merges would write too many values.
+    """
+    jobs = {job.get("name"): job for job in data.get("replicatedJobs", ())}
+    if details := list(_unknown(jobs, patches)):
+        raise RuntimePatchError(details)
+    for index, patch in enumerate(patches):
+        for wanted in _jobs(patch):
+            if wanted.template is None:
+                continue
+            job = jobs[wanted.name]
+            try:
+                merged = strategic_merge_patch(job.get("template", {}), _patch(wanted.template), JOB_TEMPLATE)
+            except StrategicMergeError as error:
+                raise RuntimePatchError(
+                    [f"patch of {patch.manager} for job {wanted.name}: {error}"]
+                ) from error
+            job["template"] = apply.as_typed(merged, inside="template")
+            budget.spend(job["template"])
+        budget.check("runtimePatches", index + 1, len(patches), "patch fewer jobs")
+        yield f"runtimePatches[{index}] of {patch.manager}"
+
+
+def set_metadata(patches: Iterable[trainer.RuntimePatch]) -> Iterator[ObjectMeta]:
+    """Yield the metadata that patches set on the JobSet, in order."""
+    for patch in patches:
+        template = patch.training_runtime_spec.template if patch.training_runtime_spec is not None else None
+        if template is not None and template.metadata is not None:
+            yield template.metadata
+
+
+def change_jobs(patches: Iterable[trainer.RuntimePatch]) -> bool:
+    """Return True if a patch names a job."""
+    return any(_jobs(patch) for patch in patches)
+
+
+def _jobs(patch: trainer.RuntimePatch) -> Sequence[trainer.ReplicatedJobPatch]:
+    runtime = patch.training_runtime_spec
+    template = runtime.template if runtime is not None else None
+    spec = template.spec if template is not None else None
+    return (spec.replicated_jobs if spec is not None else None) or ()
+
+
+def _pod(patch: trainer.ReplicatedJobPatch) -> trainer.PodSpecPatch | None:
+    job = patch.template.spec if patch.template is not None else None
+    pod = job.template if job is not None else None
+    return pod.spec if pod is not None else None
+
+
+def _unknown(jobs: dict[str, dict[str, JSON]], patches: Iterable[trainer.RuntimePatch]) -> Iterator[str]:
+    """Yield a problem for each job or container that the template lacks: a merge would add it without an image."""
+    for patch in patches:
+        for wanted in _jobs(patch):
+            if wanted.name not in jobs:
+                yield "must not have replicated job that doesn't exist in the runtime job template"
+                continue
+            pod = _pod(wanted)
+            if pod is None:
+                continue
+            template = (
+                jobs[wanted.name].get("template", {}).get("spec", {}).get("template", {}).get("spec", {})
+            )
+            for kind, field, named in (
+                ("initContainer", "initContainers", pod.init_containers),
+                ("container", "containers", pod.containers),
+            ):
+                known = {container.get("name") for container in template.get(field) or ()}
+                if any(container.name not in known for container in named or ()):
+                    yield f"must not have {kind} that doesn't exist in the runtime job {wanted.name}"
+
+
+def _patch(template: trainer.JobTemplatePatch) -> dict[str, JSON]:
+    """Return the JSON that a typed client sends for a patch: without empty lists and maps."""
+    patch = template.to_dict()
+    pod = patch.get("spec", {}).get("template", {}).get("spec", {})
+    account = pod.get("serviceAccountName")
+    patch = apply.as_typed(patch)
+    if account == "":  # a pointer in Go: an empty value removes the template's service account
+        patch["spec"]["template"]["spec"]["serviceAccountName"] = account
+    return patch

@@ -1,0 +1,191 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots of runtimes: a TrainJob keeps the runtime that it started with.
+
+The second generation creates a ConfigMap with the runtime once for each TrainJob, and reads it instead of the runtime.
+The first one creates none, but reads those that exist. A snapshot is read from the server once: then it is remembered.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+import anyio
+from controller_runtime import log, offload
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.errors import (
+    AlreadyExistsError,
+    ForbiddenError,
+    NotFoundError,
+    StatusError,
+)
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object, metadata_only
+from controller_runtime.apis.machinery.time import parse_time
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.client import Client, ObjectList
+from controller_runtime.rest import RestError
+
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import trainer as constants
+from pkg.util import trainjob
+
+from . import snapshottext
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T", bound=Object)
+
+_SUFFIX: Final = "-runtime-snapshot"
+_KEY: Final = "runtime"
+_REMEMBERED: Final = 100_000
+"""TrainJobs whose snapshot is remembered."""
+_DECODED: Final = 64
+"""Different snapshots that are kept decoded; TrainJobs of one version of a runtime share one."""
+
+
+class SnapshotError(Exception):
+    """A TrainJob's snapshot cannot be used or created. The text is upstream's; the cause is chained."""
+
+
+class Snapshots:
+    """Returns the runtimes of TrainJobs: the snapshot, else the live one, of which it may create a snapshot.
+
+    Only TrainJobs that are older than the first call can have a snapshot that this program does not know, since one
+    manager works at a time. So a new TrainJob costs one request if ``creates``, else none. For older ones without
+    ``creates``, the snapshots of each namespace are listed once.
+    """
+
+    def __init__(
+        self,
+        store: Client,
+        *,
+        creates: bool,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._creates = creates
+        self._now = now
+        self._since: datetime | None = None
+        self._digests: OrderedDict[str, bytes] = OrderedDict()
+        self._decoded: OrderedDict[bytes, Object] = OrderedDict()
+        self._listed: dict[str, frozenset[str]] = {}
+        self._listing = anyio.Lock()
+
+    async def runtime_of(self, train_job: TrainJob, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
+        """Return the runtime of a TrainJob; ``live`` reads the live one. It must not be changed.
+
+        Raises:
+            SnapshotError: the snapshot is not valid, or could not be created.
+            StatusError: it could not be read.
+        """
+        found = self._remembered(train_job, kind)
+        if found is None and await self._may_exist(train_job):
+            found = await self._read(train_job, kind)
+        if found is not None:
+            return found
+        runtime = await live()
+        if not self._creates:
+            return runtime
+        return await self._create(train_job, kind, runtime)
+
+    def _remembered(self, train_job: TrainJob, kind: type[T]) -> T | None:
+        digest = self._digests.get(train_job.metadata.uid or "")
+        found = self._decoded.get(digest) if digest is not None else None
+        if digest is None or not isinstance(found, kind):
+            return None
+        self._decoded.move_to_end(digest)
+        return found
+
+    def _remember(self, train_job: TrainJob, text: str, runtime: Object) -> None:
+        if not train_job.metadata.uid:
+            return
+        digest = snapshottext.digest(text)
+        _keep(self._digests, train_job.metadata.uid, digest, _REMEMBERED)
+        _keep(self._decoded, digest, runtime, _DECODED)
+
+    async def _may_exist(self, train_job: TrainJob) -> bool:
+        if train_job.metadata.uid in self._digests:
+            return True  # known, and no longer decoded
+        if self._since is None:
+            self._since = self._now()
+        created = train_job.metadata.creation_timestamp
+        if created is not None and parse_time(created) >= self._since:
+            return False
+        return self._creates or train_job.metadata.uid in await self._owners(train_job.namespace)
+
+    async def _owners(self, namespace: str) -> frozenset[str]:
+        """Return the uids of the TrainJobs with a snapshot in a namespace, listed once."""
+        async with self._listing:
+            if namespace not in self._listed:
+                try:
+                    found = await self._store.list(metadata_only(ConfigMap), namespace=namespace)
+                except ForbiddenError as error:  # the first generation needs no snapshots
+                    log.logger_from().info("Snapshots are not read", namespace=namespace, error=str(error))
+                    found = ObjectList()
+                controllers = (trainjob.controller_of(each) for each in found if each.name.endswith(_SUFFIX))
+                self._listed[namespace] = frozenset(each.uid for each in controllers if each is not None)
+        return self._listed[namespace]
+
+    async def _read(self, train_job: TrainJob, kind: type[T]) -> T | None:
+        """Return the runtime of the snapshot, or None if it does not exist."""
+        try:
+            found = await self._store.get(ConfigMap, _key(train_job))
+        except NotFoundError:
+            return None
+        controller = trainjob.controller_of(found)
+        if controller is None or controller.uid != train_job.metadata.uid:
+            raise SnapshotError(
+                "invalid runtime snapshot: a snapshot configmap exists but is owned by another object"
+            )
+        text = (found.data or {}).get(_KEY)
+        if text is None:
+            raise SnapshotError(f'invalid runtime snapshot: snapshot ConfigMap missing "{_KEY}" data key')
+        try:
+            with offload.weighing(len(text)):
+                runtime = await offload.run(snapshottext.decode, kind, text, train_job.spec.runtime_ref)
+        except snapshottext.SnapshotTextError as error:
+            raise SnapshotError(f"invalid runtime snapshot: {error}") from error
+        self._remember(train_job, text, runtime)
+        return runtime
+
+    async def _create(self, train_job: TrainJob, kind: type[T], runtime: T) -> T:
+        """Create the snapshot, and return its runtime: that of another writer if it exists by now."""
+        with offload.weighing(runtime.decoded_size):
+            text = await offload.run(snapshottext.encode, runtime)
+        config_map = ConfigMap(
+            metadata=ObjectMeta(
+                name=train_job.name + _SUFFIX,
+                namespace=train_job.namespace,
+                owner_references=[trainjob.controller_reference(train_job)],
+            ),
+            data={_KEY: text},
+        )
+        try:
+            await self._store.create(config_map, field_owner=constants.FIELD_OWNER)
+        except AlreadyExistsError:
+            return await self._read(train_job, kind) or runtime
+        except (StatusError, RestError) as error:
+            if isinstance(error, ForbiddenError) and _is_terminating(error):
+                raise
+            raise SnapshotError(f"applying runtime snapshot ConfigMap: {error}") from error
+        self._remember(train_job, text, runtime)
+        return runtime
+
+
+def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
+
+
+def _key(train_job: TrainJob) -> NamespacedName:
+    return NamespacedName(train_job.namespace, train_job.name + _SUFFIX)
+
+
+def _is_terminating(error: ForbiddenError) -> bool:
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes)

@@ -1,0 +1,278 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Flux: the workload manager runs the program on the brokers of all nodes.
+
+An init container installs Flux in a volume of the pods of the job ``node``. The trainer's container starts a broker,
+and on the first node the program. The certificate of the brokers is generated once: an existing Secret is never
+written again. Unlike upstream, a TrainJob without ``trainer`` or ``numNodes`` has the nodes of the runtime, the
+certificate is random, and the words of the command line stay as they are.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+from controller_runtime.apis.core.v1 import (
+    ConfigMap,
+    ConfigMapVolumeSource,
+    EmptyDirVolumeSource,
+    EnvVar,
+    Secret,
+    SecretVolumeSource,
+    Volume,
+    VolumeMount,
+)
+from controller_runtime.apis.core.v1 import Container as CoreContainer
+from controller_runtime.apis.machinery import field
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import FieldIndexer, Reader
+
+from pkg import apply
+from pkg.apis.jobset.v1alpha2 import JobSetSpec
+from pkg.apis.trainer.v1alpha1 import FluxMLPolicySource, TrainJob
+from pkg.constants import trainer as constants
+from pkg.runtime import runtime
+from pkg.runtime.framework.interface import (
+    ComponentBuilderPlugin,
+    CustomValidationPlugin,
+    EnforceMLPolicyPlugin,
+    WatchExtensionPlugin,
+)
+from pkg.runtime.framework.plugins import ownedfiles
+from pkg.runtime.interface import ReconcilerBuilder
+
+from . import scripts
+from .curve import new_certificate
+
+NAME: Final = "Flux"
+
+_INSTALLER: Final = "flux-installer"
+_SCRIPTS_SUFFIX: Final = "-flux-entrypoint"
+_SCRIPTS_DIR: Final = "/etc/flux-config"
+_SCRIPTS_MODE: Final = 0o755
+_ENTRYPOINT: Final = "entrypoint.sh"
+_INIT: Final = "init.sh"
+_CURVE_SUFFIX: Final = "-flux-curve"
+_CURVE_FILE: Final = "curve.cert"
+_CURVE_MODE: Final = 0o400
+_CURVE_VOLUME: Final = "flux-curve"
+_FLUX_VOLUME: Final = "flux-install"
+_FLUX_DIR: Final = "/mnt/flux"
+_SOFTWARE_VOLUME: Final = "spack-install"
+_SOFTWARE_DIR: Final = "/opt/software"
+_MEMORY_VOLUME: Final = "shared-memory"
+_MEMORY_DIR: Final = "/dev/shm"  # noqa: S108 (a mount path in the pods)
+
+_IMAGE: Final = "FLUX_VIEW_IMAGE"
+_DEVICE: Final = "FLUX_NETWORK_DEVICE"
+_QUEUE_POLICY: Final = "FLUX_QUEUE_POLICY"
+_SETTINGS: Final = {
+    _IMAGE: "ghcr.io/converged-computing/flux-view-ubuntu:tag-jammy",
+    _DEVICE: "eth0",
+    _QUEUE_POLICY: "fcfs",
+}
+"""Variables of the trainer's container that are settings, and their defaults."""
+
+_TRAINER: Final = field.Path("spec").child("trainer")
+
+
+# +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update;patch
+# +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
+async def new(client: Reader, _indexer: FieldIndexer) -> Flux:
+    """Return the plugin."""
+    return Flux(client)
+
+
+class Flux(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin):
+    """Serves runtimes with a flux policy."""
+
+    name = NAME
+
+    def __init__(self, client: Reader, certificate: Callable[[str], str] = new_certificate) -> None:
+        self._client = client
+        self._certificate = certificate
+        self._needed = anyio.Event()
+
+    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+        """Return a reason if the flux policy is missing."""
+        del train_job
+        return "the runtime has no mlPolicy.flux" if _policy(info) is None else None
+
+    async def validate(
+        self, info: runtime.Info, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Check that the processes per node are a positive number, and that the installer's name is free."""
+        del old
+        errors = field.ErrorList()
+        policy = _policy(info)
+        if policy is None:
+            return [], errors
+        trainer, path = new.spec.trainer, _TRAINER.child("numProcPerNode")
+        wanted = trainer.num_proc_per_node if trainer is not None else None
+        wanted = policy.num_proc_per_node if wanted is None else wanted
+        if isinstance(wanted, str):
+            errors.append(field.invalid(path, wanted, "must have an int value for Flux TrainJob"))
+        elif wanted is not None and wanted < 1:
+            detail = "must be greater than or equal to 1 for Flux TrainJob"
+            errors.append(field.invalid(path, wanted, detail))
+        node = info.find_pod_set_by_name(constants.NODE)
+        for container in node.init_containers if node is not None else ():
+            if container.name == _INSTALLER:
+                detail = f"InitContainer '{_INSTALLER}' is reserved"
+                errors.append(field.invalid(_TRAINER.child("initContainers"), _INSTALLER, detail))
+        return [], errors
+
+    def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
+        """Set the number of nodes, the trainer's command, and the installer and volumes of the job ``node``."""
+        if _policy(info) is None:
+            return
+        trainer, pod_set = train_job.spec.trainer, info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
+        if pod_set is not None and trainer is not None and trainer.num_nodes is not None:
+            pod_set.count = trainer.num_nodes
+        template = _template_container(info)
+        command = (trainer.command if trainer is not None else None, template.command if template else None)
+        own = (trainer.args if trainer is not None else None) or []
+        # The words are for readers: the script contains them as they are.
+        shown = " ".join([*(command[0] if command[0] is not None else command[1] or []), *own]).strip()
+        info.wrapped_command = _command_line(template, train_job)
+        info.trainer_command = ["/bin/bash", f"{_SCRIPTS_DIR}/{_ENTRYPOINT}", shown]
+        info.trainer_args = (template.args if template else None) or []
+        image = _settings(info, train_job)[_IMAGE]
+        for node in info.template_spec.pod_sets:
+            if node.name == constants.NODE:
+                _install(node, train_job.name + _SCRIPTS_SUFFIX, train_job.name + _CURVE_SUFFIX, image)
+
+    async def build(self, info: runtime.Info, train_job: TrainJob) -> list[Object]:
+        """Return the ConfigMap with the scripts, and the Secret with the certificate unless it exists.
+
+        Raises:
+            ChildConflictError: the TrainJob does not control the Secret of that name.
+            StatusError: reading the Secret failed for a reason other than its absence.
+        """
+        policy = _policy(info)
+        if policy is None:
+            return []
+        self._needed.set()
+        cluster = _cluster(info, policy, train_job)
+        data = {
+            _ENTRYPOINT: scripts.entrypoint(cluster, info.wrapped_command),
+            _INIT: scripts.init_script(cluster),
+        }
+        objects: list[Object] = [
+            ConfigMap(metadata=ownedfiles.metadata_for(train_job, _SCRIPTS_SUFFIX), data=data)
+        ]
+        if not await ownedfiles.has_secret(self._client, train_job, _CURVE_SUFFIX):
+            text = self._certificate(train_job.name).encode()
+            certificate = {_CURVE_FILE: base64.b64encode(text).decode("ascii")}
+            objects.append(
+                Secret(metadata=ownedfiles.metadata_for(train_job, _CURVE_SUFFIX), data=certificate)
+            )
+        return objects
+
+    def reconciler_builders(self) -> list[ReconcilerBuilder]:
+        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, from the first Flux TrainJob on."""
+        return ownedfiles.watches(self._needed.wait)
+
+
+def _policy(info: runtime.Info) -> FluxMLPolicySource | None:
+    policy = info.runtime_policy.ml_policy_source
+    return policy.flux if policy is not None else None
+
+
+def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob) -> scripts.Cluster:
+    trainer, settings = train_job.spec.trainer, _settings(info, train_job)
+    tasks = trainer.num_proc_per_node if trainer is not None else None
+    tasks = policy.num_proc_per_node if tasks is None else tasks
+    nodes = trainer.num_nodes if trainer is not None else None
+    if nodes is None:
+        pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
+        nodes = 1 if pod_set is None else pod_set.count
+    return scripts.Cluster(
+        job=train_job.name,
+        namespace=train_job.namespace,
+        nodes=nodes,
+        tasks=tasks if isinstance(tasks, int) else 1,
+        gpus=runtime.get_num_gpu_per_node(runtime.extract_resource_per_node_from_runtime(info)),
+        device=settings[_DEVICE],
+        queue_policy=settings[_QUEUE_POLICY],
+    )
+
+
+def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
+    """Return the settings: the TrainJob's variables, else the runtime's, else the defaults."""
+    container = info.find_container_by_pod_set_ancestor_container_name(
+        constants.ANCESTOR_TRAINER, constants.NODE
+    )
+    trainer = train_job.spec.trainer
+    variables: list[EnvVar] = [
+        *((container.env if container is not None else None) or ()),
+        *((trainer.env if trainer is not None else None) or ()),
+    ]
+    settings = dict(_SETTINGS)
+    for env in variables:
+        if env.name in settings and env.value_from is None:
+            settings[env.name] = env.value or ""
+    return settings
+
+
+def _template_container(info: runtime.Info) -> CoreContainer | None:
+    """Return the trainer's container of the template."""
+    spec = runtime.template_spec_apply(info, JobSetSpec)
+    for job in (spec.replicated_jobs if spec is not None else None) or ():
+        metadata = job.template.metadata
+        labels = (metadata.labels if metadata is not None else None) or {}
+        if labels.get(constants.LABEL_TRAIN_JOB_ANCESTOR) == constants.ANCESTOR_TRAINER:
+            found = job.template.spec.template.spec.containers or ()
+            return next((container for container in found if container.name == constants.NODE), None)
+    return None
+
+
+def _command_line(template: CoreContainer | None, train_job: TrainJob) -> list[str]:
+    """Return command and arguments: each the TrainJob's, else the template's."""
+    trainer = train_job.spec.trainer
+    command = trainer.command if trainer is not None else None
+    args = trainer.args if trainer is not None else None
+    if template is not None:
+        command = template.command if command is None else command
+        args = template.args if args is None else args
+    return [*(command or ()), *(args or ())]
+
+
+def _install(node: runtime.PodSet, config_map: str, secret: str, image: str) -> None:
+    """Add the volumes, the installer and the mounts of the containers ``node``."""
+    node.volumes = apply.upsert_volumes(node.volumes, _volumes(config_map, secret))
+    flux = VolumeMount(name=_FLUX_VOLUME, mount_path=_FLUX_DIR)
+    files = VolumeMount(name=config_map, mount_path=_SCRIPTS_DIR, read_only=True)
+    node.init_containers.append(
+        runtime.Container(
+            name=_INSTALLER,
+            image=image,
+            command=["/bin/bash", f"{_SCRIPTS_DIR}/{_INIT}"],
+            volume_mounts=[flux, files],
+        )
+    )
+    mounts = [
+        flux,
+        VolumeMount(name=_SOFTWARE_VOLUME, mount_path=_SOFTWARE_DIR),
+        files,
+        VolumeMount(name=_CURVE_VOLUME, mount_path="/curve", read_only=True),
+        VolumeMount(name=_MEMORY_VOLUME, mount_path=_MEMORY_DIR, read_only=True),
+    ]
+    for container in node.containers:
+        if container.name == constants.NODE:
+            container.volume_mounts = apply.upsert_volume_mounts(container.volume_mounts, mounts)
+
+
+def _volumes(config_map: str, secret: str) -> list[Volume]:
+    scripts_source = ConfigMapVolumeSource(name=config_map, default_mode=_SCRIPTS_MODE)
+    curve_source = SecretVolumeSource(secret_name=secret, default_mode=_CURVE_MODE)
+    return [
+        Volume(name=_SOFTWARE_VOLUME, empty_dir=EmptyDirVolumeSource()),
+        Volume(name=_FLUX_VOLUME, empty_dir=EmptyDirVolumeSource()),
+        Volume(name=config_map, config_map=scripts_source),
+        Volume(name=_MEMORY_VOLUME, empty_dir=EmptyDirVolumeSource(medium="Memory")),
+        Volume(name=_CURVE_VOLUME, secret=curve_source),
+    ]

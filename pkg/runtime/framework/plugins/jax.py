@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""JAX: the number of processes, one for each node, their ids, and the address of the coordinator.
+
+Unlike upstream, a TrainJob without ``trainer`` gets them too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller_runtime.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector
+from controller_runtime.client import FieldIndexer, Reader
+
+from pkg import apply
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import trainer as constants
+from pkg.runtime.framework.interface import EnforceMLPolicyPlugin
+from pkg.runtime.runtime import Info
+
+NAME: Final = "JAX"
+
+
+async def new(_client: Reader, _indexer: FieldIndexer) -> JAX:
+    """Return the plugin."""
+    return JAX()
+
+
+class JAX(EnforceMLPolicyPlugin):
+    """Serves runtimes with a jax policy."""
+
+    name = NAME
+
+    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+        """Return a reason if the jax policy is missing."""
+        del train_job
+        policy = info.runtime_policy.ml_policy_source
+        return "the runtime has no mlPolicy.jax" if policy is None or policy.jax is None else None
+
+    def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
+        """Set the number of nodes, and the environment and port by which they find the coordinator."""
+        pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
+        if self.stands_aside(info, train_job) or pod_set is None:
+            return
+        trainer = train_job.spec.trainer
+        if trainer is not None and trainer.num_nodes is not None:
+            pod_set.count = trainer.num_nodes
+        container = info.find_container_by_pod_set_ancestor_container_name(
+            constants.ANCESTOR_TRAINER, constants.NODE
+        )
+        if container is None:
+            return
+        container.env = apply.upsert_env_vars(container.env, _environment(train_job.name, pod_set.count))
+        container.ports = apply.upsert_port(
+            container.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
+        )
+
+
+def _environment(job: str, nodes: int) -> list[EnvVar]:
+    index = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
+    coordinator = f"{job}-{constants.NODE}-0-0.{job}:{constants.CONTAINER_TRAINER_PORT}"
+    return [
+        EnvVar(name="JAX_NUM_PROCESSES", value=str(nodes)),
+        EnvVar(name="JAX_PROCESS_ID", value_from=EnvVarSource(field_ref=index)),
+        EnvVar(name="JAX_COORDINATOR_ADDRESS", value=coordinator),
+    ]

@@ -1,0 +1,71 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Validation of a TrainJob's runtime patches and of their changes.
+
+Jobs and containers that the template lacks are refused where patches are merged (:mod:`pkg.runtime.core`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from controller_runtime.apis.machinery import equality, field, names
+from controller_runtime.client import Reader
+
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.util import generations
+
+from .validation import RESERVED, RESERVED_ENV, forbid_active_jobs
+
+_PATCHES: Final = field.Path("spec").child("runtimePatches")
+_HTTP_PATH: Final = "[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+"
+
+
+def validate_patches(job: TrainJob) -> field.ErrorList:
+    """Check that managers are domain-prefixed paths, and that reserved environments are left alone."""
+    errors = field.ErrorList()
+    quoted = field.Quoted(job.spec.runtime_patches)
+    reserved = field.invalid(_PATCHES, quoted, RESERVED_ENV)
+    for patch in generations.runtime_patches(job.spec):
+        errors += _manager(patch.manager)
+        errors += [
+            reserved
+            for _, pod in generations.pod_patches(patch)
+            for container in pod.containers or ()
+            if container.env and container.name in RESERVED
+        ]
+    return errors
+
+
+async def validate_patches_unchanged(client: Reader, old: TrainJob | None, new: TrainJob) -> field.ErrorList:
+    """Check that patches change only while the TrainJob is suspended, before or after, and none of its jobs is active.
+
+    The mirror of the first generation's fields is excepted while these are present: they have their own rules.
+    """
+    errors = field.ErrorList()
+    if old is None or equality.deep_equal(
+        generations.runtime_patches(old.spec), generations.runtime_patches(new.spec)
+    ):
+        return errors
+    if not old.spec.suspend and not new.spec.suspend:
+        detail = (
+            "RuntimePatches can only be modified when the TrainJob is suspended before or after the update"
+        )
+        errors.append(field.forbidden(_PATCHES, detail))
+        return errors
+    return await forbid_active_jobs(client, new, _PATCHES, "RuntimePatches")
+
+
+def _manager(manager: str) -> Iterator[field.FieldError]:
+    """Yield why a manager is not a domain-prefixed path, in the API server's words."""
+    path = _PATCHES.child("manager")
+    domain, _, rest = manager.partition("/")
+    if not domain or not rest:
+        yield field.invalid(path, manager, 'must be a domain-prefixed path (such as "acme.io/foo")')
+        return
+    for problem in names.is_dns1123_subdomain(domain):
+        yield field.invalid(path, domain, problem)
+    if not re.fullmatch(_HTTP_PATH, rest):
+        yield field.invalid(path, rest, names.regex_error("Invalid path", _HTTP_PATH))

@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The ConfigMaps and Secrets that plugins build for the files of pods: their metadata, existence and watches."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import metadata_only
+from controller_runtime.apis.meta.v1 import ObjectMeta
+from controller_runtime.client import Reader
+
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.runtime.interface import ReconcilerBuilder
+from pkg.util import trainjob
+
+if TYPE_CHECKING:
+    from controller_runtime.builder import Builder
+    from controller_runtime.cache import Cache
+    from controller_runtime.client import Client
+
+
+def metadata_for(train_job: TrainJob, suffix: str) -> ObjectMeta:
+    """Return the metadata of a child whose name is the TrainJob's with a suffix."""
+    return ObjectMeta(
+        name=train_job.name + suffix,
+        namespace=train_job.namespace,
+        owner_references=[trainjob.controller_reference(train_job)],
+    )
+
+
+async def has_secret(client: Reader, train_job: TrainJob, suffix: str) -> bool:
+    """Return True if the TrainJob's Secret exists: keys are generated once.
+
+    Raises:
+        ChildConflictError: the TrainJob does not control the Secret. Its pods must not use another client's keys.
+        StatusError: reading the Secret failed for a reason other than its absence.
+    """
+    key = NamespacedName(train_job.namespace, train_job.name + suffix)
+    try:
+        found = await client.get(metadata_only(Secret), key)
+    except NotFoundError:
+        return False
+    trainjob.require_control(found, trainjob.controller_reference(train_job))
+    return True
+
+
+def watches(needed: Callable[[], Awaitable[object]]) -> list[ReconcilerBuilder]:
+    """Return the function that watches the metadata of the TrainJobs' ConfigMaps and Secrets, once needed."""
+
+    def watch(builder: Builder, _client: Client, _cache: Cache) -> Builder:
+        from controller_runtime import handler, predicate  # rendering without a cluster loads no controllers
+
+        for kind in (ConfigMap, Secret):
+            owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
+            builder = builder.watches(
+                kind, owner, predicates=[predicate.NotOwnWrite()], only_metadata=True, when=needed
+            )
+        return builder
+
+    return [watch]

@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""XGBoost: the tracker of the collective, the number of workers and the id of each node.
+
+A node has one worker for each GPU, or one. Unlike upstream, a TrainJob without ``trainer`` gets the variables too.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller_runtime.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector
+from controller_runtime.apis.machinery import field
+from controller_runtime.client import FieldIndexer, Reader
+
+from pkg import apply
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import trainer as constants
+from pkg.runtime import runtime
+from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
+
+NAME: Final = "XGBoost"
+
+_ENV: Final = field.Path("spec").child("trainer").child("env")
+
+
+async def new(_client: Reader, _indexer: FieldIndexer) -> XGBoost:
+    """Return the plugin."""
+    return XGBoost()
+
+
+class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
+    """Serves runtimes with an xgboost policy."""
+
+    name = NAME
+
+    def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
+        """Return a reason if the xgboost policy is missing."""
+        del train_job
+        policy = info.runtime_policy.ml_policy_source
+        return "the runtime has no mlPolicy.xgboost" if policy is None or policy.xgboost is None else None
+
+    async def validate(
+        self, info: runtime.Info, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Check that the TrainJob does not set the variables of this plugin."""
+        del old
+        errors = field.ErrorList()
+        trainer = new.spec.trainer
+        if self.stands_aside(info, new) or trainer is None:
+            return [], errors
+        for index, env in enumerate(trainer.env or ()):
+            if env.name in constants.XGBOOST_RESERVED_ENV_NAMES:
+                detail = f"{env.name} is reserved for the XGBoost runtime"
+                errors.append(field.forbidden(_ENV.index(index), detail))
+        return [], errors
+
+    def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
+        """Set the number of nodes, and the environment and port by which their workers find the tracker."""
+        pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
+        if self.stands_aside(info, train_job) or pod_set is None:
+            return
+        trainer = train_job.spec.trainer
+        if trainer is not None and trainer.num_nodes is not None:
+            pod_set.count = trainer.num_nodes
+        container = info.find_container_by_pod_set_ancestor_container_name(
+            constants.ANCESTOR_TRAINER, constants.NODE
+        )
+        if container is None:
+            return
+        gpus = runtime.get_num_gpu_per_node(runtime.extract_resource_per_node_from_runtime(info))
+        workers = pod_set.count * max(gpus, 1)
+        container.env = apply.upsert_env_vars(container.env, _environment(train_job.name, workers))
+        container.ports = apply.upsert_port(
+            container.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
+        )
+
+
+def _environment(job: str, workers: int) -> list[EnvVar]:
+    index = ObjectFieldSelector(field_path=constants.JOB_COMPLETION_INDEX_FIELD_PATH)
+    return [
+        EnvVar(name=constants.XGBOOST_ENV_TRACKER_URI, value=f"{job}-{constants.NODE}-0-0.{job}"),
+        EnvVar(name=constants.XGBOOST_ENV_TRACKER_PORT, value=str(constants.CONTAINER_TRAINER_PORT)),
+        EnvVar(name=constants.XGBOOST_ENV_TASK_ID, value_from=EnvVarSource(field_ref=index)),
+        EnvVar(name=constants.XGBOOST_ENV_NUM_WORKER, value=str(workers)),
+    ]

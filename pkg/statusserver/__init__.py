@@ -1,0 +1,14 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The status server: pods of a TrainJob report its progress, which becomes its ``status.trainerStatus``."""
+
+from .auth import ProjectedServiceAccountTokenAuthorizer as ProjectedServiceAccountTokenAuthorizer
+from .auth import TokenAuthorizer as TokenAuthorizer
+from .issuer import Issuer as Issuer
+from .pods import PodOwners as PodOwners
+from .server import StatusHandler as StatusHandler
+from .setup import StatusServer as StatusServer
+from .setup import setup_server as setup_server
+from .tokens import DeniedError as DeniedError
+from .utils import status_url as status_url
+from .utils import token_audience as token_audience

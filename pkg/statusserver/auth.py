@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Who may update the status of a TrainJob: a pod of that TrainJob, by the token that Kubernetes projects into it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from . import tokens
+from .issuer import Known
+from .tokens import Bound, DeniedError, Token
+from .utils import token_audience
+
+
+class TokenAuthorizer(Protocol):
+    """Authorizes clients by the Authorization header of a request."""
+
+    async def authorize(self, header: str, namespace: str, train_job: str) -> None:
+        """Return if the client may update the status of the TrainJob.
+
+        Raises:
+            DeniedError: it may not.
+            Exception: it is not known whether it may.
+        """
+        ...
+
+
+class TokenIssuer(Protocol):
+    """The issuer of tokens, such as :class:`pkg.statusserver.Issuer`."""
+
+    async def known(self, token: Token) -> Known:
+        """Return the issuer and its keys."""
+        ...
+
+
+class Owners(Protocol):
+    """The owners of pods, such as :class:`pkg.statusserver.PodOwners`."""
+
+    async def require(self, namespace: str, train_job: str, pod: Bound) -> None:
+        """Raise DeniedError unless ``pod`` belongs to the TrainJob."""
+        ...
+
+
+class ProjectedServiceAccountTokenAuthorizer:
+    """Accepts tokens of the cluster's issuer for the TrainJob's audience that are bound to a pod of the TrainJob.
+
+    Upstream accepts a token without a pod, and one that another pod of the namespace requested.
+    """
+
+    def __init__(self, issuer: TokenIssuer, owners: Owners, now: Callable[[], float] = time.time) -> None:
+        self._issuer = issuer
+        self._owners = owners
+        self._now = now
+
+    async def authorize(self, header: str, namespace: str, train_job: str) -> None:
+        """Return if the client may update the status of the TrainJob.
+
+        Raises:
+            DeniedError: it may not.
+            IssuerError: the API server publishes no usable issuer.
+            StatusError: the API server refused a request.
+            RestError: the API server was unreachable.
+        """
+        token = tokens.parse(extract_raw_token(header))
+        # The claims come first: a client without a token of this cluster must not cause requests.
+        token.claims.require(token_audience(namespace, train_job), namespace, self._now())
+        known = await self._issuer.known(token)
+        if token.claims.iss != known.issuer:
+            raise DeniedError("the token is not of this cluster's issuer")
+        if not known.signed(token):
+            raise DeniedError("the signature of the token is not valid")
+        pod = token.claims.kubernetes.pod
+        if pod is None or not pod.name or not pod.uid:
+            raise DeniedError("the token is not bound to a pod")
+        await self._owners.require(namespace, train_job, pod)
+
+
+def extract_raw_token(header: str) -> str:
+    """Return the token of an Authorization header with the scheme Bearer, in any case and with any white space.
+
+    Raises:
+        DeniedError: the header does not hold exactly one bearer token.
+    """
+    words = header.split()
+    if len(words) != 2 or words[0].lower() != "bearer":
+        raise DeniedError("the request has no bearer token")
+    return words[1]

@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster's issuer of service account tokens: its name and its keys, as the API server publishes them.
+
+The keys come from the API server itself, also where the issuer is an external address. A key determines its
+algorithm, so that a token cannot choose another.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import anyio
+import msgspec
+from controller_runtime import log, rest
+from controller_runtime.apis.machinery.errors import StatusError
+
+from .tokens import Token, base64url
+
+# +kubebuilder:rbac:urls=/.well-known/openid-configuration;/openid/v1/jwks,verbs=get
+
+_DISCOVERY: Final = "/.well-known/openid-configuration"
+_KEYS: Final = "/openid/v1/jwks"
+
+_MAX_AGE: Final = 300.0
+"""Seconds after which the keys are read again: a key that was withdrawn is not accepted for longer."""
+_MIN_AGE: Final = 10.0
+"""Seconds between two reads because of a token with an unknown key."""
+_AFTER_FAILURE: Final = 2.0
+"""Seconds between two reads while they fail."""
+
+_TIMEOUT: Final = 5.0
+
+_log = log.logger_from("status-server")
+
+
+class PublicKey(Protocol):
+    """A key that checks signatures."""
+
+    def accepts(self, token: Token) -> bool:
+        """Return True if this key signed ``token``."""
+        ...
+
+
+class IssuerError(Exception):
+    """The API server publishes no usable issuer."""
+
+
+class _Discovery(msgspec.Struct):
+    issuer: str = ""
+
+
+class JSONWebKey(msgspec.Struct):
+    """A public key, RSA or of an elliptic curve."""
+
+    kty: str = ""
+    kid: str = ""
+    n: str = ""
+    e: str = ""
+    crv: str = ""
+    x: str = ""
+    y: str = ""
+
+
+class _KeySet(msgspec.Struct):
+    keys: list[JSONWebKey] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The issuer and its keys by identifier."""
+
+    issuer: str
+    keys: Sequence[tuple[str, PublicKey]]
+
+    def signed(self, token: Token) -> bool:
+        """Return True if one of the keys signed ``token``."""
+        return any(key.accepts(token) for name, key in self.keys if not token.key or name == token.key)
+
+    def names(self, token: Token) -> bool:
+        """Return True if the key that ``token`` names is known."""
+        return not token.key or any(name == token.key for name, _ in self.keys)
+
+
+class Issuer:
+    """Reads the issuer and its keys when they are needed, and keeps them for some minutes."""
+
+    def __init__(self, transport: rest.RoundTripper, clock: Callable[[], float] = anyio.current_time) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._known: Known | None = None
+        self._read_at = self._tried_at = float("-inf")
+        self._failure: Exception | None = None
+        self._reading = anyio.Lock()
+
+    async def known(self, token: Token) -> Known:
+        """Return the issuer and its keys, read again if they lack the key that ``token`` names.
+
+        Raises:
+            IssuerError: the API server publishes no usable issuer.
+            StatusError: the API server refused.
+            RestError: the API server was unreachable.
+        """
+        async with self._reading:
+            if self._due(token):
+                await self._read()
+            if self._known is None:
+                raise self._failure or IssuerError("the issuer has not been read")
+            return self._known
+
+    def _due(self, token: Token) -> bool:
+        now = self._clock()
+        if self._failure is not None and now < self._tried_at + _AFTER_FAILURE:
+            return False
+        if self._known is None:
+            return True
+        lacking = not self._known.names(token)
+        return now >= self._read_at + (_MIN_AGE if lacking else _MAX_AGE)
+
+    async def _read(self) -> None:
+        self._tried_at = self._clock()
+        try:
+            discovered = rest.decoded(_discovery.decode, await self._get(_DISCOVERY))
+            published = rest.decoded(_key_set.decode, await self._get(_KEYS))
+            self._known = Known(_named(discovered), decode_keys(published.keys))
+        except (StatusError, rest.RestError, IssuerError) as error:
+            self._failure = error
+            _log.error("Keys of the token issuer cannot be read", error=error)
+            return
+        self._failure, self._read_at = None, self._tried_at
+
+    async def _get(self, path: str) -> bytes:
+        response = await self._transport.send(rest.Request("GET", path, timeout=_TIMEOUT))
+        await response.raise_for_status()
+        return await response.read()
+
+
+_discovery: Final = msgspec.json.Decoder(_Discovery)
+_key_set: Final = msgspec.json.Decoder(_KeySet)
+
+
+def _named(discovered: _Discovery) -> str:
+    if not discovered.issuer:
+        raise IssuerError("the API server publishes no issuer")
+    return discovered.issuer
+
+
+def decode_keys(keys: Sequence[JSONWebKey]) -> list[tuple[str, PublicKey]]:
+    """Return the usable keys with their identifiers; other keys are skipped."""
+    from .signatures import public_key  # slow to load, and only for the first token
+
+    usable: list[tuple[str, PublicKey]] = []
+    for key in keys:
+        try:
+            made = public_key(key.kty, key.crv, [base64url(each) for each in (key.n, key.e, key.x, key.y)])
+        except (ValueError, binascii.Error) as error:
+            _log.warning("Key of the token issuer is not usable", key=key.kid, error=error)
+            continue
+        if made is not None:
+            usable.append((key.kid, made))
+    return usable

@@ -1,0 +1,135 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The body of an update: read as Go reads JSON into a struct, and turned into the applied status and the answer.
+
+Unknown fields and text after the first value are ignored, names of fields may be in any case, and the last of several
+fields with one name counts. A number must be a whole one of 32 bits.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.time import format_time, parse_time
+
+_INT32: Final = 1 << 31
+_SPACE: Final = " \t\r\n"
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class PayloadError(ValueError):
+    """The body is not an update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A decoded update."""
+
+    trainer_status: dict[str, JSON] | None
+    """The status to apply, or None if the update has none."""
+    answer: dict[str, JSON]
+    """The update as it was understood."""
+
+
+_Pairs = list[tuple[str, Any]]
+
+
+def decode(body: bytes) -> Update:
+    """Return the update in ``body``.
+
+    Raises:
+        PayloadError: the body does not begin with a JSON object, or a field has the wrong type.
+    """
+    text = body.decode("utf-8", "replace").lstrip(_SPACE)
+    try:
+        value, _ = _decoder.raw_decode(text)
+        status = _read(value, {"trainerStatus": _trainer_status}).get("trainerStatus")
+    except (ValueError, RecursionError) as error:
+        raise PayloadError(str(error)) from error
+    if status is None:
+        return Update(None, {})
+    answer = dict(status)
+    if "metrics" in status:
+        answer["metrics"] = [
+            {name: text for name, text in metric.items() if text} for metric in status["metrics"]
+        ]
+    return Update(status, {"trainerStatus": answer})
+
+
+def _trainer_status(value: JSON) -> dict[str, JSON]:
+    fields: dict[str, Callable[[JSON], JSON]] = {
+        "progressPercentage": _int32,
+        "estimatedRemainingSeconds": _int32,
+        "metrics": _metrics,
+        "lastUpdatedTime": _time,
+    }
+    status = _read(value, fields)
+    status.setdefault("lastUpdatedTime", None)  # the CRD requires it, and names it in the refusal
+    return status
+
+
+def _metrics(value: JSON) -> list[dict[str, JSON]] | None:
+    # An object arrives as a list of pairs, too.
+    if not isinstance(value, list) or isinstance(value, _Object):
+        raise PayloadError("metrics must be a list")
+    empty = {"name": "", "value": ""}
+    return [empty | _read(each, {"name": _text, "value": _text}) for each in value] or None
+
+
+def _read(value: JSON, fields: dict[str, Callable[[JSON], JSON]]) -> dict[str, Any]:
+    """Return the known fields of an object; null counts as unset, for the object too."""
+    if value is None:
+        return {}
+    if not isinstance(value, _Object):
+        raise PayloadError("an object is expected")
+    names = {name.lower(): name for name in fields}
+    found: dict[str, Any] = {}
+    for key, field in value:
+        name = names.get(key.lower())
+        if name is None or field is None:
+            continue
+        decoded = fields[name](field)
+        if decoded is None:
+            found.pop(name, None)
+        else:
+            found[name] = decoded
+    return found
+
+
+def _int32(value: JSON) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not -_INT32 <= value < _INT32:
+        raise PayloadError("a whole number of 32 bits is expected")
+    return value
+
+
+def _text(value: JSON) -> str:
+    if not isinstance(value, str):
+        raise PayloadError("a string is expected")
+    # Half of a surrogate pair cannot be encoded again.
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _time(value: JSON) -> str:
+    text = _text(value)
+    if not _RFC3339.fullmatch(text):
+        raise PayloadError("a time as in RFC 3339 is expected")
+    try:
+        return format_time(parse_time(text))
+    except (ValueError, OverflowError) as error:
+        raise PayloadError("a time as in RFC 3339 is expected") from error
+
+
+class _Object(list[tuple[str, Any]]):
+    """An object as the list of its fields, so that none is lost."""
+
+
+def _no_constant(name: str) -> None:
+    raise PayloadError(f"{name} is not a number in JSON")
+
+
+_decoder: Final = json.JSONDecoder(object_pairs_hook=_Object, parse_constant=_no_constant)

@@ -1,0 +1,106 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The TrainJob of a pod: the pod's controller is a Job, the Job's a JobSet, and the JobSet's the TrainJob.
+
+Each step compares the UID in the reference with that of the object. The creator of a pod chooses its labels, so they
+prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+import anyio
+from controller_runtime import client
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object, metadata_only
+from controller_runtime.apis.meta.v1 import OwnerReference
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.util import trainjob
+
+from .tokens import Bound, DeniedError
+
+# +kubebuilder:rbac:groups="",resources=pods,verbs=get
+# +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get
+
+_BELIEVED: Final = 60.0
+"""Seconds for which an owner is remembered. The token of a deleted pod is accepted for that long at most."""
+_DOUBTED: Final = 5.0
+"""Seconds for which a pod without such an owner is remembered."""
+_REMEMBERED: Final = 4096
+
+_Owner = tuple[str, str]
+"""The name and UID of a TrainJob."""
+
+
+class PodOwners:
+    """Finds the TrainJobs of pods. ``live`` reads pods and Jobs from the server, ``cached`` JobSets and TrainJobs."""
+
+    def __init__(
+        self,
+        live: client.Reader,
+        cached: client.Reader,
+        clock: Callable[[], float] = anyio.current_time,
+    ) -> None:
+        self._live = live
+        self._cached = cached
+        self._clock = clock
+        self._found: OrderedDict[tuple[str, Bound], tuple[float, _Owner | None]] = OrderedDict()
+
+    async def require(self, namespace: str, train_job: str, pod: Bound) -> None:
+        """Check that ``pod`` belongs to a TrainJob.
+
+        Raises:
+            DeniedError: it does not exist, or belongs to another object.
+            StatusError: the API server refused a read.
+            RestError: the API server was unreachable.
+        """
+        owner = await self._owner(namespace, pod)
+        if owner is None or owner[0] != train_job:
+            raise DeniedError(
+                f"pod {namespace}/{pod.name} does not belong to TrainJob {namespace}/{train_job}"
+            )
+
+    async def _owner(self, namespace: str, pod: Bound) -> _Owner | None:
+        key = (namespace, pod)
+        known = self._found.get(key)
+        if known is not None and self._clock() < known[0]:
+            return known[1]
+        owner = await self._look(namespace, pod)
+        self._found.pop(key, None)
+        self._found[key] = self._clock() + (_DOUBTED if owner is None else _BELIEVED), owner
+        if len(self._found) > _REMEMBERED:
+            self._found.popitem(last=False)
+        return owner
+
+    async def _look(self, namespace: str, pod: Bound) -> _Owner | None:
+        expected = OwnerReference(api_version=Pod.gvk.api_version, kind="Pod", name=pod.name, uid=pod.uid)
+        step: OwnerReference | None = expected
+        for reader, kind, read in (
+            (self._live, Pod, metadata_only(Pod)),
+            (self._live, Job, metadata_only(Job)),
+            (self._cached, JobSet, JobSet),
+            (self._cached, TrainJob, TrainJob),
+        ):
+            if step is None or not _refers_to(step, kind):
+                return None
+            try:
+                found: Object = await client.peek(reader, read, NamespacedName(namespace, step.name))
+            except NotFoundError:
+                return None
+            if found.metadata.uid != step.uid:
+                return None
+            last, step = found, trainjob.controller_of(found)
+        return last.name, last.metadata.uid or ""
+
+
+def _refers_to(reference: OwnerReference, kind: type[Object]) -> bool:
+    group = reference.api_version.rpartition("/")[0]
+    return (group, reference.kind) == (kind.gvk.group, kind.gvk.kind)

@@ -1,0 +1,133 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The status server as a runnable of the manager: its port, its certificates, and a client of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import ssl
+from typing import Final, Protocol
+
+import anyio
+import controller_runtime as ctrl
+from controller_runtime import client, healthz, httpserver, log, metrics, rest
+from controller_runtime.webhook.certwatcher import CertWatcher
+
+from pkg.apis.config.v1alpha1 import StatusServer as StatusServerConfiguration
+
+from .auth import ProjectedServiceAccountTokenAuthorizer
+from .issuer import Issuer
+from .pods import PodOwners
+from .server import MAX_BODY, StatusHandler
+
+_QPS: Final = 5.0
+_BURST: Final = 10
+"""The throttling of a client for which the Configuration has zero, as in client-go."""
+
+_log = log.logger_from("status-server")
+
+
+class Certificates(Protocol):
+    """Certificates that another runnable keeps valid, such as :class:`pkg.util.cert.Certificates`."""
+
+    def context(self) -> ssl.SSLContext:
+        """Return the TLS context, which has a certificate after :meth:`served`."""
+        ...
+
+    async def served(self) -> None:
+        """Return once there is a certificate."""
+        ...
+
+
+class StatusServer:
+    """Serves status updates in every replica, with requests to the API server of its own rate.
+
+    With ``certificates``, it serves once there is one; else with the files of the watcher.
+    """
+
+    name = "status server"
+
+    def __init__(
+        self,
+        mgr: ctrl.Manager,
+        cfg: StatusServerConfiguration,
+        certificates: Certificates | CertWatcher,
+        tls_options: httpserver.TLSOptions,
+    ) -> None:
+        self._mapper = mgr.rest_mapper
+        self._connection = dataclasses.replace(mgr.config, qps=cfg.qps or _QPS, burst=cfg.burst or _BURST)
+        self._authorizer = ProjectedServiceAccountTokenAuthorizer(
+            Issuer(mgr.api_reader.transport), PodOwners(mgr.api_reader, mgr.client)
+        )
+        self._certificates = certificates
+        self._handler: StatusHandler | None = None
+        self._server = httpserver.Server(
+            httpserver.Address(cfg.host or "", cfg.port or 0),
+            {"/": self._serve},
+            tls=certificates,
+            tls_options=tls_options,
+            max_body=MAX_BODY,
+            name=self.name,
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._server.port
+
+    def need_leader_election(self) -> bool:
+        """Return False: every replica answers updates."""
+        return False
+
+    def check(self) -> None:
+        """Raise until updates are served."""
+        if self._handler is None:
+            raise healthz.NotHealthyError("the status server has not been started yet")
+
+    async def start(self) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            CertificateError: there are no certificates.
+            ServerError: the address cannot be bound, or the TLS options cannot be used.
+        """
+        certificates = self._certificates
+        if not isinstance(certificates, CertWatcher):
+            await certificates.served()
+        certificates.context()
+        self._server.listen()
+        async with (
+            rest.Transport(self._connection, observe=_count) as transport,
+            anyio.create_task_group() as tasks,
+        ):
+            if isinstance(certificates, CertWatcher):
+                tasks.start_soon(certificates.start)
+            statuses = client.LiveClient(transport, self._mapper).status
+            self._handler = StatusHandler(statuses, self._authorizer)
+            _log.info("Serving status server", port=self.port)
+            try:
+                await self._server.start()
+            finally:
+                self._handler = None
+
+    async def _serve(self, request: httpserver.HTTPRequest) -> httpserver.HTTPResponse:
+        if self._handler is None:
+            raise healthz.NotHealthyError("the status server is not running")
+        return await self._handler(request)
+
+
+def setup_server(
+    mgr: ctrl.Manager,
+    cfg: StatusServerConfiguration,
+    certificates: Certificates | CertWatcher,
+    tls_options: httpserver.TLSOptions,
+) -> StatusServer:
+    """Add the status server to a manager, and a check to its readiness."""
+    server = StatusServer(mgr, cfg, certificates, tls_options)
+    mgr.add(server)
+    mgr.add_readyz_check("status-server", server.check)
+    return server
+
+
+def _count(code: str, method: str, host: str) -> None:
+    metrics.REST_REQUESTS.labels(code, method, host).inc()

@@ -1,0 +1,107 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""TrainJobs written by clients of both API generations, read as one.
+
+Clients of Trainer v2.1 write ``podTemplateOverrides``, ``labels``, ``annotations`` and words in ``numProcPerNode``;
+those of v2.2 and later write ``runtimePatches``, and decode only numbers in ``numProcPerNode``. A word is therefore
+stored in an annotation, and the other fields may be mirrored in a runtime patch of this manager.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from controller_runtime.apis.machinery import equality
+from controller_runtime.apis.machinery.intstr import MAX_INT32, IntOrString
+
+from pkg.apis.trainer.v1alpha1 import PodSpecPatch, RuntimePatch, TrainJob, TrainJobSpec
+from pkg.constants import trainer as constants
+
+MIN_INT32: Final = -MAX_INT32 - 1
+
+
+def has_first_generation(spec: TrainJobSpec) -> bool:
+    """Return True if a spec has fields that clients of v2.2 and later cannot decode."""
+    return bool(spec.pod_template_overrides or spec.labels or spec.annotations)
+
+
+def is_mirror(patch: RuntimePatch) -> bool:
+    """Return True for the patch that mirrors the first generation's fields."""
+    return patch.manager in constants.FIRST_GENERATION_MANAGERS
+
+
+def runtime_patches(spec: TrainJobSpec) -> list[RuntimePatch]:
+    """Return the runtime patches to apply after the first generation's fields.
+
+    The mirror of these fields is omitted while the fields are present, so that nothing is applied twice. It is
+    applied when a CRD of another release has pruned them.
+    """
+    patches = spec.runtime_patches or []
+    if not has_first_generation(spec):
+        return patches
+    return [patch for patch in patches if not is_mirror(patch)]
+
+
+def pod_patches(patch: RuntimePatch) -> Iterator[tuple[str, PodSpecPatch]]:
+    """Yield the jobs of a runtime patch that change a pod's spec, with that change."""
+    runtime = patch.training_runtime_spec
+    template = runtime.template if runtime is not None else None
+    jobs = template.spec.replicated_jobs if template is not None and template.spec is not None else None
+    for job in jobs or ():
+        spec = job.template.spec if job.template is not None else None
+        pod = spec.template.spec if spec is not None and spec.template is not None else None
+        if pod is not None:
+            yield job.name, pod
+
+
+def number_or_word(value: IntOrString) -> IntOrString:
+    """Return ``numProcPerNode`` as a number if it is one, also one written as a string; otherwise the word.
+
+    Raises:
+        ValueError: the number does not fit into 32 bits.
+    """
+    if isinstance(value, str):
+        digits = value[1:] if value[:1] in ("+", "-") else value
+        if not (digits.isascii() and digits.isdigit()):
+            return value
+        significant = digits.lstrip("0")
+        value = MAX_INT32 + 1 if len(significant) > len(str(MAX_INT32)) else int(value)
+    if not MIN_INT32 <= value <= MAX_INT32:
+        raise ValueError(f"must be between {MIN_INT32} and {MAX_INT32}")
+    return value
+
+
+def with_word(train_job: TrainJob) -> TrainJob:
+    """Return the TrainJob with the annotation's word in ``numProcPerNode``, for plugins; never to be written.
+
+    A number in the field wins over the annotation. Without a word, the argument itself is returned.
+    """
+    trainer = train_job.spec.trainer
+    annotations = train_job.metadata.annotations
+    word = annotations.get(constants.NUM_PROC_PER_NODE_ANNOTATION) if annotations else None
+    if word is None or trainer is None or trainer.num_proc_per_node is not None:
+        return train_job
+    changed = train_job.shallow_copy()
+    spec = train_job.spec.shallow_copy()
+    spec.put("trainer", trainer.model_copy(update={"num_proc_per_node": word}))
+    changed.put("spec", spec)
+    return changed
+
+
+def same_spec(old: TrainJob, new: TrainJob) -> bool:
+    """Return True if two TrainJobs have the same effect, however their clients wrote it."""
+    return equality.deep_equal(old.spec, new.spec) or equality.deep_equal(effective(old), effective(new))
+
+
+def effective(train_job: TrainJob) -> TrainJobSpec:
+    """Return the spec with a number or word in ``numProcPerNode``, and without the mirror of present fields."""
+    spec = with_word(train_job).spec.shallow_copy()
+    trainer = spec.trainer
+    if trainer is not None and isinstance(trainer.num_proc_per_node, str):
+        with contextlib.suppress(ValueError):
+            value = number_or_word(trainer.num_proc_per_node)
+            spec.put("trainer", trainer.model_copy(update={"num_proc_per_node": value}))
+    spec.put("runtime_patches", runtime_patches(spec) or None)
+    return spec

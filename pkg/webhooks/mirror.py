@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The first generation's fields of a TrainJob, mirrored in one runtime patch for clients of v2.2 and later.
+
+Kueue computes pod sets from ``runtimePatches`` only, and MultiKueue copies nothing else to another cluster. The mirror
+is the first patch of the list. It is made again when its sources change, and removed with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+from controller_runtime.apis.machinery import equality
+from controller_runtime.apis.machinery.base import JSON, Struct
+from controller_runtime.apis.machinery.crd import CRD
+from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError, strategic_merge_patch
+from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE
+
+from pkg import apply
+from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.constants import trainer as constants
+from pkg.util import generations
+
+Document = dict[str, JSON]
+
+_DIGEST: Final = constants.FIRST_GENERATION_DIGEST_ANNOTATION
+_IMMUTABLE: Final = (
+    "service_account_name",
+    "volumes",
+    "init_containers",
+    "containers",
+    "image_pull_secrets",
+    "security_context",
+    "termination_grace_period_seconds",
+)
+"""Fields of a runtime patch's pod spec that the CRD makes immutable."""
+
+
+class NotMirrorableError(ValueError):
+    """The fields have no equal runtime patch; the text says why."""
+
+
+def digest(spec: trainer.TrainJobSpec) -> str:
+    """Return the digest of the first generation's fields."""
+    document = spec.to_dict()
+    sources = {name: document.get(name) for name in ("podTemplateOverrides", "labels", "annotations")}
+    return hashlib.sha256(msgspec.json.encode(sources, order="sorted")).hexdigest()[:16]
+
+
+def update(train_job: trainer.TrainJob, *, wanted: bool) -> None:
+    """Bring the mirror up to date: make it if ``wanted`` or present, remove it if its sources were removed.
+
+    A mirror without sources and with its annotation is kept: a CRD of another release pruned them.
+
+    Raises:
+        NotMirrorableError: the fields cannot be mirrored; a former mirror is removed.
+    """
+    spec = train_job.spec
+    present = [patch for patch in spec.runtime_patches or () if generations.is_mirror(patch)]
+    if not generations.has_first_generation(spec) or not (wanted or present):
+        return
+    current = digest(spec)
+    others = [patch for patch in spec.runtime_patches or () if not generations.is_mirror(patch)]
+    try:
+        mirror = compose(spec)
+        _check(mirror, [mirror, *others])
+    except (NotMirrorableError, StrategicMergeError) as error:
+        remove(train_job)
+        raise NotMirrorableError(str(error)) from error
+    mirror.manager = _manager(present, mirror)
+    for patch in present:
+        if patch.manager == mirror.manager:
+            mirror.time = patch.time
+    spec.runtime_patches = [mirror, *others]
+    train_job.metadata.annotations = {**(train_job.metadata.annotations or {}), _DIGEST: current}
+
+
+def remove(train_job: trainer.TrainJob) -> None:
+    """Remove the mirror and its annotation."""
+    spec, annotations = train_job.spec, train_job.metadata.annotations
+    if any(map(generations.is_mirror, spec.runtime_patches or ())):
+        kept = [patch for patch in spec.runtime_patches or () if not generations.is_mirror(patch)]
+        spec.runtime_patches = kept or None
+    if annotations and _DIGEST in annotations:
+        train_job.metadata.annotations = {
+            name: value for name, value in annotations.items() if name != _DIGEST
+        } or None
+
+
+def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
+    """Return the patch whose merge has the effect of the overrides, in order, and of the labels and annotations.
+
+    Raises:
+        NotMirrorableError: a map holds a directive of strategic merge patches.
+        StrategicMergeError: the overrides do not fit each other.
+    """
+    pods: dict[str, Document] = {}
+    for override in spec.pod_template_overrides or ():
+        for name in {target.name: None for target in override.target_jobs or ()}:
+            pods[name] = strategic_merge_patch(pods.get(name, {}), _pod_patch(override), POD_TEMPLATE)
+    jobs = [
+        trainer.ReplicatedJobPatch(
+            name=name,
+            template=trainer.JobTemplatePatch(
+                spec=trainer.JobSpecPatch(template=trainer.PodTemplatePatch.from_dict(pod))
+            ),
+        )
+        for name, pod in pods.items()
+    ]
+    metadata = None
+    if spec.labels or spec.annotations:
+        _refuse_directives(spec.labels or {})
+        _refuse_directives(spec.annotations or {})
+        metadata = ObjectMeta(labels=spec.labels or None, annotations=spec.annotations or None)
+    template = trainer.JobSetTemplatePatch(
+        metadata=metadata, spec=trainer.JobSetSpecPatch(replicated_jobs=jobs) if jobs else None
+    )
+    return trainer.RuntimePatch(
+        manager=constants.FIRST_GENERATION_MANAGERS[0],
+        training_runtime_spec=trainer.TrainingRuntimeSpecPatch(template=template),
+    )
+
+
+def _pod_patch(override: trainer.PodTemplateOverride) -> Document:
+    """Return an override as a patch of a pod template."""
+    patch: Document = {}
+    if override.metadata is not None:
+        held = {"labels": override.metadata.labels, "annotations": override.metadata.annotations}
+        if metadata := {name: dict(value) for name, value in held.items() if value}:
+            patch["metadata"] = metadata
+    if override.spec is not None:
+        patch["spec"] = apply.as_typed(override.spec.to_dict(), inside="spec")
+        for kind in ("containers", "initContainers"):
+            for container in patch["spec"].get(kind, ()):
+                container.pop("resources", None)
+        if override.spec.service_account_name is not None:
+            # An empty value removes the template's service account.
+            patch["spec"]["serviceAccountName"] = override.spec.service_account_name
+    _refuse_directives(patch)
+    return patch
+
+
+def _refuse_directives(value: JSON) -> None:
+    if isinstance(value, dict):
+        for key, below in value.items():
+            if key.startswith("$"):
+                raise NotMirrorableError(f"{key} is a directive, which runtimePatches cannot hold")
+            _refuse_directives(below)
+    elif isinstance(value, list):
+        for each in value:
+            _refuse_directives(each)
+
+
+def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) -> str:
+    """Return the mirror's manager: the present one's, or the other one if an immutable field changes."""
+    first, second = constants.FIRST_GENERATION_MANAGERS
+    if not present:
+        return first
+    used = present[0].manager
+    before = dict(generations.pod_patches(present[0]))
+    for job, pod in generations.pod_patches(mirror):
+        stored = before.get(job)
+        if stored is not None and any(
+            _differ(getattr(stored, name), getattr(pod, name)) for name in _IMMUTABLE
+        ):
+            return second if used == first else first
+    return used
+
+
+def _differ(stored: object, new: object) -> bool:
+    return stored is not None and new is not None and not equality.deep_equal(stored, new)
+
+
+def _check(mirror: trainer.RuntimePatch, patches: list[trainer.RuntimePatch]) -> None:
+    """Raise NotMirrorableError if the CRD would refuse the mirror."""
+    holder = trainer.TrainJobSpec(runtime_patches=patches)
+    limit = _marker(type(holder), "runtime_patches").max_items or len(patches)
+    if len(patches) > limit:
+        raise NotMirrorableError(f"there are already {limit} runtimePatches")
+    _check_struct(mirror)
+
+
+def _check_struct(struct: Struct) -> None:
+    for name, value in struct.__dict__.items():
+        if isinstance(value, Struct):
+            _check_struct(value)
+        elif isinstance(value, list | str):
+            marker = _marker(type(struct), name)
+            wire = type(struct).model_fields[name].alias or name
+            longest = marker.max_items if isinstance(value, list) else marker.max_length
+            if longest is not None and len(value) > longest:
+                raise NotMirrorableError(
+                    f"{wire} may have at most {longest} items or characters in runtimePatches"
+                )
+            if isinstance(value, list):
+                _check_list(wire, value, marker.list_map_keys or ())
+
+
+def _check_list(wire: str, items: list[JSON], keys: tuple[str, ...]) -> None:
+    seen = [tuple(getattr(item, key, None) for key in keys) for item in items] if keys else []
+    if len(set(seen)) != len(seen):
+        raise NotMirrorableError(f"{wire} has an item twice, which runtimePatches cannot hold")
+    for item in items:
+        if isinstance(item, Struct):
+            _check_struct(item)
+
+
+def _marker(model: type[Struct], name: str) -> CRD:
+    """Return the first marker of a field, or an empty one."""
+    return next((each for each in model.model_fields[name].metadata if isinstance(each, CRD)), CRD())

@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The mutating webhook of TrainJobs: forms that clients of both API generations can read, and the times of patches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+from controller_runtime import offload
+from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.apis.machinery import equality, field
+from controller_runtime.apis.machinery.intstr import MAX_INT32
+from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.webhook.admission import CustomMutator
+
+from pkg.apis.config.v1alpha1 import MIRROR_ALWAYS, Configuration, defaulted
+from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob
+from pkg.constants import trainer as constants
+from pkg.util import generations
+
+from . import mirror, newerrules, putguard
+
+_WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
+_REFUSED_LATER: Final = "{}; Trainer v2.3 refuses this"
+_NUM_PROC: Final = field.Path("spec").child("trainer", "numProcPerNode")
+
+# +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=defaulter.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
+
+
+class TrainJobDefaulter(CustomMutator[TrainJob]):
+    """Prepares TrainJobs for clients of both API generations.
+
+    In this order: a warning of each value that Trainer v2.3 refuses, unless the validating webhook refuses it; fields
+    that a client dropped without knowing them are put back; words in ``numProcPerNode`` move to an annotation; the
+    first generation's fields are mirrored in ``runtimePatches`` where a newer client reads them; changed patches get a
+    time.
+    """
+
+    leaves_undecodable = True
+
+    def __init__(
+        self, cfg: Configuration | None = None, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        cfg = defaulted() if cfg is None else cfg
+        self._mirror_always = cfg.mirror == MIRROR_ALWAYS
+        self._second_generation = cfg.second_generation
+        self._now = now
+
+    def concerns(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> bool:
+        """Return True if there is anything to put back, move, mirror, stamp or warn of."""
+        if new.metadata.deletion_timestamp is not None:
+            return False
+        return bool(
+            _moves_number(new)
+            or new.spec.runtime_patches
+            or (generations.has_first_generation(new.spec) and self._mirrors(new))
+            or (old is not None and putguard.dropped(request, old, new))
+            or next(newerrules.violations(old, new), None)
+        )
+
+    async def mutate(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> list[str]:
+        """Change the TrainJob and return the warnings.
+
+        Raises:
+            AggregateError: ``numProcPerNode`` does not fit into 32 bits.
+        """
+        warnings: list[str] = []
+        if not self._second_generation:
+            warnings += [_REFUSED_LATER.format(error) for error in newerrules.violations(old, new)]
+        if old is not None:
+            warnings += putguard.put_back(old, new, putguard.dropped(request, old, new))
+        _store_number(new)
+        if (
+            old is not None
+            and generations.has_first_generation(old.spec)
+            and not generations.has_first_generation(new.spec)
+        ):
+            mirror.remove(new)
+        try:
+            await offload.run(mirror.update, new, wanted=self._mirrors(new))
+        except mirror.NotMirrorableError as error:
+            warnings.append(
+                "spec.podTemplateOverrides, spec.labels and spec.annotations take effect, but are not mirrored in "
+                f"spec.runtimePatches: {error}"
+            )
+        await offload.run(_stamp, old, new, format_time(self._now()))
+        return warnings
+
+    def _mirrors(self, train_job: TrainJob) -> bool:
+        """Return True if a client of the second generation reads this TrainJob."""
+        managed_by = train_job.spec.managed_by
+        return (
+            self._mirror_always
+            or constants.KUEUE_QUEUE_LABEL in (train_job.metadata.labels or {})
+            or managed_by not in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
+        )
+
+
+def _moves_number(train_job: TrainJob) -> bool:
+    value = train_job.spec.trainer.num_proc_per_node if train_job.spec.trainer is not None else None
+    if isinstance(value, int):
+        in_range = generations.MIN_INT32 <= value <= MAX_INT32
+        return not in_range or _WORD in (train_job.metadata.annotations or {})
+    return value is not None
+
+
+def _store_number(train_job: TrainJob) -> None:
+    """Store ``numProcPerNode`` as a number, and a word in the annotation."""
+    trainer, metadata = train_job.spec.trainer, train_job.metadata
+    if trainer is None or trainer.num_proc_per_node is None:
+        return
+    try:
+        value = generations.number_or_word(trainer.num_proc_per_node)
+    except ValueError as error:
+        errors = field.ErrorList([field.invalid(_NUM_PROC, trainer.num_proc_per_node, str(error))])
+        raise errors.to_aggregate() or error from error
+    annotations = dict(metadata.annotations or {})
+    if isinstance(value, str):
+        trainer.num_proc_per_node = None
+        annotations[_WORD] = value
+    else:
+        trainer.num_proc_per_node = value
+        annotations.pop(_WORD, None)
+    if annotations != (metadata.annotations or {}):
+        metadata.annotations = annotations or None
+
+
+def _stamp(old: TrainJob | None, new: TrainJob, now: str) -> None:
+    """Set the time of changed patches to ``now``; an unchanged patch keeps the stored time."""
+    stored = {patch.manager: patch for patch in (old.spec.runtime_patches if old is not None else None) or ()}
+    for patch in new.spec.runtime_patches or ():
+        before = stored.get(patch.manager)
+        if before is not None:
+            patch.time = before.time if _equal_but_for_time(before, patch) else now
+        elif patch.time is None:
+            patch.time = now
+
+
+def _equal_but_for_time(a: RuntimePatch, b: RuntimePatch) -> bool:
+    return equality.deep_equal(a.training_runtime_spec, b.training_runtime_spec) and equality.deep_equal(
+        a.unknown_fields, b.unknown_fields
+    )

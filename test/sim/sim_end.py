@@ -1,0 +1,206 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules for the end of a life, when faults have stopped and users are idle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap, Event, Pod, Secret
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.history import Event as Change
+from sim_objects import by_name, controller, is_deleted, is_suspended, is_true, owned
+from sim_past import Past
+from sim_renders import Renders, normalized
+from sim_users import OTHERS, Administrators, Users
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.constants import trainer as constants
+
+Document = dict[str, Any]
+_QUIET = 70.0
+"""Seconds without a change after which the cluster rests."""
+_RESTLESS = 1800.0
+_CHILDREN: dict[str, type[Object]] = {kind.gvk.kind: kind for kind in (JobSet, PodGroup, ConfigMap, Secret)}
+_SUFFIXES = {"JobSet": "", "PodGroup": "", "ConfigMap": "-mpi-hostfile", "Secret": "-mpi-ssh-auth"}
+
+_NEEDED = {"gang": ("JobSet", "PodGroup"), "mpi": ("JobSet", "ConfigMap", "Secret")}
+"""By runtime, the kinds of children."""
+
+
+class End:
+    """Lets a cluster come to rest, and checks it."""
+
+    def __init__(self, users: Users, administrators: Administrators, past: Past) -> None:
+        self._users = users
+        self._administrators = administrators
+        self._past = past
+        self._renders = Renders()
+        self._last = 0.0
+
+    def see(self, sim: Simulation, event: Change) -> None:
+        """Note when something last changed."""
+        if event.table.facts.gvk.kind not in ("Lease", "Event"):
+            self._last = sim.loop.time()
+
+    async def check(self, sim: Simulation) -> None:
+        """Check the cluster at rest; again after each TrainJob was touched."""
+        await self._administrators.install(sim)
+        await self._users.clear(sim, sim.world)
+        await self._rest(sim)
+        for job in sim.server.objects(TrainJob):
+            self._train_job(sim, job)
+        self._leftovers(sim)
+        self._runtimes(sim)
+        for job in sim.server.objects(TrainJob):
+            touch = raw_patch(MERGE, b'{"metadata":{"annotations":{"example.com/touched":"yes"}}}')
+            await sim.client().patch(TrainJob.from_dict(job), touch)
+        await self._rest(sim)
+        for job in sim.server.objects(TrainJob):
+            if job["spec"].get("managedBy") != OTHERS:
+                await self._children(sim, job)
+        if sim.failures:
+            raise sim.failures[0]
+
+    async def _rest(self, sim: Simulation) -> None:
+        """Return when nothing has changed for long. A request of the manager after that is one too many."""
+        until, self._last = sim.loop.time() + _RESTLESS, sim.loop.time()
+        while sim.loop.time() < self._last + _QUIET:
+            await anyio.sleep(1.0)
+            assert sim.loop.time() < until, "the cluster does not come to rest"
+        lines = len(sim.timeline)
+        await anyio.sleep(30.0)
+        written = [
+            line
+            for line in sim.timeline[lines:]
+            if line.actor.startswith("manager")
+            and not line.text.startswith("GET")
+            and "/leases" not in line.text
+            and "/events" not in line.text
+        ]
+        assert not written, f"a write in a quiet cluster: {written[0]}"
+
+    def _train_job(self, sim: Simulation, job: Document) -> None:
+        name = job["metadata"]["name"]
+        assert not is_deleted(job), f"a TrainJob cannot be deleted: {name}"
+        sets = owned(sim, JobSet, job)
+        if job["spec"].get("managedBy") == OTHERS:
+            untouched = not sets and not job.get("status")
+            assert untouched, f"a TrainJob of another controller was touched: {name}"
+            return
+        complete, failed = is_true(job, "Complete"), is_true(job, "Failed")
+        assert not (complete and failed), f"a TrainJob is Complete and Failed: {name}"
+        suspended = is_suspended(job)
+        assert complete or failed or is_true(job, "Suspended") == suspended, (
+            f"the condition Suspended is wrong: {name}"
+        )
+        if complete or failed:
+            return
+        if (obstacle := _obstacle(sim, job)) is not None:
+            assert _is_reported(sim, job), (
+                f"a TrainJob that cannot proceed does not say so: {name}: {obstacle}"
+            )
+            return
+        assert len(sets) == 1, f"a TrainJob has {len(sets)} JobSets: {name}"
+        (job_set,) = sets
+        assert not is_true(job_set, "Completed"), f"the JobSet is Completed and the TrainJob is not: {name}"
+        assert not is_true(job_set, "Failed"), f"the JobSet is Failed and the TrainJob is not: {name}"
+        assert is_suspended(job_set) == suspended, f"the JobSet is not suspended as its TrainJob: {name}"
+        assert suspended, f"a TrainJob neither ended nor was suspended: {name}"
+        found = job.get("status", {}).get("jobsStatus") or []
+        wanted = job_set.get("status", {}).get("replicatedJobsStatus") or []
+        assert found == wanted, f"jobsStatus is not the JobSet's: {name}: {found}, not {wanted}"
+
+    @staticmethod
+    def _leftovers(sim: Simulation) -> None:
+        """Deleted objects are not resurrected: every owner exists."""
+        uids = {
+            each["metadata"]["uid"]
+            for table in sim.server.tables.values()
+            for each in (row.document for row in table.rows.values())
+        }
+        kinds: list[type[Object]] = [*_CHILDREN.values(), Job, Pod]
+        for kind in kinds:
+            for child in sim.server.objects(kind):
+                for owner in child["metadata"].get("ownerReferences") or ():
+                    assert owner["uid"] in uids, (
+                        f"an object outlived its owner: {kind.gvk.kind} {child['metadata']['name']}"
+                    )
+
+    @staticmethod
+    def _runtimes(sim: Simulation) -> None:
+        """The finalizer holds runtimes that TrainJobs refer to, and lets the others go."""
+        used = {
+            (job["spec"]["runtimeRef"]["kind"], job["spec"]["runtimeRef"]["name"])
+            for job in sim.server.objects(TrainJob)
+        }
+        for kind in (ClusterTrainingRuntime, TrainingRuntime):
+            for runtime in sim.server.objects(kind):
+                name, finalizers = runtime["metadata"]["name"], runtime["metadata"].get("finalizers") or []
+                is_used = (kind.gvk.kind, name) in used
+                held = constants.RESOURCE_IN_USE_FINALIZER in finalizers
+                assert held or not is_used, f"a runtime in use has no finalizer: {name}"
+                assert is_used or not is_deleted(runtime), (
+                    f"a runtime without TrainJobs cannot be deleted: {name}"
+                )
+
+    async def _children(self, sim: Simulation, job: Document) -> None:
+        """Children equal a fresh render; the JobSet of an ended TrainJob equals a render of earlier states."""
+        ended = is_true(job, "Complete") or is_true(job, "Failed")
+        if (not ended and _obstacle(sim, job) is not None) or not owned(sim, JobSet, job):
+            return
+        renders = [each async for each in self._possible(sim, job, past=ended)]
+        for kind in ("JobSet",) if ended else tuple(_CHILDREN):
+            stored = next((each for each in _named(sim, kind, job) if _controls(job, each)), None)
+            found = None if stored is None else normalized(kind, stored)
+            wanted = [each.get(kind) for each in renders]
+            if kind == "Secret":
+                assert (found is not None) == ("ConfigMap" in renders[0]), f"keys: {job['metadata']['name']}"
+                continue
+            assert found in wanted, (
+                f"a child differs from a fresh render: {kind} {job['metadata']['name']}:\n"
+                f"{found}\nwanted {wanted[0]}"
+            )
+
+    async def _possible(self, sim: Simulation, job: Document, *, past: bool) -> Any:
+        """Yield renders of the TrainJob: of now, or of all states that it and its runtime had."""
+        reference = job["spec"]["runtimeRef"]
+        runtimes = list(self._past.runtime(reference["kind"], reference["name"]))
+        jobs = list(self._past.train_job(job["metadata"]["uid"]))
+        for each in jobs if past else jobs[:1]:
+            for runtime in runtimes if past else runtimes[:1]:
+                yield await self._renders.children({**each, "metadata": job["metadata"]}, runtime)
+
+
+def _named(sim: Simulation, kind: str, job: Document) -> list[Document]:
+    """Return the child of a kind of a TrainJob, as far as there is one."""
+    metadata = {**job["metadata"], "name": job["metadata"]["name"] + _SUFFIXES[kind]}
+    found = by_name(sim, _CHILDREN[kind], {"metadata": metadata})
+    return [] if found is None else [found]
+
+
+def _controls(job: Document, child: Document) -> bool:
+    return bool((controller(child) or {}).get("uid") == job["metadata"]["uid"])
+
+
+def _obstacle(sim: Simulation, job: Document) -> str | None:
+    """Return the object that has the name of a child and is not the TrainJob's."""
+    for kind in _NEEDED.get(job["spec"]["runtimeRef"]["name"], ("JobSet",)):
+        for child in _named(sim, kind, job):
+            if not _controls(job, child):
+                return f"{kind} {child['metadata']['name']}"
+    return None
+
+
+def _is_reported(sim: Simulation, job: Document) -> bool:
+    uid = job["metadata"]["uid"]
+    return any(
+        each["involvedObject"].get("uid") == uid and each["type"] == "Warning"
+        for each in sim.server.objects(Event)
+    )

@@ -1,0 +1,225 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules for pod groups: each pod is in the group of its owners, in any order of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import anyio
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import MERGE, raw_patch
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.history import Event
+from sim_objects import by_uid, controller, is_deleted
+from sim_workloads import NODE_GROUP, REPLICATED_JOB, RayCluster
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import kai
+
+Document = dict[str, Any]
+_OWNERS: dict[str, type[Object]] = {
+    "Job": Job,
+    "JobSet": JobSet,
+    "TrainJob": TrainJob,
+    "RayCluster": RayCluster,
+}
+_REFUSED = 20.0
+"""Seconds for which a refusal to read owners may matter after it was taken back."""
+_QUIET = 70.0
+
+
+class Group(NamedTuple):
+    """The group that a pod belongs to."""
+
+    name: str
+    members: int
+    owner: str
+    sub_group: str = ""
+
+
+class Denials(set[tuple[str, str, str]]):
+    """Permissions that are missing, and those that were missing a while ago."""
+
+    def __init__(self, sim: Simulation) -> None:
+        super().__init__()
+        self._sim = sim
+        self._until: dict[str, float] = {}
+
+    def discard(self, entry: Any) -> None:
+        """Grant a permission again."""
+        self._until[entry[2]] = self._sim.loop.time() + _REFUSED
+        super().discard(entry)
+
+    def concern(self, resources: set[str]) -> bool:
+        """Return True if reads of one of the resources are denied, or were a moment ago."""
+        now = {entry[2] for entry in self}
+        late = {resource for resource, until in self._until.items() if until > self._sim.loop.time()}
+        return bool(resources & (now | late))
+
+
+class Groups:
+    """The rules."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._denials = Denials(sim)
+        sim.server.denied = self._denials
+        self._names: set[str] = set()
+        """Of all groups that some pod may have had."""
+        self._excused: set[str] = set()
+        """Uids of pods that were grouped while an owner could not be read."""
+        self._rights: dict[str, set[str]] = {}
+        """By the uid of a pod, its groups since it exists: its owners may be orphaned."""
+        self._last = 0.0
+
+    def see(self, event: Event) -> None:
+        """Check a change."""
+        kind = event.table.facts.gvk.kind
+        if kind not in ("Lease", "Event"):
+            self._last = self._sim.loop.time()
+        if event.type == "DELETED":
+            return
+        if kind == "Pod":
+            self._pod(event)
+        elif kind == "PodGroup" and event.before is None:
+            name = event.document["metadata"]["name"]
+            assert name in self._names, f"a group that no pod may have: {name}"
+
+    def _pod(self, event: Event) -> None:
+        pod, wanted = event.document, self._group_of(event.document)
+        self._names |= set(self._shorter(pod)) | ({wanted.name} if wanted else set())
+        if wanted is not None:
+            self._rights.setdefault(pod["metadata"]["uid"], set()).add(wanted.name)
+        before, now = _mark(event.before), _mark(pod)
+        if wanted is None or now == before or now is None:
+            return
+        name = pod["metadata"]["name"]
+        assert before != wanted.name, f"a pod was taken out of its group: {name}: {now}, not {before}"
+        groups = {each["metadata"]["name"] for each in self._sim.server.objects(PodGroup)}
+        assert now in groups, f"a pod was given a group that does not exist: {name}: {now}"
+        if now != wanted.name:
+            resources = {str(each.resource.group_resource) for each in self._tables(pod)}
+            assert self._denials.concern(resources), (
+                f"a pod was given the wrong group: {name}: {now}, not {wanted.name}"
+            )
+            assert now in self._shorter(pod), f"a pod was given a stranger's group: {name}: {now}"
+            self._excused.add(pod["metadata"]["uid"])
+
+    def _tables(self, pod: Document) -> Iterator[Any]:
+        for owner in self._walk(pod):
+            yield self._sim.server.table(_OWNERS[owner["kind"]])
+
+    def _walk(self, pod: Document) -> Iterator[Document]:
+        """Yield the references to owners, nearest first, as far as the owners exist."""
+        document: Document | None = pod
+        while document is not None and (reference := controller(document)) is not None:
+            yield reference
+            document = by_uid(self._sim, _OWNERS[reference["kind"]], reference["uid"])
+
+    def _shorter(self, pod: Document) -> Iterator[str]:
+        """Yield the names of groups that a pod has when not all of its owners can be read."""
+        name = pod["metadata"]["name"]
+        yield f"pg-{name}-{pod['metadata']['uid']}"
+        for reference in self._walk(pod):
+            if reference["kind"] == "Job":
+                yield f"pg-{name}-{reference['uid']}"
+
+    def _group_of(self, pod: Document) -> Group | None:
+        """Return the group of a pod from all of its owners; None if one of them does not exist."""
+        chain = [pod]
+        for reference in self._walk(pod):
+            owner = by_uid(self._sim, _OWNERS[reference["kind"]], reference["uid"])
+            if owner is None:
+                return None
+            chain.append(owner)
+        kinds = ["Pod", *(each["kind"] for each in self._walk(pod))]
+        if kinds[-1] == "TrainJob":
+            kinds.pop()
+            chain.pop()
+        top, name = chain[-1], pod["metadata"]["name"]
+        uid = top["metadata"]["uid"]
+        base = f"pg-{top['metadata']['name']}-{uid}"
+        if kinds[-1] == "Job":
+            return Group(f"pg-{name}-{uid}", 1, uid)
+        if kinds[-1] == "JobSet":
+            return _of_job_set(pod, top, base)
+        if kinds[-1] == "RayCluster":
+            groups = {each["groupName"]: each["replicas"] for each in top["spec"]["workerGroupSpecs"]}
+            own = pod["metadata"]["labels"].get(NODE_GROUP, "")
+            return Group(base, 1 + sum(groups.values()), uid, own)
+        return Group(base, 1, uid)
+
+    async def check(self, sim: Simulation) -> None:
+        """Check the groups of a cluster at rest; again, and exactly, after each pod was touched."""
+        await self._rest(sim)
+        for pod in sim.server.objects(Pod):
+            if pod["metadata"]["uid"] not in self._excused:
+                self._check_pod(sim, pod, exactly=False)
+        for pod in sim.server.objects(Pod):
+            touch = raw_patch(MERGE, b'{"metadata":{"annotations":{"example.com/touched":"yes"}}}')
+            await sim.client().patch(Pod.from_dict(pod), touch)
+        await self._rest(sim)
+        for pod in sim.server.objects(Pod):
+            self._check_pod(sim, pod, exactly=True)
+        uids = {
+            row.document["metadata"]["uid"]
+            for table in sim.server.tables.values()
+            for row in table.rows.values()
+        }
+        for group in sim.server.objects(PodGroup):
+            for owner in group["metadata"].get("ownerReferences") or ():
+                assert owner["uid"] in uids, f"a group outlived its owner: {group['metadata']['name']}"
+        if sim.failures:
+            raise sim.failures[0]
+
+    def _check_pod(self, sim: Simulation, pod: Document, *, exactly: bool) -> None:
+        ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
+        wanted = self._group_of(pod)
+        if ended or is_deleted(pod) or wanted is None:
+            return
+        metadata = pod["metadata"]
+        name, grouped = metadata["name"], _mark(pod)
+        if not metadata.get("ownerReferences") and grouped is not None and grouped != wanted.name:
+            return  # orphaned after it was grouped
+        if not exactly and grouped != wanted.name and grouped in self._rights.get(metadata["uid"], ()):
+            return
+        assert grouped == wanted.name, f"a pod is not in its group: {name}: {grouped}, not {wanted.name}"
+        sub_group = (metadata.get("labels") or {}).get(kai.SUB_GROUP_LABEL_KEY, "")
+        assert sub_group == wanted.sub_group, f"a pod is not in its subgroup: {name}: {sub_group}"
+        found = [each for each in sim.server.objects(PodGroup) if each["metadata"]["name"] == grouped]
+        assert found, f"the group of a pod does not exist: {grouped}"
+        owner = (found[0]["metadata"].get("ownerReferences") or [{"uid": ""}])[0]
+        assert owner["uid"] == wanted.owner, f"a group has another owner: {grouped}"
+        members = found[0]["spec"].get("minMember")
+        assert not exactly or members == wanted.members, (
+            f"a group has the wrong size: {grouped}: {members}, not {wanted.members}"
+        )
+
+    async def _rest(self, sim: Simulation) -> None:
+        until, self._last = sim.loop.time() + 1800.0, sim.loop.time()
+        while sim.loop.time() < self._last + _QUIET:
+            await anyio.sleep(1.0)
+            assert sim.loop.time() < until, "the cluster does not come to rest"
+
+
+def _of_job_set(pod: Document, job_set: Document, base: str) -> Group:
+    sizes = {
+        each["name"]: each["template"]["spec"].get("parallelism") or 1
+        for each in job_set["spec"]["replicatedJobs"]
+    }
+    uid, own = job_set["metadata"]["uid"], pod["metadata"]["labels"][REPLICATED_JOB]
+    if job_set["spec"]["startupPolicy"]["startupPolicyOrder"] == "InOrder":
+        return Group(f"{base}-{own}", sizes[own], uid)
+    return Group(base, sum(sizes.values()), uid)
+
+
+def _mark(pod: Document | None) -> str | None:
+    annotations = ((pod or {}).get("metadata") or {}).get("annotations") or {}
+    found: str | None = annotations.get(kai.POD_GROUP_ANNOTATION_FOR_POD)
+    return found

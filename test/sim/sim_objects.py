@@ -1,0 +1,99 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Helpers for models and rules: objects of the simulated server by owner, uid and condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Literal
+
+from controller_runtime.apis.machinery import errors
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.simtest import Simulation
+
+Document = dict[str, Any]
+PROPAGATIONS: Final[list[Literal["Background", "Foreground", "Orphan"]]] = [
+    "Background",
+    "Foreground",
+    "Orphan",
+]
+EXPECTED = (
+    errors.AlreadyExistsError,
+    errors.ConflictError,
+    errors.ForbiddenError,
+    errors.InvalidError,
+    errors.NotFoundError,
+)
+"""Refusals that users and controllers meet when others were faster, or admission denied their write."""
+
+
+@contextmanager
+def refusals_expected(*unexpected: type[errors.StatusError]) -> Iterator[None]:
+    """Ignore the refusals that every client of a cluster must expect, except those named."""
+    try:
+        yield
+    except unexpected:
+        raise
+    except EXPECTED:
+        return
+    except errors.StatusError as error:
+        if "failed calling webhook" not in str(error):
+            raise
+
+
+def controller(document: Document) -> Document | None:
+    """Return the reference to the controller of an object, or None."""
+    references: list[Document] = document["metadata"].get("ownerReferences") or []
+    return next((each for each in references if each.get("controller")), None)
+
+
+def owned(sim: Simulation, kind: Any, owner: Document) -> list[Document]:
+    """Return the objects of a kind whose controller is ``owner``, as they are stored."""
+    uid = owner["metadata"]["uid"]
+    return [each for each in sim.server.objects(kind) if (controller(each) or {}).get("uid") == uid]
+
+
+def owned_by_name(sim: Simulation, kind: Any, owner: Document) -> list[Document]:
+    """Return the objects whose controller has the name of ``owner``: JobSet's controller does not compare uids."""
+    namespace, name = owner["metadata"]["namespace"], owner["metadata"]["name"]
+    return [
+        each
+        for each in sim.server.objects(kind)
+        if each["metadata"]["namespace"] == namespace and (controller(each) or {}).get("name") == name
+    ]
+
+
+def by_uid(sim: Simulation, kind: Any, uid: str) -> Document | None:
+    """Return the object with a uid, or None."""
+    return next((each for each in sim.server.objects(kind) if each["metadata"]["uid"] == uid), None)
+
+
+def by_name(sim: Simulation, kind: Any, document: Document) -> Document | None:
+    """Return the object of a kind with the namespace and name of ``document``, or None."""
+    metadata = document["metadata"]
+    row = sim.server.table(kind).rows.get(NamespacedName(metadata.get("namespace", ""), metadata["name"]))
+    return row.document if row is not None else None
+
+
+def is_deleted(document: Document) -> bool:
+    """Return True if an object waits for its finalizers or grace period."""
+    return bool(document["metadata"].get("deletionTimestamp"))
+
+
+def is_true(document: Document, condition: str) -> bool:
+    """Return True if a condition holds."""
+    conditions = document.get("status", {}).get("conditions") or []
+    return any(each["type"] == condition and each["status"] == "True" for each in conditions)
+
+
+def is_suspended(document: Document) -> bool:
+    """Return True if the spec says that an object is suspended."""
+    return bool(document.get("spec", {}).get("suspend"))
+
+
+def controlled_by(owner: Document, api_version: str, kind: str) -> list[Document]:
+    """Return the owner references of an object that ``owner`` controls."""
+    metadata = owner["metadata"]
+    reference = {"apiVersion": api_version, "kind": kind, "name": metadata["name"], "uid": metadata["uid"]}
+    return [{**reference, "controller": True, "blockOwnerDeletion": True}]

@@ -1,0 +1,59 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The history of specs: rules compare the manager's writes with the states that it may have read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.history import Event
+
+Document = dict[str, Any]
+_KINDS = frozenset({"TrainJob", "TrainingRuntime", "ClusterTrainingRuntime"})
+
+
+class Version(NamedTuple):
+    """A state of an object."""
+
+    since: float
+    document: Document
+
+
+class Past:
+    """All states of TrainJobs, by uid, and of runtimes, by kind and name."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self._sim = sim
+        self._states: dict[tuple[str, str], list[Version]] = {}
+
+    def see(self, event: Event) -> None:
+        """Remember a change of a spec."""
+        kind = event.table.facts.gvk.kind
+        if kind not in _KINDS or event.type == "DELETED":
+            return
+        states = self._states.setdefault(_place(kind, event.document), [])
+        if not states or states[-1].document["spec"] != event.document["spec"]:
+            states.append(Version(self._sim.loop.time(), event.document))
+
+    def train_job(self, uid: str, *, within: float | None = None) -> Iterator[Document]:
+        """Yield the states of a TrainJob that were current within the last seconds, or all, newest first."""
+        yield from self._current(("TrainJob", uid), within)
+
+    def runtime(self, kind: str, name: str, *, within: float | None = None) -> Iterator[Document]:
+        """Yield the states of a runtime, newest first."""
+        yield from self._current((kind, name), within)
+
+    def _current(self, place: tuple[str, str], within: float | None) -> Iterator[Document]:
+        until = self._sim.loop.time()
+        for state in reversed(self._states.get(place, [])):
+            if within is not None and until < self._sim.loop.time() - within:
+                return
+            yield state.document
+            until = state.since
+
+
+def _place(kind: str, document: Document) -> tuple[str, str]:
+    metadata = document["metadata"]
+    return kind, metadata["uid"] if kind == "TrainJob" else metadata["name"]

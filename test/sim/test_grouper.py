@@ -1,0 +1,47 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The pod grouper in a simulated cluster."""
+
+from __future__ import annotations
+
+import controller_runtime as ctrl
+from controller_runtime import simtest
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.scheduling.v1 import PriorityClass
+from controller_runtime.cache import Options as CacheOptions
+from controller_runtime.manager import ControllerOptions
+from controller_runtime.simtest import Simulation
+from sim_groups import Groups
+from sim_managers import Writes, check_managers
+from sim_workloads import RAY_CRD, Workloads
+
+from pkg import podgrouper
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainJob
+
+SETTINGS = podgrouper.Settings()
+
+
+async def setup(mgr: ctrl.Manager) -> None:
+    """Set the manager up as its program does, without servers."""
+    await podgrouper.setup(mgr, SETTINGS)
+
+
+def scenario(sim: Simulation) -> None:
+    """Users, operators and two pod groupers, with faults."""
+    sim.serve(Pod, Job, JobSet, TrainJob, PodGroup, PriorityClass, ConfigMap)
+    sim.server.serve_crds([RAY_CRD])
+    groups = Groups(sim)
+    Writes(sim)
+    Workloads().register(sim)
+    cache = CacheOptions(by_object=podgrouper.cache_options(SETTINGS))
+    only = ControllerOptions(skip_name_validation=True)
+    sim.manager(setup, options=simtest.options(cache=cache, controller=only))
+    sim.on_change(groups.see)
+    sim.finally_(groups.check)
+    sim.finally_(check_managers)
+
+
+test_a_pod_is_in_the_group_of_its_owners = simtest.simulate(seeds=20)(scenario)

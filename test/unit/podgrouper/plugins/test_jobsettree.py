@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from pkg.podgrouper import Rules
+from pkg.podgrouper.plugins import GroupingError
+from pkg.podgrouper.podgroup import Metadata
+
+GroupJobSet = Callable[..., Awaitable[Metadata]]
+ANY_ORDER = {"startupPolicy": {"startupPolicyOrder": "AnyOrder"}}
+AFTER_INIT: dict[str, Any] = {"dependsOn": [{"name": "init", "status": "Complete"}]}
+
+
+@pytest.fixture
+def group_job_set(make_object: Any, make_pod: Any, group: Any) -> GroupJobSet:
+    async def group_job_set(*jobs: Any, job: str, groups: Any = (), **spec: Any) -> Metadata:
+        spec = {"replicatedJobs": list(jobs), **ANY_ORDER, **spec}
+        job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "js", spec=spec)
+        labels = {"jobset.sigs.k8s.io/replicatedjob-name": job, "jobset.sigs.k8s.io/job-index": "0"}
+        metadata: Metadata = await group(
+            make_pod("p", job_set, labels=labels), job_set, *groups, rules=Rules.V0_17
+        )
+        return metadata
+
+    return group_job_set
+
+
+def _job(name: str, replicas: int = 1, **more: Any) -> dict[str, Any]:
+    return {"name": name, "replicas": replicas, "template": {"spec": {"parallelism": 2}}, **more}
+
+
+async def test_all_replicated_jobs_are_required_at_once(group_job_set: GroupJobSet) -> None:
+    metadata = await group_job_set(_job("init"), _job("node", 2), job="node")
+
+    assert (metadata.name, metadata.min_sub_group) == ("pg-js-uid-js", 2)
+    assert [(each.name, each.parent) for each in metadata.sub_groups] == [
+        ("init", None),
+        ("init-replica-0", "init"),
+        ("node", None),
+        ("node-replica-0", "node"),
+        ("node-replica-1", "node"),
+    ]
+
+
+async def test_with_a_dependency_one_replicated_job_is_required(group_job_set: GroupJobSet) -> None:
+    metadata = await group_job_set(_job("init"), _job("node", 2, **AFTER_INIT), job="init")
+
+    assert (metadata.name, metadata.min_sub_group) == ("pg-js-uid-js", 1)
+
+
+async def test_a_flat_group_of_a_replicated_job_with_a_dependency_stays(
+    group_job_set: GroupJobSet, make_pod_group: Any
+) -> None:
+    flat = make_pod_group("pg-js-uid-js-init", minMember=1)
+
+    metadata = await group_job_set(_job("init"), _job("node", **AFTER_INIT), job="init", groups=[flat])
+
+    assert (metadata.name, metadata.min_sub_group, metadata.sub_groups) == ("pg-js-uid-js-init", None, [])
+
+
+@pytest.mark.parametrize("jobs", [[_job("a", 2**31 - 1)], [_job("a", 9_000), _job("b", 1_001)]])
+async def test_more_replicas_than_a_group_may_have_are_refused_before_they_are_built(
+    jobs: list[Any], group_job_set: GroupJobSet
+) -> None:
+    last = len(jobs) - 1
+    message = rf"^JobSet team-a/js: replicatedJobs\[{last}\]\.replicas: {jobs[-1]['replicas']} is too large: a pod group has"
+
+    with pytest.raises(GroupingError, match=message):
+        await group_job_set(*jobs, job="a")
+
+
+async def test_as_many_replicas_as_a_group_may_have_are_grouped(group_job_set: GroupJobSet) -> None:
+    assert len((await group_job_set(_job("a", 10_000), job="a")).sub_groups) == 10_001

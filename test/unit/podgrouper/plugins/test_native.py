@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that name a gang of Kubernetes' own scheduling API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.rest import NoKindMatchError
+
+from pkg.podgrouper import DirectOwners, PodGrouper, Rules, new_plugins_hub
+from pkg.podgrouper.plugins import GroupingError
+
+IN_GROUP = {"schedulingGroup": {"podGroupName": "gang"}}
+IN_WORKLOAD = {"workloadRef": {"name": "w", "podGroup": "nodes"}}
+
+
+def native(make_object: Any, version: str = "v1beta1", policy: Any = None) -> Any:
+    policy = {"gang": {"minCount": 4}} if policy is None else policy
+    return make_object(f"scheduling.k8s.io/{version}", "PodGroup", "gang", spec={"schedulingPolicy": policy})
+
+
+@pytest.fixture
+def train_job(make_object: Any) -> Any:
+    labels = {"kai.scheduler/queue": "q", "kai.scheduler/preemptibility": "non-preemptible"}
+    return make_object("trainer.kubeflow.org/v1alpha1", "TrainJob", "llm", labels=labels)
+
+
+@pytest.mark.parametrize("rules", Rules)
+async def test_a_pod_group_is_one_group_with_queue_and_labels_of_the_top_owner(
+    rules: Rules, make_object: Any, make_pod: Any, group: Any, train_job: Any
+) -> None:
+    job_set = make_object("jobset.x-k8s.io/v1alpha2", "JobSet", "llm-js", train_job, spec={})
+    pod = make_pod("p", job_set, spec=IN_GROUP)
+
+    metadata = await group(pod, train_job, job_set, native(make_object), rules=rules)
+
+    assert (metadata.name, metadata.min_available) == ("pg-gang-uid-gang", 4)
+    assert (metadata.queue, metadata.preemptibility) == ("q", "non-preemptible")
+    assert metadata.labels == train_job.labels
+    assert (metadata.owner.kind, metadata.owner.api_version) == ("PodGroup", "scheduling.k8s.io/v1beta1")
+    assert metadata.sub_groups == []
+
+
+@pytest.mark.parametrize("replica", ["", "r-1"])
+async def test_each_pod_group_of_a_workload_and_each_replica_of_it_is_a_group(
+    replica: str, make_object: Any, make_pod: Any, group: Any
+) -> None:
+    groups = [
+        {"name": "launcher", "policy": {"basic": {}}},
+        {"name": "nodes", "policy": {"gang": {"minCount": 3}}},
+    ]
+    workload = make_object("scheduling.k8s.io/v1alpha1", "Workload", "w", spec={"podGroups": groups})
+    reference = {**IN_WORKLOAD["workloadRef"], **({"podGroupReplicaKey": replica} if replica else {})}
+
+    metadata = await group(make_pod("p", spec={"workloadRef": reference}), workload)
+
+    suffix = f"-{replica}" if replica else ""
+    assert (metadata.name, metadata.min_available) == (f"pg-w-nodes{suffix}-uid-w", 3)
+
+
+async def test_the_basic_policy_requires_one_pod(make_object: Any, make_pod: Any, group: Any) -> None:
+    metadata = await group(make_pod("p", spec=IN_GROUP), native(make_object, policy={"basic": {}}))
+
+    assert metadata.min_available == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (IN_GROUP, r"names PodGroup\.scheduling\.k8s\.io team-a/gang, which does not exist"),
+        ({"schedulingGroup": {"podGroupName": "../x"}}, "which is not a valid name"),
+        (IN_WORKLOAD, r"names Workload\.scheduling\.k8s\.io team-a/w, which does not exist"),
+    ],
+)
+async def test_a_gang_that_is_not_there_is_named(spec: Any, message: str, make_pod: Any, group: Any) -> None:
+    with pytest.raises(GroupingError, match=message):
+        await group(make_pod("p", spec=spec))
+
+
+@pytest.mark.parametrize("count", [0, -1, None, "4"])
+async def test_a_malformed_minimum_is_named(count: Any, make_object: Any, make_pod: Any, group: Any) -> None:
+    gang = native(make_object, policy={"gang": {"minCount": count}})
+
+    with pytest.raises(GroupingError, match=r"^PodGroup\.scheduling\.k8s\.io team-a/gang: .*gang\.minCount"):
+        await group(make_pod("p", spec=IN_GROUP), gang)
+
+
+async def _grouped(pod: Any, cluster: Any, get: Any) -> Any:
+    reader = interceptor.wrap(cluster, interceptor.Funcs(get=get))
+    grouper = PodGrouper(DirectOwners(cluster, cluster), new_plugins_hub(reader, found=[]))
+    found = await grouper.get_pod_owners(pod)
+    return await found.metadata(pod)
+
+
+async def test_an_older_version_of_the_api_is_found(make_object: Any, make_pod: Any) -> None:
+    async def get(inner: Any, kind: Any, key: Any) -> Any:
+        if kind.gvk == GVK("scheduling.k8s.io", "v1beta1", "PodGroup"):
+            raise NoKindMatchError(kind.gvk)
+        return await inner.get(kind, key)
+
+    pod = make_pod("p", spec=IN_GROUP)
+
+    assert (await _grouped(pod, FakeClient(pod, native(make_object, "v1alpha2")), get)).min_available == 4
+
+
+async def test_without_the_api_the_event_says_so(make_pod: Any) -> None:
+    async def get(_inner: Any, kind: Any, _key: Any) -> Any:
+        raise NoKindMatchError(kind.gvk)
+
+    pod = make_pod("p", spec=IN_GROUP)
+
+    with pytest.raises(GroupingError, match="of a kind that the API server does not serve"):
+        await _grouped(pod, FakeClient(pod), get)
+
+
+async def test_without_the_right_to_read_it_the_pod_is_grouped_by_its_owner(make_pod: Any) -> None:
+    async def get(_inner: Any, _kind: Any, _key: Any) -> Any:
+        raise ForbiddenError("no", code=403, reason="Forbidden")
+
+    pod = make_pod("p", spec=IN_GROUP)
+
+    assert (await _grouped(pod, FakeClient(pod), get)).name == "pg-p-uid-p"

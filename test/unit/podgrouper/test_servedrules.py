@@ -1,0 +1,104 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.rest import PublishedSchema, TransportError
+
+from pkg.podgrouper import Rules, rules_of
+from pkg.podgrouper.servedrules import MISSING_TTL, ServedRules
+
+
+def schema(*fields: str) -> PublishedSchema:
+    return PublishedSchema("r", {"spec": {"properties": {field: {"type": "integer"} for field in fields}}})
+
+
+OLD, NEW = schema("minMember"), schema("minMember", "minSubGroup")
+
+
+class Server:
+    """Publishes ``answer``, or fails with it."""
+
+    def __init__(self, answer: PublishedSchema | Exception | None) -> None:
+        self.answer = answer
+        self.asked = 0
+        self.now = 0.0
+
+    async def fetch(self, _known: PublishedSchema | None) -> PublishedSchema | None:
+        self.asked += 1
+        await anyio.lowlevel.checkpoint()
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def rules(self) -> ServedRules:
+        return ServedRules(self.fetch, clock=lambda: self.now)
+
+
+@pytest.mark.parametrize(("served", "expected"), [(OLD, Rules.V0_13), (NEW, Rules.V0_17)])
+async def test_the_rules_are_those_of_the_served_fields(served: PublishedSchema, expected: Rules) -> None:
+    assert await Server(served).rules().current() is expected
+
+
+@pytest.mark.parametrize("properties", [{}, {"spec": None}, {"spec": {"properties": []}}, [], None])
+def test_a_schema_without_the_field_means_the_oldest_rules(properties: Any) -> None:
+    assert rules_of(properties) is Rules.V0_13
+
+
+async def test_many_pods_at_once_read_the_schema_once() -> None:
+    server = Server(NEW)
+    rules = server.rules()
+
+    async with anyio.create_task_group() as tasks:
+        for _ in range(10):
+            tasks.start_soon(rules.current)
+
+    assert server.asked == 1
+
+
+async def test_a_replaced_schema_is_noticed_with_the_next_look() -> None:
+    server = Server(OLD)
+    rules = server.rules()
+    await rules.current()
+
+    assert not await rules.refresh()
+    server.answer = NEW
+    assert await rules.refresh()
+    assert await rules.current() is Rules.V0_17
+
+
+async def test_the_first_look_is_not_a_change() -> None:
+    assert not await Server(NEW).rules().refresh()
+
+
+@pytest.mark.parametrize(
+    "answer", [None, TransportError("away"), ForbiddenError("no", code=403, reason="Forbidden")]
+)
+async def test_a_schema_that_cannot_be_read_any_more_leaves_the_rules(answer: Any) -> None:
+    server = Server(NEW)
+    rules = server.rules()
+    await rules.current()
+    server.answer = answer
+
+    assert not await rules.refresh()
+    assert await rules.current() is Rules.V0_17
+
+
+async def test_without_a_served_pod_group_the_oldest_rules_apply_until_there_is_one() -> None:
+    server = Server(None)
+    rules = server.rules()
+    assert await rules.current() is Rules.V0_13
+    server.answer = NEW
+    assert await rules.current() is Rules.V0_13
+    server.now = MISSING_TTL
+
+    assert await rules.current() is Rules.V0_17
+
+
+async def test_nothing_is_assumed_of_a_server_that_was_never_reached() -> None:
+    with pytest.raises(TransportError):
+        await Server(TransportError("away")).rules().current()

@@ -1,0 +1,177 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import json
+from typing import Any
+
+import anyio
+import pytest
+from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import FakeClient
+from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.statusserver import DeniedError, StatusHandler, status_url, token_audience
+from pkg.util.testing import make_train_job
+
+UPDATE = {"trainerStatus": {"progressPercentage": 5, "lastUpdatedTime": "2026-01-02T03:04:05Z"}}
+
+
+class AllowAll:
+    """An authorizer that accepts every client, after ``seconds``."""
+
+    def __init__(self, seconds: float = 0) -> None:
+        self._seconds = seconds
+
+    async def authorize(self, header: str, namespace: str, train_job: str) -> None:
+        del header, namespace, train_job
+        await anyio.sleep(self._seconds)
+
+
+class DenyAll:
+    """An authorizer that denies every client."""
+
+    async def authorize(self, header: str, namespace: str, train_job: str) -> None:
+        raise DeniedError(f"{header} is not for {namespace}/{train_job}")
+
+
+class Slow:
+    """A status writer that takes its time, or is stopped."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.started = self.finished = 0
+
+    async def patch(self, obj: Object, *_: object, **__: object) -> Object:
+        self.started += 1
+        await anyio.sleep(self._seconds)
+        self.finished += 1
+        return obj
+
+
+def request(name: str = "bert", body: Any = UPDATE, **changed: Any) -> HTTPRequest:
+    given = {"method": "POST", "path": status_url("lab", name), "body": json.dumps(body).encode(), **changed}
+    return HTTPRequest(**{"headers": {"Authorization": "Bearer t"}, **given})
+
+
+def refusal(answer: HTTPResponse) -> tuple[int, str, str]:
+    body = json.loads(answer.body)
+    assert (body["status"], body["code"], body["metadata"]) == ("Failure", answer.status, {})
+    assert answer.content_type == "application/json"
+    return answer.status, body["reason"], body["message"]
+
+
+def test_names_are_those_that_pods_know() -> None:
+    assert token_audience("a", "b") == "trainer.kubeflow.org/v1alpha1/namespaces/a/trainjobs/b/status"
+    assert status_url("a", "b") == "/apis/trainer.kubeflow.org/v1alpha1/namespaces/a/trainjobs/b/status"
+
+
+async def test_an_update_is_applied_beside_the_status_of_others() -> None:
+    job = make_train_job("lab", "bert")
+    job.status = type(job.status).from_dict({"jobsStatus": [{"name": "node", "active": 1}]})
+    cluster = FakeClient(job)
+
+    answer = await StatusHandler(cluster.status, AllowAll())(request())
+
+    assert (answer.status, json.loads(answer.body)) == (200, UPDATE)
+    stored = (await cluster.get(TrainJob, ("lab", "bert"))).status
+    assert stored.trainer_status is not None
+    assert stored.trainer_status.progress_percentage == 5
+    assert stored.jobs_status is not None
+    (apply,) = [call for call in cluster.calls if call.verb == "apply"]
+    assert (apply.subresource, dict(apply.options)) == (
+        "status",
+        {"field_owner": "trainer-status", "force": True},
+    )
+    assert apply.body["metadata"] == {"name": "bert", "namespace": "lab"}
+
+
+async def test_an_empty_update_is_not_sent() -> None:
+    cluster = FakeClient()
+
+    answer = await StatusHandler(cluster.status, AllowAll())(request(body={}))
+
+    assert (answer.status, answer.body, cluster.calls) == (200, b"{}\n", [])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"method": "GET"},
+        {"path": "/"},
+        {"path": status_url("lab", "bert") + "/"},
+        {"path": status_url("lab/x", "bert")},
+        {"path": status_url("", "bert")},
+        {"path": status_url("lab", "bert").replace("v1alpha1", "v1beta1")},
+    ],
+)
+async def test_other_paths_and_methods_are_not_found(changed: dict[str, Any]) -> None:
+    answer = await StatusHandler(FakeClient().status, AllowAll())(request(**changed))
+    assert refusal(answer) == (404, "NotFound", "Not found")
+
+
+async def test_a_body_that_is_too_large_is_refused_first() -> None:
+    answer = await StatusHandler(FakeClient().status, DenyAll())(request(too_large=True, path="/"))
+    assert refusal(answer) == (413, "RequestEntityTooLarge", "Payload too large")
+
+
+async def test_a_denial_has_its_reason_and_comes_before_the_body() -> None:
+    answer = await StatusHandler(FakeClient().status, DenyAll())(request(body="no"))
+    assert refusal(answer) == (403, "Forbidden", "Forbidden: Bearer t is not for lab/bert")
+
+
+async def test_a_train_job_that_does_not_exist_is_not_found() -> None:
+    class Absent(Slow):
+        async def patch(self, obj: Object, *_: object, **__: object) -> Object:
+            return await FakeClient().get(type(obj), obj.key)
+
+    answer = await StatusHandler(Absent(0), AllowAll())(request())
+    assert refusal(answer) == (404, "NotFound", "Train job not found")
+
+
+async def test_the_reason_of_the_server_is_passed_on() -> None:
+    class Strict(Slow):
+        async def patch(self, *_: object, **__: object) -> Object:
+            raise InvalidError("must be less than or equal to 100", code=422, reason="Invalid")
+
+    answer = await StatusHandler(Strict(0), AllowAll())(request())
+    assert refusal(answer) == (422, "Invalid", "must be less than or equal to 100")
+
+
+async def test_one_train_job_has_two_updates_in_progress_and_others_are_not_delayed() -> None:
+    writer = Slow(5)
+    handler = StatusHandler(writer, AllowAll())
+    answers: dict[str, list[int]] = {"bert": [], "bart": []}
+
+    async def send(name: str) -> None:
+        answers[name].append((await handler(request(name))).status)
+
+    async with anyio.create_task_group() as tasks:
+        for name in ("bert", "bert", "bert", "bart"):
+            tasks.start_soon(send, name)
+
+    assert (sorted(answers["bert"]), answers["bart"]) == ([200, 200, 429], [200])
+    assert (await handler(request("bert"))).status == 200
+
+
+async def test_a_client_that_sends_too_much_is_asked_to_wait() -> None:
+    handler = StatusHandler(Slow(5), AllowAll())
+    async with anyio.create_task_group() as tasks:
+        for _ in range(2):
+            tasks.start_soon(handler, request())
+        await anyio.sleep(1)
+        answer = await handler(request())
+    assert refusal(answer) == (429, "TooManyRequests", "Too many updates at once")
+    assert answer.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize(
+    "handler", [StatusHandler(Slow(60), AllowAll()), StatusHandler(Slow(0), AllowAll(60))]
+)
+async def test_an_update_ends_within_its_deadline(handler: StatusHandler) -> None:
+    begun = anyio.current_time()
+
+    answer = await handler(request())
+
+    assert refusal(answer)[:2] == (504, "Timeout")
+    assert anyio.current_time() - begun == 10

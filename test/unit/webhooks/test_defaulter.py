@@ -1,0 +1,260 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The mutating webhook: times of patches, numbers as numbers, and the mirror of the first generation's fields."""
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResponse
+from controller_runtime.apis.machinery.patch import apply_json_patch
+from controller_runtime.webhook import MutatorHandler
+
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.webhooks import TrainJobDefaulter
+
+NOW = "2031-05-06T07:08:09Z"
+THEN = "2001-01-01T00:00:00Z"
+WORD = "trainer.kubeflow.org/num-proc-per-node"
+DIGEST = "trainer.kubeflow.org/first-generation-digest"
+MIRROR = "trainer.kubeflow.org/first-generation"
+SDK = "trainer.kubeflow.org/kubeflow-sdk"
+QUEUE = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
+Document = dict[str, Any]
+
+
+def job(metadata: Document | None = None, **spec: Any) -> Document:
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "bert", "namespace": "ns", **(metadata or {})},
+        "spec": {"runtimeRef": {"name": "torch"}, **spec},
+    }
+
+
+def patch(manager: str = SDK, *, time: str | None = None, **pod: Any) -> Document:
+    spec = {"template": {"spec": {"template": {"spec": pod}}}}
+    made: Document = {
+        "manager": manager,
+        "trainingRuntimeSpec": {
+            "template": {"spec": {"replicatedJobs": [{"name": "node", "template": spec["template"]}]}}
+        },
+    }
+    return made if time is None else {**made, "time": time}
+
+
+def override(job_name: str = "node", **pod: Any) -> Document:
+    return {"targetJobs": [{"name": job_name}], "spec": pod}
+
+
+async def review(new: Document, old: Document | None = None, **settings: Any) -> AdmissionResponse:
+    cfg = Configuration(**settings)
+    defaulter = TrainJobDefaulter(cfg, now=lambda: datetime.fromisoformat(NOW).astimezone(UTC))
+    request = AdmissionRequest(
+        uid="u",
+        operation="CREATE" if old is None else "UPDATE",
+        object=new,
+        old_object=old,
+        options={"kind": "PatchOptions", "apiVersion": "meta.k8s.io/v1"},
+    )
+    return await MutatorHandler(TrainJob, defaulter).handle(request)
+
+
+async def mutated(new: Document, old: Document | None = None, **settings: Any) -> Document:
+    response = await review(new, old, **settings)
+    assert response.allowed
+    if response.patch is None:
+        return new
+    found: Document = apply_json_patch(
+        json.loads(json.dumps(new)), json.loads(base64.b64decode(response.patch))
+    )
+    return found
+
+
+async def test_a_train_job_without_anything_to_change_is_left_as_it_is() -> None:
+    response = await review(job(podTemplateOverrides=[override(nodeSelector={"a": "b"})], labels={"c": "d"}))
+    assert (response.allowed, response.patch, response.warnings) == (True, None, None)
+
+
+async def test_a_new_patch_gets_a_time_and_a_given_time_is_kept() -> None:
+    stored = await mutated(job(runtimePatches=[patch(), patch("a.io/b", time=THEN)]))
+    assert [each["time"] for each in stored["spec"]["runtimePatches"]] == [NOW, THEN]
+
+
+async def test_only_changed_patches_get_a_new_time() -> None:
+    old = job(
+        runtimePatches=[patch("a.io/a", time=THEN, nodeSelector={"x": "1"}), patch("a.io/b", time=THEN)]
+    )
+    new = job(runtimePatches=[patch("a.io/a", nodeSelector={"x": "2"}), patch("a.io/b"), patch("a.io/c")])
+    stored = await mutated(new, old)
+    assert [each["time"] for each in stored["spec"]["runtimePatches"]] == [NOW, THEN, NOW]
+
+
+@pytest.mark.parametrize(("value", "number"), [("4", 4), ("04", 4), ("+4", 4), ("-1", -1), (8, 8)])
+async def test_a_number_is_stored_as_a_number(value: Any, number: int) -> None:
+    stored = await mutated(job({"annotations": {WORD: "auto"}}, trainer={"numProcPerNode": value}))
+    assert stored["spec"]["trainer"] == {"numProcPerNode": number}
+    assert WORD not in stored["metadata"].get("annotations", {})
+
+
+@pytest.mark.parametrize("word", ["auto", "cpu", "gpu", "many", ""])
+async def test_a_word_moves_to_the_annotation(word: str) -> None:
+    stored = await mutated(job({"annotations": {"a": "b"}}, trainer={"image": "i", "numProcPerNode": word}))
+    assert stored["spec"]["trainer"] == {"image": "i"}
+    assert stored["metadata"]["annotations"] == {"a": "b", WORD: word}
+
+
+async def test_a_number_replaces_a_word() -> None:
+    old = job({"annotations": {WORD: "auto"}}, trainer={})
+    stored = await mutated(job({"annotations": {WORD: "auto"}}, trainer={"numProcPerNode": 2}), old)
+    assert "annotations" not in stored["metadata"]
+    assert stored["spec"]["trainer"] == {"numProcPerNode": 2}
+
+
+@pytest.mark.parametrize("value", [2**31, "2147483648", "-2147483649", "9" * 5000])
+async def test_a_number_beyond_32_bits_is_refused(value: Any) -> None:
+    response = await review(job(trainer={"numProcPerNode": value}))
+    assert not response.allowed
+    assert response.status is not None
+    assert "spec.trainer.numProcPerNode: Invalid value" in (response.status.message or "")
+
+
+FIRST = {
+    "labels": {"l": "1"},
+    "annotations": {"n": "2"},
+    "podTemplateOverrides": [
+        override(
+            nodeSelector={"zone": "a"},
+            containers=[{"name": "node", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+        ),
+        {**override(nodeSelector={"zone": "b", "pool": "p"}), "metadata": {"labels": {"x": "y"}}},
+        override("launcher", serviceAccountName="me"),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "settings"),
+    [
+        pytest.param(QUEUE, {}, {}, id="a queue of Kueue"),
+        pytest.param({}, {"managedBy": "kueue.x-k8s.io/multikueue"}, {}, id="another manager"),
+        pytest.param({}, {}, {"mirror": "always"}, id="mirror: always"),
+    ],
+)
+async def test_the_first_generation_is_mirrored_where_a_newer_client_reads_it(
+    metadata: Document, spec: Document, settings: Document
+) -> None:
+    stored = await mutated(job(metadata, **FIRST, **spec, runtimePatches=[patch()]), **settings)
+    mirror, other = stored["spec"]["runtimePatches"]
+    assert other == {**patch(), "time": NOW}
+    assert {name: stored["spec"][name] for name in FIRST} == FIRST
+    assert stored["metadata"]["annotations"][DIGEST]
+    node = {
+        "metadata": {"labels": {"x": "y"}},
+        "spec": {
+            "nodeSelector": {"zone": "b", "pool": "p"},
+            "containers": [{"name": "node", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
+        },
+    }
+    assert mirror == {
+        "manager": MIRROR,
+        "time": NOW,
+        "trainingRuntimeSpec": {
+            "template": {
+                "metadata": {"labels": {"l": "1"}, "annotations": {"n": "2"}},
+                "spec": {
+                    "replicatedJobs": [
+                        {"name": "node", "template": {"spec": {"template": node}}},
+                        {
+                            "name": "launcher",
+                            "template": {"spec": {"template": {"spec": {"serviceAccountName": "me"}}}},
+                        },
+                    ]
+                },
+            }
+        },
+    }
+
+
+async def test_a_mirror_is_made_once_and_follows_its_sources() -> None:
+    first = await mutated(job(QUEUE, labels={"a": "1"}))
+    again = await mutated(first, first)
+    assert again == first
+    changed = json.loads(json.dumps(first))
+    changed["spec"]["labels"] = {"a": "2"}
+    del changed["metadata"]["labels"]
+    stored = await mutated(changed, first)
+    (mirror,) = stored["spec"]["runtimePatches"]
+    assert mirror["trainingRuntimeSpec"]["template"]["metadata"]["labels"] == {"a": "2"}
+    assert stored["metadata"]["annotations"][DIGEST] != first["metadata"]["annotations"][DIGEST]
+
+
+async def test_a_mirror_goes_with_its_sources_and_other_patches_stay() -> None:
+    old = await mutated(job(QUEUE, labels={"a": "1"}, runtimePatches=[patch()]))
+    new = json.loads(json.dumps(old))
+    del new["spec"]["labels"]
+    stored = await mutated(new, old)
+    assert [each["manager"] for each in stored["spec"]["runtimePatches"]] == [SDK]
+    assert DIGEST not in stored["metadata"].get("annotations", {})
+
+
+async def test_a_mirror_whose_sources_another_release_pruned_is_kept() -> None:
+    pruned = await mutated(job(QUEUE, labels={"a": "1"}))
+    del pruned["spec"]["labels"]
+    assert await mutated(pruned, pruned) == pruned
+
+
+async def test_an_immutable_field_of_the_mirror_changes_under_another_manager() -> None:
+    def with_volume(name: str) -> list[Document]:
+        return [override(volumes=[{"name": name, "emptyDir": {}}], nodeSelector={"z": name})]
+
+    first = await mutated(job(QUEUE, suspend=True, podTemplateOverrides=with_volume("a")))
+    second = json.loads(json.dumps(first))
+    second["spec"]["podTemplateOverrides"] = with_volume("b")
+    stored = await mutated(second, first)
+    (mirror,) = stored["spec"]["runtimePatches"]
+    assert mirror["manager"] == f"{MIRROR}-2"
+    third = json.loads(json.dumps(stored))
+    third["spec"]["podTemplateOverrides"][0]["spec"]["nodeSelector"] = {"z": "c"}
+    (mirror,) = (await mutated(third, stored))["spec"]["runtimePatches"]
+    assert mirror["manager"] == f"{MIRROR}-2"
+
+
+MOUNTS = [
+    override(containers=[{"name": "node", "volumeMounts": [{"name": "v", "mountPath": f"/{path}"}]}])
+    for path in "ab"
+]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"podTemplateOverrides": MOUNTS}, "volumeMounts has an item twice"),
+        ({"podTemplateOverrides": [override(nodeSelector={"$patch": "replace"})]}, "$patch is a directive"),
+        (
+            {"podTemplateOverrides": [override(volumes=[{"name": f"v{n}"} for n in range(129)])]},
+            "volumes may have at most 128 items",
+        ),
+        (
+            {"labels": {"a": "b"}, "runtimePatches": [patch(f"a.io/{n}") for n in range(16)]},
+            "already 16 runtimePatches",
+        ),
+    ],
+)
+async def test_what_no_patch_can_hold_is_not_mirrored_and_a_warning_says_so(spec: Document, why: str) -> None:
+    response = await review(job(QUEUE, **spec))
+    assert response.allowed
+    (warning,) = response.warnings or [""]
+    assert why in warning
+    managers = [
+        each["manager"] for each in (await mutated(job(QUEUE, **spec)))["spec"].get("runtimePatches", ())
+    ]
+    assert MIRROR not in managers
+
+
+async def test_a_train_job_that_is_being_deleted_is_left_alone() -> None:
+    leaving = job({"deletionTimestamp": NOW}, trainer={"numProcPerNode": "auto"})
+    assert (await review(leaving, job(trainer={"numProcPerNode": "auto"}))).patch is None

@@ -1,0 +1,155 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fields that a client drops without knowing them are put back; a client that owns or names them is heard."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.apis.machinery.patch import apply_json_patch
+from controller_runtime.webhook import MutatorHandler
+
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.webhooks import TrainJobDefaulter
+
+Document = dict[str, Any]
+FIELDS: Document = {
+    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"a": "b"}}}],
+    "labels": {"l": "1"},
+    "annotations": {"n": "1"},
+    "runtimePatches": [{"manager": "a.io/b", "time": "2001-01-01T00:00:00Z"}],
+    "activeDeadlineSeconds": 60,
+}
+
+
+def entry(
+    manager: str, *fields: str, time: str = "2001-01-01T00:00:00Z", operation: str = "Update"
+) -> Document:
+    owned: Document = {f"f:{field}": {} for field in fields}
+    return {
+        "manager": manager,
+        "operation": operation,
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:spec": owned},
+    }
+
+
+def job(entries: list[Document], **spec: Any) -> Document:
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {"name": "bert", "namespace": "ns", "managedFields": entries},
+        "spec": {"runtimeRef": {"name": "torch"}, **spec},
+    }
+
+
+async def stored(old: Document, new: Document, options: Document | None) -> tuple[Document, list[str]]:
+    request = AdmissionRequest(uid="u", operation="UPDATE", object=new, old_object=old, options=options)
+    response = await MutatorHandler(TrainJob, TrainJobDefaulter()).handle(request)
+    assert response.allowed
+    if response.patch is None:
+        return new, response.warnings or []
+    patch = json.loads(base64.b64decode(response.patch))
+    return apply_json_patch(json.loads(json.dumps(new)), patch), response.warnings or []
+
+
+PUT: Document = {"kind": "UpdateOptions"}
+OWNER = "Kubeflow-SDK"
+KUEUE_CAME = entry("kueue", "suspend", time="2001-01-01T00:05:00Z")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+async def test_a_field_that_a_put_drops_is_put_back_with_its_owner_and_a_warning(field: str) -> None:
+    old = job([entry(OWNER, "runtimeRef", field)], **{field: FIELDS[field]}, suspend=True)
+    new = job([entry(OWNER, "runtimeRef"), KUEUE_CAME], suspend=False)
+    kept, warnings = await stored(old, new, PUT)
+    assert kept["spec"][field] == FIELDS[field]
+    assert kept["spec"]["suspend"] is False
+    assert kept["metadata"]["managedFields"] == [entry(OWNER, "runtimeRef", field), KUEUE_CAME]
+    (warning,) = warnings
+    assert warning.startswith(f"spec.{field}: kept")
+
+
+async def test_an_owner_of_nothing_else_gets_its_entry_back() -> None:
+    old = job([entry(OWNER, "labels")], labels={"a": "b"})
+    kept, _ = await stored(old, job([KUEUE_CAME]), PUT)
+    assert entry(OWNER, "labels") in kept["metadata"]["managedFields"]
+
+
+@pytest.mark.parametrize(
+    ("entries", "options"),
+    [
+        pytest.param(
+            [entry("x", "suspend", time="2001-01-01T00:05:00Z")], {"kind": "PatchOptions"}, id="a patch"
+        ),
+        pytest.param([entry(OWNER, time="2001-01-01T00:05:00Z")], PUT, id="the owner"),
+        pytest.param([entry("kubectl-replace", time="2001-01-01T00:05:00Z")], PUT, id="kubectl"),
+        pytest.param([KUEUE_CAME], {**PUT, "fieldManager": OWNER}, id="the owner by its field manager"),
+    ],
+)
+async def test_a_client_that_means_it_is_heard(entries: list[Document], options: Document) -> None:
+    old = job(
+        [entry(OWNER, "labels", "runtimePatches")], labels={"a": "b"}, runtimePatches=FIELDS["runtimePatches"]
+    )
+    new = job(entries)
+    assert await stored(old, new, options) == (new, [])
+
+
+async def test_a_put_that_changes_nothing_else_still_drops_nothing() -> None:
+    old = job([entry(OWNER, "labels")], labels={"a": "b"})
+    kept, _ = await stored(old, job([]), PUT)
+    assert kept["spec"]["labels"] == {"a": "b"}
+
+
+async def test_a_changed_field_is_the_client_s_own_affair() -> None:
+    old = job([entry(OWNER, "labels")], labels={"a": "b"})
+    new = job([entry("kueue", "labels", time="2001-01-01T00:05:00Z")], labels={"c": "d"})
+    assert await stored(old, new, PUT) == (new, [])
+
+
+async def test_a_client_that_removes_some_fields_of_a_generation_knows_them() -> None:
+    old = job([entry(OWNER, "labels", "annotations")], labels={"a": "b"}, annotations={"c": "d"})
+    new = job([entry(OWNER, "annotations"), KUEUE_CAME], annotations={"c": "d"}, suspend=False)
+    assert await stored(old, new, PUT) == (new, [])
+
+
+def with_grace(seconds: int | None, manager: str = "a.io/b") -> list[Document]:
+    pod: Document = {"nodeSelector": {"a": "b"}}
+    if seconds is not None:
+        pod["terminationGracePeriodSeconds"] = seconds
+    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
+    spec = {"template": {"spec": {"replicatedJobs": jobs}}}
+    return [{"manager": manager, "time": "2001-01-01T00:00:00Z", "trainingRuntimeSpec": spec}]
+
+
+KEY = 'k:{"manager":"a.io/b"}'
+
+
+def owning(manager: str, below: Document, time: str = "2001-01-01T00:00:00Z") -> Document:
+    made = entry(manager, time=time)
+    made["fieldsV1"] = {"f:spec": {"f:runtimePatches": {KEY: below}}}
+    return made
+
+
+@pytest.mark.parametrize("writer", ["kueue", "sdk"])
+async def test_a_grace_period_that_clients_of_v22_do_not_know_is_put_back(writer: str) -> None:
+    before, after = owning("sdk", {".": {}, "f:grace": {}}), owning("sdk", {".": {}})
+    old = job([before], runtimePatches=with_grace(30), suspend=True)
+    came = entry(writer, "suspend", time="2001-01-01T00:05:00Z")
+    new = job([came] if writer == "sdk" else [after, came], runtimePatches=with_grace(None), suspend=False)
+    kept, warnings = await stored(old, new, PUT)
+    (patch,) = kept["spec"]["runtimePatches"]
+    (replicated,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    seconds = replicated["template"]["spec"]["template"]["spec"].get("terminationGracePeriodSeconds")
+    if writer == "sdk":
+        assert (seconds, warnings) == (None, [])
+        return
+    assert seconds == 30
+    assert kept["metadata"]["managedFields"] == [before, came]
+    assert warnings[0].startswith(
+        "spec.runtimePatches: terminationGracePeriodSeconds of a.io/b for job node: kept"
+    )
