@@ -23,7 +23,7 @@ from controller_runtime.rest import NoKindMatchError, RestError, request
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import kinds
-from pkg.why.causes import containers, controllers, queues, references
+from pkg.why.causes import containers, controllers, leases, queues, references
 from pkg.why.snapshot import Reference, Snapshot
 from pkg.why.things import Thing, at
 
@@ -120,7 +120,7 @@ class Reading:
         await self._list(
             [
                 *((kinds.DEPLOYMENT, _Selection(fields={"metadata.name": name})) for name in names),
-                (kinds.LEASE, _Selection(fields={"metadata.name": controllers.LEASE})),
+                *((kinds.LEASE, _Selection(fields={"metadata.name": name})) for name in leases.NAMES),
             ]
         )
         for each in self._objects.get(kinds.DEPLOYMENT, ()):

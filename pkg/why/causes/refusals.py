@@ -45,7 +45,8 @@ _RULES: Final = (
         "Set {b} in spec.trainer.resourcesPerNode, or add a LimitRange with defaults.",
     ),
     _rule(
-        r"(?P<a>(?:maximum|minimum) \S+ usage per (?:Container|Pod|PersistentVolumeClaim) is [^,]+, but [^.\n\]]*)",
+        r"(?P<a>(?:maximum|minimum) \S+ usage per (?:Container|Pod|PersistentVolumeClaim) is [^,]+?"
+        r"(?:, but [^,\]]*|\. +No \w+ is specified))",
         "limit-range",
         "a LimitRange refuses the pods: {a}",
         "Change spec.trainer.resourcesPerNode, or the LimitRange of the namespace.",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from pkg.why import kinds
-from pkg.why.causes import capacity
+from pkg.why.causes import capacity, leases
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import PATIENCE, Snapshot, condition_line
 from pkg.why.things import Thing, maps, text
@@ -25,6 +25,8 @@ _SHORT: Final = re.compile(
     r"Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods)"
     r"|didn't have enough resources?: (?P<kai>[\w ,/-]+)"
 )
+
+_DEFAULT: Final = "default-scheduler"
 
 _Maker = Callable[[Snapshot, Thing, "re.Match[str]"], Finding]
 
@@ -46,8 +48,10 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield _unschedulable(snapshot, pod, message)
         elif (warning := _warned(snapshot, pod)) is not None:
             yield _unschedulable(snapshot, pod, warning)
-        elif not snapshot.events(pod, "Scheduled") and pod.older_than(PATIENCE, snapshot.now):
-            yield _no_scheduler(pod)
+        elif not snapshot.events(pod, "Scheduled"):
+            lost = leases.lost(snapshot, leases.SCHEDULER) if _is_default(pod) else None
+            if lost is not None or pod.older_than(PATIENCE, snapshot.now):
+                yield _no_scheduler(pod, lost)
 
 
 def _warned(snapshot: Snapshot, pod: Thing) -> str | None:
@@ -71,11 +75,16 @@ def _gated(pod: Thing) -> Finding:
     )
 
 
-def _no_scheduler(pod: Thing) -> Finding:
-    name = pod.text("spec", "schedulerName") or "default-scheduler"
+def _is_default(pod: Thing) -> bool:
+    return pod.text("spec", "schedulerName") in ("", _DEFAULT)
+
+
+def _no_scheduler(pod: Thing, lost: str | None) -> Finding:
+    name = pod.text("spec", "schedulerName") or _DEFAULT
     evidence = (
         f"{pod} has no node, no PodScheduled condition and no event of a scheduler",
         f"spec.schedulerName is {name}",
+        *([lost] if lost else []),
     )
     advice = f"Check that the scheduler {name} is installed and runs."
     return Finding(

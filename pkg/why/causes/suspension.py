@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pkg.constants.trainer import TRAIN_JOB_CONTROLLER_NAME
+from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import PATIENCE, REPLICATED_JOB, Snapshot, finished
@@ -30,13 +30,13 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             Severity.WAITING,
         )
     if job.at("spec", "suspend") is True:
-        writer = _writer(job, "f:suspend")
-        by = f" by {writer}" if writer else ""
+        by_whom = writer(job, "f:suspend")
+        by = f" by {by_whom}" if by_whom else ""
         yield Finding(
             "suspended",
             f"the TrainJob was suspended{by}",
             (str(job),),
-            ("spec.suspend is true", *([f"the field manager {writer} set spec.suspend"] if writer else [])),
+            ("spec.suspend is true", *([f"the field manager {by_whom} set spec.suspend"] if by_whom else [])),
             f"Resume it: trainerctl resume {job.name} -n {job.namespace}",
             Severity.WAITING,
         )
@@ -73,12 +73,12 @@ def _children(snapshot: Snapshot) -> Iterator[Finding]:
     for child in snapshot.owners[1:]:
         if child.at("spec", "suspend") is not True or finished(child) or _has_turn(snapshot.job_set, child):
             continue
-        if not child.older_than(PATIENCE, snapshot.now) or snapshot.events(
-            snapshot.train_job, "TrainJobResourcesCreationFailed"
-        ):
+        by_whom = writer(child, "f:suspend")
+        if by_whom in ("", FIELD_OWNER) and child is snapshot.job_set:
+            return  # the manager resumes it
+        if not child.older_than(PATIENCE, snapshot.now) or not snapshot.settled(snapshot.train_job):
             continue
-        writer = _writer(child, "f:suspend")
-        by = f"; the field manager {writer} set it" if writer else ""
+        by = f"; the field manager {by_whom} set it" if by_whom else ""
         yield Finding(
             "child-suspended",
             f"the {child.kind} {child.name} is suspended, and the TrainJob is not",
@@ -116,7 +116,7 @@ def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
         return
 
 
-def _writer(obj: Thing, field: str) -> str:
+def writer(obj: Thing, field: str) -> str:
     """Return the field manager that wrote a field of the spec last."""
     owners = [
         each

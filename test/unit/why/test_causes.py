@@ -164,6 +164,32 @@ def no_leader(world: World) -> None:
     world.lease["spec"]["renewTime"] = when(900)
 
 
+def no_leader_since(seconds: float, holder: str = "a") -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.without_children()
+        world.lease["spec"].update(renewTime=when(seconds), holderIdentity=holder)
+
+    return state
+
+
+def resumed_and_ignored(world: World) -> None:
+    job_set_suspended(world)
+    world.job_set["metadata"]["managedFields"] = [
+        {
+            "manager": "trainer",
+            "operation": "Apply",
+            "time": when(300),
+            "fieldsV1": {"f:spec": {"f:suspend": {}}},
+        }
+    ]
+
+
+def no_scheduler_leads(world: World) -> None:
+    world.unscheduled()
+    world.make("coordination.k8s.io/v1", "Lease", "kube-scheduler", namespace="kube-system",
+               spec={"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": when(40)})  # fmt: skip
+
+
 def jobs_not_made(world: World) -> None:
     world.remove(world.job, *world.pods)
 
@@ -253,6 +279,14 @@ def no_service(world: World) -> None:
 
 def job_set_suspended(world: World) -> None:
     world.job_set["spec"]["suspend"] = world.job["spec"]["suspend"] = True
+    world.job_set["metadata"]["managedFields"] = [
+        {
+            "manager": "other",
+            "operation": "Update",
+            "time": when(100),
+            "fieldsV1": {"f:spec": {"f:suspend": {}}},
+        }
+    ]
     world.without_pods()
 
 
@@ -302,6 +336,10 @@ CASES: list[Any] = [
         ("manager scaled to 0", "manager-down", 1, "scaled to 0", manager_scaled_down),
         ("manager crash loop", "manager-down", 1, "CrashLoopBackOff", manager_crashing),
         ("no replica leads", "manager-down", 1, "no replica leads", no_leader),
+        ("no replica leads since seconds", "manager-down", 1, "last renewed 25s ago", no_leader_since(25)),
+        ("the lease was released", "manager-down", 1, "released 8s ago", no_leader_since(8, holder="")),
+        ("resumed, and the manager does nothing", "manager-silent", 1, "does not react", resumed_and_ignored),
+        ("no scheduler leads", "scheduler-missing", 1, "default-scheduler", no_scheduler_leads),
         ("manager does nothing", "manager-silent", 1, "does not react", lambda w: w.without_children()),
         ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", jobs_not_made),
         ("Job controller does nothing", "job-controller", 1, "Jobs", lambda w: (w.without_pods(), w.job["status"].clear())),
@@ -310,6 +348,9 @@ CASES: list[Any] = [
          refused(FORBIDDEN + "failed quota: compute: must specify limits.memory for: node")),
         ("limit range", "limit-range", 1, "maximum memory usage",
          refused(FORBIDDEN + "maximum memory usage per Container is 8Gi, but limit is 16Gi")),
+        ("limit range without a limit", "limit-range", 1, "No limit is specified",
+         refused(FORBIDDEN + "[maximum cpu usage per Container is 2.  No limit is specified, maximum memory usage per "
+                 "Container is 8Gi, but limit is 16Gi]")),
         ("pod security", "pod-security", 1, "restricted:latest",
          refused(FORBIDDEN + 'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false')),
         ("service account", "service-account-missing", 1, "trainer",

@@ -181,6 +181,25 @@ def resumed(world: World) -> None:
     ]
 
 
+def just_resumed(world: World) -> None:
+    world.suspend()
+    world.train_job["spec"]["suspend"] = False
+    world.train_job["metadata"]["managedFields"][1]["time"] = when(1)
+    world.job_set["metadata"]["managedFields"] = [
+        {
+            "manager": "trainer",
+            "operation": "Apply",
+            "time": when(300),
+            "fieldsV1": {"f:spec": {"f:suspend": {}}},
+        }
+    ]
+
+
+def new_leader(world: World) -> None:
+    world.without_children()
+    world.lease["spec"].update(holderIdentity="", renewTime=when(3))
+
+
 def manager_restarts(world: World) -> None:
     world.manager["status"] = {"unavailableReplicas": 1}
     world.lease["spec"]["renewTime"] = when(600)
@@ -256,6 +275,8 @@ CASES: list[Any] = [
         ("the gang runs", 300, State.RUNNING, gang_runs),
         ("Kueue admitted it", 300, State.RUNNING, admitted),
         ("resumed", 300, State.RUNNING, resumed),
+        ("resumed a second ago", 300, State.STARTING, just_resumed),
+        ("the manager's replicas change", 2, State.STARTING, new_leader),
         ("the manager restarts", 300, State.RUNNING, manager_restarts),
         ("no other kind is readable", 300, State.RUNNING, nothing_else_is_readable),
         ("no DNS host names", 300, State.RUNNING, no_dns_host_names),
