@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 
 from pkg.cli import live, streams
 from pkg.cli.terminal import Console
@@ -33,7 +34,7 @@ async def events_command(arguments: argparse.Namespace, out: Console, err: Conso
     elif not found:
         streams.say_error(f"no events of TrainJob {cluster.namespace}/{arguments.name}")
     else:
-        out.table(("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"), [_row(snapshot, each) for each in found])
+        print_table(snapshot, found, out)
     return 0
 
 
@@ -47,6 +48,11 @@ def of_all(snapshot: Snapshot) -> list[Thing]:
     ]
     found = [event for each in objects for event in snapshot.events(each)]
     return sorted(found, key=lambda each: event_time(each) or snapshot.now)
+
+
+def print_table(snapshot: Snapshot, found: Iterable[Thing], out: Console) -> None:
+    """Print events, one on a line."""
+    out.table(("AGE", "TYPE", "REASON", "OBJECT", "MESSAGE"), [_row(snapshot, each) for each in found])
 
 
 def _row(snapshot: Snapshot, event: Thing) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
     """
     async with live.connect(arguments) as cluster:
         if arguments.name and arguments.output == "table":
-            _print_tree(await cluster.snapshot(arguments.name), out)
+            print_tree(await cluster.snapshot(arguments.name), out)
             return 0
         if arguments.name:
             found = await cluster.client.get(KIND, (cluster.namespace, arguments.name))
@@ -70,7 +70,8 @@ def _print_table(jobs: Iterable[Thing], out: Console, *, with_namespace: bool) -
     out.table(head, rows)
 
 
-def _print_tree(snapshot: Snapshot, out: Console) -> None:
+def print_tree(snapshot: Snapshot, out: Console) -> None:
+    """Print a TrainJob with its JobSet, Jobs and pods."""
     rows = [
         (
             f"{'  ' * row.depth}{row.obj.kind}/{row.obj.name}",

@@ -37,6 +37,11 @@ def _get(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(function="pkg.cli.get:get_command")
 
 
+def _describe(parser: argparse.ArgumentParser) -> None:
+    _named(parser)
+    parser.set_defaults(function="pkg.cli.describe:describe_command")
+
+
 def _wait(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     _named(parser)
@@ -96,6 +101,7 @@ def _change(verb: str) -> Add:
 COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("get", "list TrainJobs, or show one with its JobSet, Jobs and pods", _get),
     ("why", "explain why a TrainJob does not run: the cause, its evidence, and the remedy", _why),
+    ("describe", "show the state of a TrainJob, its objects and their events on one page", _describe),
     ("events", "print the events of a TrainJob and of all objects that belong to it", _events),
     ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
     ("wait", "wait until a TrainJob reaches a state", _wait),

@@ -97,6 +97,7 @@ async def test_a_train_job_is_suspended_resumed_awaited_and_deleted(
     tree = (await run("get", "job")).out.splitlines()
     assert [line.split("/")[0].strip() for line in tree[1:]] == ["TrainJob", "JobSet", "Job", "Pod"]
     assert "SuccessfulCreate" in (await run("events", "job")).out
+    assert "Pod/job-node-0-0-" in (await run("describe", "job")).out
 
     assert (await run("delete", "job")).code == 0
     assert (await run("wait", "job", "--for", "deleted", "--timeout", "60")).code == 0
@@ -116,7 +117,9 @@ async def test_a_wait_that_takes_too_long_names_the_next_command(
     assert (await run("logs", "job")).code == 1
 
 
-@pytest.mark.parametrize("command", ["why", "get", "events", "logs", "wait", "suspend", "resume", "delete"])
+@pytest.mark.parametrize(
+    "command", ["why", "get", "describe", "events", "logs", "wait", "suspend", "resume", "delete"]
+)
 async def test_a_train_job_that_does_not_exist_is_one_line(command: str, run: Run) -> None:
     done = await run(command, "nope")
 

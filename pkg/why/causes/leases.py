@@ -22,7 +22,7 @@ _DURATION: Final = 15
 
 
 def lost(snapshot: Snapshot, names: tuple[str, ...]) -> str | None:
-    """Return that no replica leads; None if one does, or if there is no lease: leader election may be disabled."""
+    """Return that no replica leads; None if one does, or leader election is disabled and no lease exists."""
     found = [each for each in snapshot.all(kinds.LEASE) if each.name in names]
     if not found or any(_is_current(snapshot, each) for each in found):
         return None
