@@ -8,11 +8,13 @@ import base64
 import functools
 import json
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import anyio
 import pytest
 from controller_runtime.apis.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
 from controller_runtime.apis.batch.v1 import Job
@@ -257,6 +259,29 @@ async def test_the_schema_refuses_bad_values_with_one_clear_error(start: StartWo
         )
         assert "lastUpdatedTime" in await refused(progressPercentage=1)
         assert await refused(progressPercentage=2**31, lastUpdatedTime=now) == "Invalid payload"
+
+
+async def test_a_train_job_costs_one_request_more_than_without_the_feature(
+    run_manager: Callable[..., Any], live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    sent: list[Request] = []
+    (port,) = free_ports(1)
+    async with run_manager("--feature-gates=TrainJobStatus=true", status_port=port, sent=sent):
+        world = World(live_client, namespace, torch_runtime, port)
+        await world.train_job("first")  # the Secret of the certificates exists from then on
+        sent.clear()
+        await world.train_job("bert")
+        await anyio.sleep(1)
+
+    about = Counter(
+        (request.method, request.path.partition("/v1")[2]) for request in sent if namespace in request.path
+    )
+    place = f"/namespaces/{namespace}"
+    assert about == {
+        ("PATCH", f"{place}/configmaps/bert-tls-config"): 1,
+        ("PATCH", f"alpha2{place}/jobsets/bert"): 1,
+    }
+    assert not [request for request in sent if request.method == "GET" and "/secrets/" in request.path]
 
 
 async def test_a_config_map_that_is_deleted_is_restored(start: StartWorld) -> None:
