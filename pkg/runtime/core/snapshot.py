@@ -51,6 +51,7 @@ class SnapshotError(Exception):
     """A TrainJob's snapshot cannot be used or created. The text is upstream's; the cause is chained."""
 
 
+# +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list
 class Snapshots:
     """Returns the runtimes of TrainJobs: the snapshot, else the live one, of which it may create a snapshot.
 
