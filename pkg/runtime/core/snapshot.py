@@ -59,9 +59,9 @@ class SnapshotError(Exception):
 class Snapshots:
     """Returns the runtimes of TrainJobs: the snapshot, else the live one, of which it may create a snapshot.
 
-    Only TrainJobs that are older than the start of the controller can have a snapshot that this program does not know, since one
-    manager works at a time. So a new TrainJob costs one request if ``creates``, else none. For older ones without
-    ``creates``, the snapshots of each namespace are listed once.
+    Only TrainJobs that are older than the start of the controller can have a snapshot that this program does not know,
+    since one manager works at a time. So a new TrainJob costs one request if ``creates``, else none. For older ones
+    without ``creates``, the snapshots of each namespace are listed once.
     """
 
     def __init__(
