@@ -85,6 +85,8 @@ def _type(annotation: object) -> str:
         return " or ".join(_type(each) for each in typing.get_args(annotation) if each is not type(None))
     if typing.get_origin(annotation) is dict:
         return f"map of {_type(typing.get_args(annotation)[1])}"
+    if typing.get_origin(annotation) is list:
+        return f"list of {_type(typing.get_args(annotation)[0])}"
     names: dict[object, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
     return names.get(annotation, "anything")
 

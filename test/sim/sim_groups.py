@@ -74,6 +74,8 @@ class Groups:
         """Of all groups that some pod may have had."""
         self._excused: set[str] = set()
         """Uids of pods that were grouped while an owner could not be read."""
+        self._rights: dict[str, set[str]] = {}
+        """By the uid of a pod, its groups since it exists: its owners may be orphaned."""
         self._last = 0.0
 
     def see(self, event: Event) -> None:
@@ -92,6 +94,8 @@ class Groups:
     def _pod(self, event: Event) -> None:
         pod, wanted = event.document, self._group_of(event.document)
         self._names |= set(self._shorter(pod)) | ({wanted.name} if wanted else set())
+        if wanted is not None:
+            self._rights.setdefault(pod["metadata"]["uid"], set()).add(wanted.name)
         before, now = _mark(event.before), _mark(pod)
         if wanted is None or now == before or now is None:
             return
@@ -181,8 +185,10 @@ class Groups:
             return
         metadata = pod["metadata"]
         name, grouped = metadata["name"], _mark(pod)
-        if self._is_orphaned(pod) and grouped is not None and grouped != wanted.name:
+        if not metadata.get("ownerReferences") and grouped is not None and grouped != wanted.name:
             return  # orphaned after it was grouped
+        if not exactly and grouped != wanted.name and grouped in self._rights.get(metadata["uid"], ()):
+            return
         assert grouped == wanted.name, f"a pod is not in its group: {name}: {grouped}, not {wanted.name}"
         sub_group = (metadata.get("labels") or {}).get(kai.SUB_GROUP_LABEL_KEY, "")
         assert sub_group == wanted.sub_group, f"a pod is not in its subgroup: {name}: {sub_group}"
@@ -194,11 +200,6 @@ class Groups:
         assert not exactly or members == wanted.members, (
             f"a group has the wrong size: {grouped}: {members}, not {wanted.members}"
         )
-
-    def _is_orphaned(self, pod: Document) -> bool:
-        """Return True if the pod had an owner, or its Job a JobSet."""
-        owners = [each["kind"] for each in self._walk(pod)]
-        return not owners or (owners[-1] == "Job" and REPLICATED_JOB in (pod["metadata"].get("labels") or {}))
 
     async def _rest(self, sim: Simulation) -> None:
         until, self._last = sim.loop.time() + 1800.0, sim.loop.time()

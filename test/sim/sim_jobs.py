@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -19,6 +20,8 @@ from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL, PodGroup
 
 Document = dict[str, Any]
 ENDED = ("Succeeded", "Failed")
+HELD = "sim.local/run-for"
+"""The annotation of pods that do not end."""
 
 
 def phase(pod: Document) -> str:
@@ -48,6 +51,9 @@ class Jobs:
                 await client.create(Pod.from_dict(_pod(job, index, rng)))
         phases = [phase(pod) for pod in pods if not is_deleted(pod)]
         status: Document = {"active": sum(each not in ENDED for each in phases)}
+        if is_suspended(job) or "conditions" in job.get("status", {}):
+            suspended = {"type": "Suspended", "status": str(is_suspended(job)), "reason": "JobSuspended"}
+            status["conditions"] = [suspended]
         if "Failed" in phases:
             status["conditions"] = [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]
         elif phases.count("Succeeded") >= count:
@@ -61,7 +67,8 @@ def _pod(job: Document, index: int, rng: random.Random) -> Document:
     metadata = {
         "namespace": job["metadata"]["namespace"],
         "name": f"{job['metadata']['name']}-{index}-{rng.getrandbits(24):06x}",
-        "labels": template.get("metadata", {}).get("labels") or {},
+        "annotations": template.get("metadata", {}).get("annotations") or {},
+        "labels": {**job["metadata"].get("labels", {}), **(template.get("metadata", {}).get("labels") or {})},
         "ownerReferences": controlled_by(job, "batch/v1", "Job"),
     }
     return {"metadata": metadata, "spec": template["spec"]}
@@ -125,7 +132,8 @@ class Nodes:
         if phase(pod) in ENDED:
             self._ends.pop(uid, None)
             return
-        due = self._ends.setdefault(uid, sim.loop.time() + rng.uniform(1, 40))
+        length = math.inf if HELD in (pod["metadata"].get("annotations") or {}) else rng.uniform(1, 40)
+        due = self._ends.setdefault(uid, sim.loop.time() + length)
         wanted = "Running"
         if sim.loop.time() >= due:
             wanted = "Failed" if rng.random() < self._pods_fail else "Succeeded"

@@ -81,14 +81,14 @@ def _scheduling(spec: Document) -> list[list[Any]]:
 class JobSets:
     """JobSet's controller."""
 
-    async def step(self, sim: Simulation, _: random.Random) -> None:
+    async def step(self, sim: Simulation, rng: random.Random) -> None:
         """Bring the Jobs and the status of every JobSet up to date."""
         for job_set in sim.server.objects(JobSet):
             if not (is_deleted(job_set) or is_true(job_set, "Completed") or is_true(job_set, "Failed")):
                 with refusals_expected():
-                    await self._reconcile(sim, job_set)
+                    await self._reconcile(sim, job_set, rng)
 
-    async def _reconcile(self, sim: Simulation, job_set: Document) -> None:
+    async def _reconcile(self, sim: Simulation, job_set: Document, rng: random.Random) -> None:
         found = {each["metadata"]["name"]: each for each in owned_by_name(sim, Job, job_set)}
         statuses: dict[str, Document] = {}
         for replicated in job_set["spec"].get("replicatedJobs") or ():
@@ -102,7 +102,7 @@ class JobSets:
                     await sim.client(_USER).create(Job.from_dict(_job(job_set, replicated, name)))
                     jobs.append({})
             statuses[replicated["name"]] = _status_of(replicated["name"], jobs)
-        await self._write_status(sim, job_set, list(statuses.values()), list(found.values()))
+        await self._write_status(sim, job_set, list(statuses.values()), list(found.values()), rng)
 
     @staticmethod
     async def _follow(sim: Simulation, job_set: Document, replicated: Document, job: Document) -> None:
@@ -120,10 +120,14 @@ class JobSets:
 
     @staticmethod
     async def _write_status(
-        sim: Simulation, job_set: Document, statuses: list[Document], jobs: list[Document]
+        sim: Simulation,
+        job_set: Document,
+        statuses: list[Document],
+        jobs: list[Document],
+        rng: random.Random,
     ) -> None:
-        before = job_set.get("status", {}).get("conditions") or []
-        conditions = [each for each in before if each["type"] != "Suspended"]
+        status = job_set.get("status", {})
+        conditions = [each for each in status.get("conditions") or [] if each["type"] != "Suspended"]
         suspend = is_suspended(job_set)
         conditions.append(_condition("Suspended", str(suspend), "SuspendedJobs" if suspend else "ResumeJobs"))
         wanted = len(job_set["spec"].get("replicatedJobs") or ())
@@ -131,9 +135,16 @@ class JobSets:
             conditions.append(_condition("Failed", "True", "FailedJobs"))
         elif len(jobs) >= wanted and all(is_true(job, "Complete") for job in jobs):
             conditions.append(_condition("Completed", "True", "AllJobsCompleted"))
-        status = {"conditions": conditions, "replicatedJobsStatus": statuses, "restarts": 0}
-        if status != job_set.get("status"):
+        if conditions != status.get("conditions") or sorted(statuses, key=_name) != sorted(
+            status.get("replicatedJobsStatus") or [], key=_name
+        ):
+            rng.shuffle(statuses)  # the order of a map in Go
+            status = {"conditions": conditions, "replicatedJobsStatus": statuses, "restarts": 0}
             await sim.client(_USER).status.update(JobSet.from_dict({**job_set, "status": status}))
+
+
+def _name(status: Document) -> str:
+    return str(status["name"])
 
 
 def _may_start(replicated: Document, statuses: dict[str, Document]) -> bool:

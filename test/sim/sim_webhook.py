@@ -31,6 +31,17 @@ _KINDS: dict[str, type[Object]] = {
 }
 
 
+async def review_secret(review: Review) -> None:
+    """The API server's validation of an immutable Secret."""
+    new, old = review.new, review.old
+    if new is not None and old is not None and old.get("immutable") and new.get("data") != old.get("data"):
+        text = (
+            f'Secret "{new["metadata"]["name"]}" is invalid: data: Forbidden: '
+            "field is immutable when `immutable` is set"
+        )
+        raise errors.InvalidError(text, code=422, reason="Invalid")
+
+
 class _Replica(NamedTuple):
     process: Process
     manager: ctrl.Manager

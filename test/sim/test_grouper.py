@@ -13,15 +13,16 @@ from controller_runtime.cache import Options as CacheOptions
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.simtest import Simulation
 from sim_groups import Groups
-from sim_managers import observe
+from sim_managers import Writes, check_managers
 from sim_workloads import RAY_CRD, Workloads
 
 from pkg import podgrouper
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.podgrouper.podgroup import OLDEST
 
-SETTINGS = podgrouper.Settings()
+SETTINGS = podgrouper.Settings(rules=OLDEST)
 
 
 async def setup(mgr: ctrl.Manager) -> None:
@@ -34,13 +35,14 @@ def scenario(sim: Simulation) -> None:
     sim.serve(Pod, Job, JobSet, TrainJob, PodGroup, PriorityClass, ConfigMap)
     sim.server.serve_crds([RAY_CRD])
     groups = Groups(sim)
-    observe(sim)
+    Writes(sim)
     Workloads().register(sim)
     cache = CacheOptions(by_object=podgrouper.cache_options(SETTINGS))
     only = ControllerOptions(skip_name_validation=True)
     sim.manager(setup, options=simtest.options(cache=cache, controller=only))
     sim.on_change(groups.see)
     sim.finally_(groups.check)
+    sim.finally_(check_managers)
 
 
 test_a_pod_is_in_the_group_of_its_owners = simtest.simulate(seeds=20)(scenario)

@@ -11,14 +11,13 @@ from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTempl
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.simtest import Simulation
-from controller_runtime.simtest.loop import CURRENT
 from sim_end import End
 from sim_jobset import review_job_set
-from sim_managers import check_memory, observe
+from sim_managers import Writes, check_managers, revoke
 from sim_past import Past
 from sim_rules import Rules
 from sim_users import Administrators, Users
-from sim_webhook import Webhooks
+from sim_webhook import Webhooks, review_secret
 from sim_world import Cluster
 
 from pkg import controller as controllers
@@ -27,53 +26,44 @@ from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.runtime import core
 
-Controllers = dict[str, list[controller.Controller]]
 
+def world(sim: Simulation, pods_fail: float = 0.1) -> Cluster:
+    """Set up Kubernetes' controllers, Kueue and two managers."""
+    sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
+    sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
+    webhooks, cluster = Webhooks(sim), Cluster(pods_fail)
 
-class Replicas:
-    """Sets managers up as their program does, without servers, and keeps their controllers for the rules."""
-
-    def __init__(self, webhooks: Webhooks) -> None:
-        self.controllers: Controllers = {}
-        self._webhooks = webhooks
-
-    async def setup(self, mgr: ctrl.Manager) -> None:
-        """Set a manager up."""
+    async def setup(mgr: ctrl.Manager) -> None:
+        """Set a manager up as its program does, without servers."""
         referred = (ClusterTrainingRuntime, TrainingRuntime, PriorityClass)
         reader = client.ReadThrough(mgr.client, mgr.api_reader, referred)
         runtimes = await core.new(reader, mgr.field_indexer)
         controllers.setup_controllers(mgr, runtimes, controller.Options(skip_name_validation=True))
-        self._webhooks.serve(mgr, runtimes)
-        process = CURRENT.get()
-        assert process is not None
-        added = mgr._lifecycle.leader_elected._waiting
-        self.controllers[process.name] = [each for each in added if isinstance(each, controller.Controller)]
+        webhooks.serve(mgr, runtimes)
 
-    async def check(self, sim: Simulation) -> None:
-        """Check the memory of the managers at the end of a life."""
-        await check_memory(sim, self.controllers)
+    sim.server.admit[JobSet.gvk] = [review_job_set]
+    sim.server.admit[Secret.gvk] = [review_secret]
+    for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime):
+        sim.server.admit[kind.gvk] = [webhooks.review]
+    sim.actor(cluster.run, "cluster")
+    sim.manager(setup)
+    return cluster
 
 
 def scenario(sim: Simulation) -> None:
     """Users, administrators, Kubernetes' controllers, Kueue and two managers, with faults."""
-    sim.serve(TrainJob, TrainingRuntime, ClusterTrainingRuntime, JobSet, Job, Pod, ConfigMap, Secret, Service)
-    sim.serve(PodGroup, PriorityClass, RuntimeClass, LimitRange, PodTemplate)
-    webhooks, cluster, past = Webhooks(sim), Cluster(), Past(sim)
-    replicas = Replicas(webhooks)
-    sim.server.admit[JobSet.gvk] = [review_job_set]
-    for kind in (TrainJob, TrainingRuntime, ClusterTrainingRuntime):
-        sim.server.admit[kind.gvk] = [webhooks.review]
-    observe(sim)
-    sim.actor(cluster.run, "cluster")
-    sim.manager(replicas.setup)
+    cluster = world(sim)
+    past = Past(sim)
+    Writes(sim)
     users, administrators = Users(), Administrators(cluster)
     users.register(sim)
     administrators.register(sim)
+    sim.action(revoke, times=0.5)
     rules, end = Rules(sim, past), End(users, administrators, past)
     sim.on_change(rules.see)
     sim.on_change(lambda event: end.see(sim, event))
     sim.finally_(end.check)
-    sim.finally_(replicas.check)
+    sim.finally_(check_managers)
 
 
 test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=20)(scenario)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Webhooks that the API server asks about a test's objects, and webhooks in a process of their own."""
+"""Servers of the webhooks: a process, and a manager that the API server asks about a test's objects."""
 
 import os
 import subprocess

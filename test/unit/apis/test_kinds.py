@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 
 import pytest
+from controller_runtime.apis.apps import v1 as apps
 from controller_runtime.apis.batch import v1 as batch
 from controller_runtime.apis.core import v1 as core
 from controller_runtime.apis.machinery import kubernetes_schema
@@ -17,7 +18,8 @@ from pkg.apis.trainer import v1alpha1 as trainer
 
 
 def recorded() -> Iterator[tuple[str, type[Struct]]]:
-    for module, group in ((core, "core.v1"), (batch, "batch.v1"), (meta, "meta.v1")):
+    groups = ((apps, "apps.v1"), (core, "core.v1"), (batch, "batch.v1"), (meta, "meta.v1"))
+    for module, group in groups:
         for name, kind in inspect.getmembers(module, inspect.isclass):
             full = f"{group}.{name}"
             if (

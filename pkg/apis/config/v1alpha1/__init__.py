@@ -16,6 +16,7 @@ from .configuration_types import ControllerHealth as ControllerHealth
 from .configuration_types import ControllerMetrics as ControllerMetrics
 from .configuration_types import ControllerWebhook as ControllerWebhook
 from .configuration_types import LeaderElection as LeaderElection
+from .configuration_types import ObjectReference as ObjectReference
 from .configuration_types import PodGrouper as PodGrouper
 from .configuration_types import StatusServer as StatusServer
 from .configuration_types import TLSOptions as TLSOptions

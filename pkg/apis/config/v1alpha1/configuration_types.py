@@ -188,6 +188,14 @@ class PodGrouper(Struct):
         default=None,
         description="only pods in namespaces with these labels",
     )
+    grouper_files: list[str] | None = Field(
+        default=None,
+        description="files, each of which declares how the pods of a kind are grouped",
+    )
+    groupers_config_map: ObjectReference | None = Field(
+        default=None,
+        description="the ConfigMap with more of them, one in each key",
+    )
     rules: str | None = Field(
         default=None,
         description="the KAI-Scheduler release whose rules apply: v0.13, v0.17, or auto for the installed PodGroup's",

@@ -176,7 +176,8 @@ async def test_plugins_may_change_the_pods_and_then_the_template(train_job: Trai
     (built,) = await served.objects_from(SPECS["plain"], train_job)
 
     assert isinstance(built, JobSet)
-    (job,) = built.spec.replicated_jobs or []
+    assert built.spec.replicated_jobs is not None
+    (job,) = built.spec.replicated_jobs
     assert job.template.spec.parallelism == 3
     assert template.hosts == [f"job-node-0-{pod}.job" for pod in range(3)]
     assert built.labels == {"job": "job"}

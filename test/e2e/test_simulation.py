@@ -1,0 +1,55 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated cluster against the real one: scripts of user actions lead both to the same states."""
+
+from typing import Any
+
+import anyio
+import pytest
+import sim_script
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import eventually
+from test_trainer import world
+
+pytestmark = pytest.mark.e2e
+SEEDS = (1, 2, 3)
+States = dict[int, list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def simulated() -> States:
+    """The states after each action, by seed."""
+    return {seed: sim_script.simulated(lambda sim: world(sim, pods_fail=0.0), seed) for seed in SEEDS}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_script_of_user_actions_ends_in_the_same_states(
+    simulated: States, cluster_client: LiveClient, cluster_namespace: str, seed: int
+) -> None:
+    async def present() -> dict[str, Any]:
+        lists = {
+            kind: [each.to_dict() for each in await cluster_client.list(kind, namespace=cluster_namespace)]
+            for kind in sim_script.KINDS
+        }
+        return sim_script.state(lists)
+
+    for runtime in sim_script.runtimes(cluster_namespace):
+        await cluster_client.create(runtime)
+    for number, (action, wanted) in enumerate(
+        zip(sim_script.script(seed), simulated[seed], strict=True), start=1
+    ):
+        await sim_script.perform(cluster_client, cluster_namespace, action)
+        found: dict[str, Any] = {}
+
+        async def reached(wanted: dict[str, Any] = wanted) -> bool:
+            nonlocal found
+            found = await present()
+            return found == wanted
+
+        try:
+            await eventually(reached, timeout=60, reason="the states are equal")
+        except AssertionError:
+            differences = {key: (found[key], wanted[key]) for key in wanted if found[key] != wanted[key]}
+            pytest.fail(f"after action {number}, {action}: {differences}")
+        await anyio.sleep(0.5)
+        assert await present() == wanted
