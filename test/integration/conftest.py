@@ -106,9 +106,11 @@ def run_manager(trainer_config: Config) -> RunManager:
         webhooks: bool = False,
         sent: list[Request] | None = None,
         status_port: int = 0,
+        version: str = "2.1",
         **options: Any,
     ) -> AsyncIterator[Manager]:
         cfg, parsed = config.load(), flags.parse(arguments)
+        cfg.compatibility_version = version
         cfg.cert_management.enable = not webhooks
         cfg.cert_management.webhook_secret_name = f"webhook-cert-{secrets.token_hex(4)}"
         cfg.status_server.host, cfg.status_server.port = "127.0.0.1", status_port

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio
 from controller_runtime import log, offload
@@ -39,6 +39,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 T = TypeVar("T", bound=Object)
 
+if TYPE_CHECKING:
+    from controller_runtime.builder import Builder
+    from controller_runtime.cache import Cache
+
 _SUFFIX: Final = "-runtime-snapshot"
 _KEY: Final = "runtime"
 _REMEMBERED: Final = 100_000
@@ -51,12 +55,13 @@ class SnapshotError(Exception):
     """A TrainJob's snapshot cannot be used or created. The text is upstream's; the cause is chained."""
 
 
+# +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list
 class Snapshots:
     """Returns the runtimes of TrainJobs: the snapshot, else the live one, of which it may create a snapshot.
 
-    Only TrainJobs that are older than the first call can have a snapshot that this program does not know, since one
-    manager works at a time. So a new TrainJob costs one request if ``creates``, else none. For older ones without
-    ``creates``, the snapshots of each namespace are listed once.
+    Only TrainJobs that are older than the start of the controller can have a snapshot that this program does not know,
+    since one manager works at a time. So a new TrainJob costs one request if ``creates``, else none. For older ones
+    without ``creates``, the snapshots of each namespace are listed once.
     """
 
     def __init__(
@@ -74,6 +79,24 @@ class Snapshots:
         self._decoded: OrderedDict[bytes, Object] = OrderedDict()
         self._listed: dict[str, frozenset[str]] = {}
         self._listing = anyio.Lock()
+
+    def begin(self) -> None:
+        """Note the time from which this manager alone creates snapshots; by default that of the first call."""
+        # Creation times have whole seconds.
+        self._since = self._now().replace(microsecond=0)
+
+    def watch_start(self, builder: Builder, _client: Client, _cache: Cache) -> Builder:
+        """Begin when the controller starts, which is when this manager leads."""
+        from controller_runtime import source  # rendering without a cluster loads no controllers
+
+        begin = self.begin
+
+        class Start(source.Source):
+            async def start(self, queue: object) -> None:
+                del queue
+                begin()
+
+        return builder.watches_raw_source(Start())
 
     async def runtime_of(self, train_job: TrainJob, kind: type[T], live: Callable[[], Awaitable[T]]) -> T:
         """Return the runtime of a TrainJob; ``live`` reads the live one. It must not be changed.
@@ -111,9 +134,9 @@ class Snapshots:
         if train_job.metadata.uid in self._digests:
             return True  # known, and no longer decoded
         if self._since is None:
-            self._since = self._now()
+            self.begin()
         created = train_job.metadata.creation_timestamp
-        if created is not None and parse_time(created) >= self._since:
+        if created is not None and self._since is not None and parse_time(created) >= self._since:
             return False
         return self._creates or train_job.metadata.uid in await self._owners(train_job.namespace)
 

@@ -164,7 +164,8 @@ class TrainingRuntime(interface.Runtime):
 
     def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
         """Return the plugins' watches."""
-        return self.framework.reconciler_builders()
+        starts = [] if self._snapshots is None else [self._snapshots.watch_start]
+        return [*starts, *self.framework.reconciler_builders()]
 
     async def validate_objects(
         self, old: trainer.TrainJob | None, new: trainer.TrainJob
