@@ -112,6 +112,7 @@ def test_a_feature_gate_that_does_not_exist_is_named(tmp_path: Path) -> None:
             HEAD + "podGrouper: {schedulerName: ''}\n",
             "invalid configuration: podGrouper.schedulerName: Required value: whose pods are grouped?",
         ),
+        (HEAD + "podGrouper: {rules: v0.14}\n", 'invalid configuration: podGrouper.rules: Unsupported value: "v0.14"'),
         (HEAD + "podGrouper: {maxConcurrentReconciles: 0}\n", "invalid configuration: podGrouper.maxConcurrentReconciles: Invalid value: 0"),
         (
             HEAD + "metrics: {secureServing: false, requireAuthorization: true}\n",

@@ -9,6 +9,7 @@ from controller_runtime.log.options import Encoder, TimeEncoding
 from pkg import config, podgrouper
 from pkg.app import goflags
 from pkg.app.podgrouper import flags, main, program
+from pkg.podgrouper import Rules
 from pkg.podgrouper.plugins.defaultgrouper import GrouperOptions
 from pkg.podgrouper.pod_controller import Options
 
@@ -103,6 +104,19 @@ def test_a_limit_of_zero_is_client_gos_default(flag: str, expected: tuple[float,
 def test_no_reconciles_at_a_time_are_one() -> None:
     parsed = flags.parse(["--max-concurrent-reconciles=0"])
     assert podgrouper.settings(parsed.configuration).max_concurrent_reconciles == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "rules"),
+    [("--rules=auto", None), ("--rules=v0.17", Rules.V0_17), ("--generic-karta-fallback=false", None)],
+)
+def test_the_rules_are_a_flag_and_the_flag_of_v0_17_is_accepted(flag: str, rules: Rules | None) -> None:
+    assert podgrouper.settings(flags.parse([flag]).configuration).rules is rules
+
+
+def test_unknown_rules_are_refused() -> None:
+    with pytest.raises(goflags.FlagError, match=r"must be auto, v0\.13 or v0\.17"):
+        flags.parse(["--rules=v0.14"])
 
 
 def test_the_configuration_of_any_flags_is_valid() -> None:
