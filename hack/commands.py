@@ -35,7 +35,9 @@ def _section(parser: argparse.ArgumentParser) -> str:
     actions = [each for each in parser._actions if each.help != argparse.SUPPRESS and each.dest != "help"]
     arguments = table(("argument", "meaning"), [(f"`{_named(each)}`", _help(each)) for each in actions])
     text = "".join(
-        f"\n{each}\n" for each in (parser.description, arguments.rstrip("\n") if actions else "") if each
+        f"\n{each}\n"
+        for each in (parser.description, arguments.rstrip("\n") if actions else "", parser.epilog)
+        if each
     )
     return f"\n## {parser.prog}\n{text}"
 

@@ -26,8 +26,16 @@ from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, T
 KINDS: Final[tuple[type[Object], ...]] = (ClusterTrainingRuntime, TrainingRuntime, TrainJob)
 DIRECTORY: Final = Path(__file__).resolve().parents[1] / "config" / "crd"
 
-_DOCUMENTS: Final = ("api__v1", "apis__batch__v1", "apis__autoscaling__v2")
+_DOCUMENTS: Final = ("api__v1", "apis__apps__v1", "apis__batch__v1", "apis__autoscaling__v2")
 _ROOTS: Final = (
+    "apps.v1.DaemonSetSpec",
+    "apps.v1.DaemonSetStatus",
+    "apps.v1.DeploymentSpec",
+    "apps.v1.DeploymentStatus",
+    "apps.v1.ReplicaSetSpec",
+    "apps.v1.ReplicaSetStatus",
+    "apps.v1.StatefulSetSpec",
+    "apps.v1.StatefulSetStatus",
     "autoscaling.v2.MetricSpec",
     "batch.v1.JobTemplateSpec",
     "core.v1.PersistentVolumeClaim",

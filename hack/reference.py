@@ -23,6 +23,7 @@ from pkg.app.flags import FLAGS
 from pkg.app.goflags import Flag
 from pkg.app.podgrouper.flags import FLAGS as POD_GROUPER_FLAGS
 from pkg.cli import parser
+from pkg.statusserver import server as statusserver
 from pkg.util.cert import certificates
 
 
@@ -84,6 +85,8 @@ def _type(annotation: object) -> str:
         return " or ".join(_type(each) for each in typing.get_args(annotation) if each is not type(None))
     if typing.get_origin(annotation) is dict:
         return f"map of {_type(typing.get_args(annotation)[1])}"
+    if typing.get_origin(annotation) is list:
+        return f"list of {_type(typing.get_args(annotation)[0])}"
     names: dict[object, str] = {str: "string", bool: "boolean", int: "integer", float: "number"}
     return names.get(annotation, "anything")
 
@@ -137,7 +140,7 @@ def _metrics() -> str:
 
 
 def _wrappers() -> list[MetricWrapperBase]:
-    modules = (metrics.registry, pkg.metrics.metrics, certificates)
+    modules = (metrics.registry, pkg.metrics.metrics, certificates, statusserver)
     found = {id(each): each for module in modules for each in vars(module).values()}
     return [each for each in found.values() if isinstance(each, MetricWrapperBase)]
 

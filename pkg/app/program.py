@@ -15,7 +15,7 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import ReadThrough
 
-from pkg import config, controller, metrics
+from pkg import config, controller, features, metrics
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime
@@ -59,6 +59,12 @@ def groups_pods(parsed: Flags, cfg: Configuration) -> bool:
     return bool(named) and parsed.enabled(flags.POD_GROUPER)
 
 
+def reports_status(parsed: Flags, cfg: Configuration) -> bool:
+    """Return True if the pods of TrainJobs report their progress: the feature gate is enabled."""
+    gates = config.with_feature_gates(cfg, parsed.feature_gates).feature_gates or {}
+    return features.resolve(gates).enabled(features.TRAIN_JOB_STATUS)
+
+
 def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
     """Return the manager's options, with the pod grouper's cache options if it runs."""
     made = config.manager_options(cfg)
@@ -68,6 +74,10 @@ def options(parsed: Flags, cfg: Configuration) -> ctrl.Options:
         from pkg import podgrouper  # fifty modules that only the pod grouper needs
 
         held |= podgrouper.cache_options(podgrouper.settings(cfg))
+    if reports_status(parsed, cfg):
+        from pkg.runtime.framework.plugins import trainjobstatus  # loads the status server
+
+        held |= trainjobstatus.cache_options(cfg)
     return dataclasses.replace(made, cache=dataclasses.replace(made.cache, by_object=held))
 
 
@@ -90,4 +100,8 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=cfg)
     serving.remark(cfg, enable_http2=parsed.enable_http2)
     if parsed.webhooks:
-        serving.webhooks(mgr, cfg, runtimes)
+        certificates = serving.webhooks(mgr, cfg, runtimes)
+        if reports_status(parsed, cfg):
+            serving.status(mgr, cfg, certificates)
+    elif reports_status(parsed, cfg):
+        serving.remark_no_status()

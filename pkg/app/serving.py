@@ -1,15 +1,18 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The servers with certificates for the manager's Service: the webhooks."""
+"""The servers with certificates for the manager's Service: webhooks and, with its feature gate, status updates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import controller_runtime as ctrl
 from controller_runtime import log
+from controller_runtime.webhook.certwatcher import CertWatcher
 
+from pkg import config
 from pkg import webhooks as admission
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
@@ -18,6 +21,7 @@ from pkg.util import tlsconfig
 from .certificates import ManagedWebhooks, certificates_for
 
 if TYPE_CHECKING:
+    from pkg.statusserver import StatusServer
     from pkg.util.cert import Certificates
 
 _log = log.logger_from("setup")
@@ -47,9 +51,27 @@ def webhooks(mgr: ctrl.Manager, cfg: Configuration, runtimes: Mapping[str, Runti
     return certificates
 
 
+def status(mgr: ctrl.Manager, cfg: Configuration, certificates: Certificates | None) -> StatusServer:
+    """Serve status updates with the certificates of the webhooks; readiness waits for it."""
+    from pkg import statusserver  # slow to load, and off by default
+
+    if certificates is not None:
+        source: Certificates | CertWatcher = certificates
+    else:
+        folder = Path(config.cert_dir(cfg))
+        source = CertWatcher(folder / "tls.crt", folder / "tls.key")
+    options = tlsconfig.resolve(cfg.tls).server_options()
+    return statusserver.setup_server(mgr, cfg.status_server, source, options)
+
+
 def remark(cfg: Configuration, *, enable_http2: bool) -> None:
     """Log settings of the servers that are insecure or have no effect."""
     for text in tlsconfig.resolve(cfg.tls).remarks:
         _log.warning("TLS setting has limits", remark=text)
     if enable_http2:
         _log.warning("HTTP/2 is not served; --enable-http2 has no effect")
+
+
+def remark_no_status() -> None:
+    """Log that status updates are not served by this replica."""
+    _log.warning("Status updates are not served: --webhooks=false leaves the manager without certificates")

@@ -18,6 +18,7 @@ from controller_runtime.envtest.locks import file_lock
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console
 from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.kai import Programs
 from pkg.localcluster.names import DEFAULT_NAME, DEMO_NAME, root_directory, state_directory
 from pkg.localcluster.nodes import NodeShape, is_usable
 from pkg.localcluster.state import State
@@ -34,7 +35,8 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
         raise ValueError(f"the name {DEMO_NAME} is reserved for the cluster of trainerctl demo")
     nodes = _NODES if parsed.nodes is None else parsed.nodes
     shape = NodeShape() if parsed.gpus is None else NodeShape(gpus=parsed.gpus)
-    options = Options(nodes, shape, not parsed.without_manager, parsed.timeout, parsed.coscheduling)
+    programs = _kai(parsed)
+    options = Options(nodes, shape, not parsed.without_manager, parsed.timeout, parsed.coscheduling, programs)
     async with _lock(parsed.name, err):
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, progress=progress)
@@ -48,6 +50,18 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
     err.say("The cluster keeps running; its service accounts' tokens are valid for 24 hours.")
     out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
     return 0
+
+
+def _kai(parsed: argparse.Namespace) -> Programs | None:
+    """Return the programs of KAI-Scheduler, which belong together."""
+    scheduler, binder, crds = parsed.kai_scheduler, parsed.kai_binder, parsed.kai_crds
+    if scheduler is None and binder is None and crds is None:
+        return None
+    if scheduler is None or binder is None:
+        raise ValueError("--kai-scheduler and --kai-binder are required together")
+    return Programs(
+        Path(scheduler).absolute(), Path(binder).absolute(), None if crds is None else Path(crds).absolute()
+    )
 
 
 async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> None:
@@ -64,7 +78,12 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
             ) from error
         names = ", ".join(started) or "none; a component was not healthy yet"
         err.say(f"Cluster {parsed.name} was kept with its objects. Restarted components: {names}.")
-    flags = {"--nodes": parsed.nodes, "--gpus": parsed.gpus, "--coscheduling": parsed.coscheduling or None}
+    flags = {
+        "--nodes": parsed.nodes,
+        "--gpus": parsed.gpus,
+        "--coscheduling": parsed.coscheduling or None,
+        "--kai-scheduler": parsed.kai_scheduler,
+    }
     if ignored := [flag for flag, value in flags.items() if value is not None]:
         err.say(
             f"{', '.join(ignored)} had no effect because the cluster exists. To replace it, add --recreate."

@@ -13,15 +13,18 @@ from pkg.cli import streams
 from pkg.cli.terminal import Console
 from pkg.offline import inputfiles
 from pkg.offline.snapshot import Key, by_key
-from pkg.offline.text import one_line
-from pkg.offline.trace.grouping import trace
+from pkg.offline.text import printable_line
+from pkg.offline.trace.grouping import trace, with_rules_of
 from pkg.offline.trace.grouptrace import GroupTrace
 
 
 async def group_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
     """Print the groups; return 1 if a pod that should have a group gets none."""
     try:
-        settings = podgrouper.settings(config.load(arguments.config))
+        cfg = config.load(arguments.config)
+        cfg.pod_grouper.grouper_files = [*(cfg.pod_grouper.grouper_files or ()), *arguments.groupers]
+        cfg.pod_grouper.rules = arguments.rules or cfg.pod_grouper.rules
+        settings = podgrouper.settings(cfg)
     except config.ConfigurationError as error:
         raise inputfiles.InputError(str(error)) from error
     objects = by_key(await inputfiles.load(arguments.files), arguments.namespace)
@@ -29,6 +32,7 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
     if not pods:
         raise inputfiles.InputError("the input contains no Pod; give pods together with their owners")
     try:
+        settings = with_rules_of(objects, settings)
         found = [await trace(objects, pod, settings) for pod in pods]
     except podgrouper.GrouperLoadError as error:
         streams.say_error(str(error))
@@ -45,8 +49,11 @@ async def group_command(arguments: argparse.Namespace, out: Console, err: Consol
 
 
 def _print(found: GroupTrace, out: Console) -> None:
-    out.say((one_line(_named(found.pod)), "bold"))
-    rows = [(one_line(name), one_line(value), one_line(due)) for name, value, due in found.rows()]
+    out.say((printable_line(_named(found.pod)), "bold"))
+    rows = [
+        (printable_line(name), printable_line(value), printable_line(due))
+        for name, value, due in found.rows()
+    ]
     width = max(len(name) for name, _, _ in rows)
     for name, value, due in rows:
         why = f"{'  ' if value else ''}← {due}" if due else ""

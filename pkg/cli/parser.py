@@ -9,15 +9,13 @@ errors do not load the commands.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from controller_runtime.apis.machinery import names
-
+from pkg.cli import flagtypes, liveflags
 from pkg.localcluster.names import DEFAULT_NAME
-from pkg.offline.text import one_line
+from pkg.offline.text import printable_line
 
 PROGRAM: Final = "trainerctl"
 DISTRIBUTION: Final = "trainer-controller-manager"
@@ -28,7 +26,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print usage and message, and exit with code 2."""
-        super().error(one_line(message))
+        super().error(printable_line(message))
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -80,25 +78,42 @@ def _cluster_name(parser: argparse.ArgumentParser) -> None:
 
 def _cluster_up(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--nodes", type=integer(0, 5000), metavar="N", help="number of simulated nodes (default 4)")
-    add("--gpus", type=integer(0, 5000), metavar="N", help="GPUs per node (default 8)")
+    add("--nodes", type=flagtypes.integer(0, 5000), metavar="N", help="number of simulated nodes (default 4)")
+    add("--gpus", type=flagtypes.integer(0, 5000), metavar="N", help="GPUs per node (default 8)")
     add("--without-manager", action="store_true", help="do not start the manager")
     add(
         "--coscheduling",
         action="store_true",
         help="use the scheduler of scheduler-plugins, for gang scheduling",
     )
+    add(
+        "--kai-scheduler",
+        metavar="PATH",
+        help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
+    )
+    add("--kai-binder", metavar="PATH", help="program that binds for --kai-scheduler")
+    add(
+        "--kai-crds",
+        metavar="FOLDER",
+        help="CRDs of the release of --kai-scheduler (default: those of v0.17)",
+    )
     add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
-    add("--timeout", type=seconds, default=120, metavar="SECONDS", help="time limit (default 120)")
+    add("--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)")
     _cluster_name(parser)
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--nodes", type=integer(1, 100), default=3, metavar="N", help="nodes of the TrainJob (default 3)")
+    add(
+        "--nodes",
+        type=flagtypes.integer(1, 100),
+        default=3,
+        metavar="N",
+        help="nodes of the TrainJob (default 3)",
+    )
     add(
         "--timeout",
-        type=seconds,
+        type=flagtypes.seconds,
         default=60,
         metavar="SECONDS",
         help="time limit of the TrainJob (default 60)",
@@ -124,17 +139,29 @@ def _run(parser: argparse.ArgumentParser) -> None:
 def _render(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("yaml", "json", "table"))
     _runtimes_from_cluster(parser)
+    _compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.render:render_command")
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     _runtimes_from_cluster(parser)
+    _compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.explain:explain_command")
+
+
+def _compatibility_version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--compatibility-version",
+        choices=("2.1", "2.3"),
+        default="2.1",
+        help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
+    )
 
 
 def _validate(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json"))
+    _compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.validate:validate_command")
 
 
@@ -142,6 +169,19 @@ def _group(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     parser.add_argument(
         "--config", metavar="FILE", help="Configuration of the manager, for the pod grouper's settings"
+    )
+    parser.add_argument(
+        "--groupers",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="files that declare how the pods of a kind are grouped, in addition to those of the Configuration",
+    )
+    parser.add_argument(
+        "--rules",
+        choices=("v0.13", "v0.17"),
+        help="KAI-Scheduler release whose rules apply (default: that of the PodGroup's CRD in the files, else v0.13)",
     )
     parser.set_defaults(function="pkg.cli.group:group_command")
 
@@ -164,6 +204,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("validate", "print what an API server would answer to TrainJobs and runtimes", _validate),
     ("group", "show the group that the pod grouper assigns to each pod, and why", _group),
     ("crds", "print or apply the CRDs", _crds),
+    *liveflags.COMMANDS,
 )
 
 
@@ -181,7 +222,7 @@ def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
     parser.add_argument(
         "-n",
         "--namespace",
-        type=namespace,
+        type=flagtypes.namespace,
         default="default",
         help="namespace for objects that do not set one (default 'default')",
     )
@@ -199,36 +240,6 @@ def _runtimes_from_cluster(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig", help="read runtimes missing from the files from this kubeconfig's cluster"
     )
     parser.add_argument("--context", help="kubeconfig context of that cluster")
-
-
-def integer(least: int, most: int) -> Callable[[str], int]:
-    """Return the type of an integer between ``least`` and ``most``."""
-
-    def parsed(text: str) -> int:
-        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else least - 1
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(f"{text} is not an integer between {least} and {most}")
-        return number
-
-    return parsed
-
-
-def namespace(text: str) -> str:
-    """Return the valid name of a namespace."""
-    if errors := names.is_dns1123_label(text):
-        raise argparse.ArgumentTypeError(f"{text} is not a valid namespace: {'; '.join(errors)}")
-    return text
-
-
-def seconds(text: str) -> float:
-    """Return a positive, finite number of seconds."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not (number > 0 and math.isfinite(number)):
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
-    return number
 
 
 class _Version(argparse.Action):

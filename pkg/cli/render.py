@@ -12,7 +12,7 @@ from pkg.cli import inputs, streams
 from pkg.cli.terminal import Console
 from pkg.offline import rendering
 from pkg.offline.rendering import Rendered
-from pkg.offline.text import one_line
+from pkg.offline.text import printable_line
 
 
 async def render_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -36,7 +36,7 @@ async def render_command(arguments: argparse.Namespace, out: Console, err: Conso
 
 def _write_yaml(rendered: Sequence[Rendered], out: Console) -> None:
     for each in rendered:
-        title = f"{one_line(each.subject.document.name)} on {one_line(each.subject.runtime)}"
+        title = f"{printable_line(each.subject.document.name)} on {printable_line(each.subject.runtime)}"
         for obj in each.objects:
             out.file.write(f"---\n# {title}\n")
             out.write_yaml(rendering.manifest(obj))

@@ -20,7 +20,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from pkg.offline import yamljson
-from pkg.offline.text import one_line, printable
+from pkg.offline.text import printable, printable_line
 
 _GAP: Final = 2
 
@@ -76,7 +76,7 @@ def columns(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()
 ) -> Iterator[Text]:
     """Yield the lines of a table, the head first; the last column is not padded."""
-    cells = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    cells = [[printable_line(cell) for cell in row] for row in (head, *rows)]
     widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
     for number, row in enumerate(cells):
         line = ""

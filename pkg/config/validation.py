@@ -9,7 +9,7 @@ from typing import Final
 from controller_runtime import httpserver
 from controller_runtime.apis.machinery import field
 
-from pkg.apis.config.v1alpha1 import COMPATIBILITY_VERSIONS, Configuration
+from pkg.apis.config.v1alpha1 import COMPATIBILITY_VERSIONS, MIRRORS, Configuration
 
 from .duration import seconds
 
@@ -22,9 +22,12 @@ _JITTER: Final = 1.2
 def validate(cfg: Configuration) -> field.ErrorList:
     """Return every rule that a defaulted Configuration breaks."""
     errors = field.ErrorList()
-    if (version := cfg.compatibility_version) not in COMPATIBILITY_VERSIONS:
-        path = field.Path("compatibilityVersion")
-        errors.append(field.not_supported(path, version, COMPATIBILITY_VERSIONS))
+    for name, value, supported in (
+        ("compatibilityVersion", cfg.compatibility_version, COMPATIBILITY_VERSIONS),
+        ("mirror", cfg.mirror, MIRRORS),
+    ):
+        if value not in supported:
+            errors.append(field.not_supported(field.Path(name), value, supported))
     errors += _validate_port(field.Path("webhook", "port"), cfg.webhook.port)
     metrics = cfg.metrics
     if metrics.require_authorization and not metrics.secure_serving:

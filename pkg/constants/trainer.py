@@ -8,7 +8,7 @@ from typing import Final
 
 GROUP: Final = "trainer.kubeflow.org"
 
-API_RELEASE: Final = "2.1.0"
+API_RELEASE: Final = "v2.3.0"
 """The release of Kubeflow Trainer whose API is served; the SDK asks a cluster for it."""
 
 DEFAULT_JOB_REPLICAS: Final = 1

@@ -146,7 +146,7 @@ class Children:
         if job_set.metadata.deletion_timestamp is not None:
             return
         preconditions = {"uid": job_set.metadata.uid} if job_set.metadata.uid else {}
-        log.logger_from().info("Deleting the JobSet", jobSet=str(job_set.key))
+        log.logger_from().debug("Deleting the JobSet", jobSet=str(job_set.key))
         try:
             await self._client.delete(job_set, propagation="Background", preconditions=preconditions)
         except (NotFoundError, ConflictError):

@@ -33,7 +33,7 @@ from controller_runtime.envtest.ports import HOST
 from controller_runtime.envtest.probe import answer
 from controller_runtime.rest import RESTMapper, Transport, load_config
 
-from pkg.localcluster import contents, state
+from pkg.localcluster import contents, kai, state
 from pkg.localcluster.components import MANAGER, Parts, Ports
 from pkg.localcluster.nodes import NodeShape, is_usable, node
 from pkg.localcluster.restart import ACCOUNTS, restart, write_tokens
@@ -55,6 +55,8 @@ class Options:
     timeout: float = 120
     coscheduling: bool = False
     """Use the scheduler of scheduler-plugins, which schedules gangs, instead of kube-scheduler."""
+    kai: kai.Programs | None = None
+    """Run KAI-Scheduler beside it, and the pod grouper in the manager."""
 
     @property
     def tools(self) -> list[Tool]:
@@ -116,6 +118,8 @@ class Cluster:
             ComponentError: a component failed; names its log.
         """
         _require_space(self.directory)
+        if self.options.kai is not None:
+            self.options.kai.check()
         located = await self._binaries.locate(*self.options.tools)
         left = self.supervisor.end_leftovers() if self.directory.exists() else []
         if left:
@@ -213,7 +217,7 @@ class Cluster:
         self._progress.start(task)
         data = private_directory(self.directory / "etcd")
         plane = ControlPlane(self.directory, binaries, self.supervisor, data=data)
-        parts = Parts(self.directory, plane, binaries, Ports.choose())
+        parts = Parts(self.directory, plane, binaries, Ports.choose(), self.options.kai is not None)
         parts.write_certificates()
         try:
             await plane.start(timeout=self.options.timeout)
@@ -240,6 +244,9 @@ class Cluster:
             if gangs:
                 await apply_manifests(client, contents.gang_rights(), owner=FIELD_OWNER)
             crds = [*contents.crds(jobset), *(crd for tool in gangs for crd in contents.crds_of(tool))]
+            if self.options.kai is not None:
+                await apply_manifests(client, kai.objects(contents.TRAINER_SUBJECT), owner=FIELD_OWNER)
+                crds += kai.crds(self.options.kai)
             names = await install_crds(client, crds)
             shape = self.options.shape
             for number in range(self.options.nodes):
@@ -247,6 +254,8 @@ class Cluster:
             await wait_established(client, names, timeout=self.options.timeout)
         if gangs:
             self.supervisor.start(scheduler)
+        if self.options.kai is not None:
+            await apply_manifests(client, kai.queues(), owner=FIELD_OWNER)
         components = [*kubernetes, parts.kwok(), *await self._controllers(parts)]
         async with self._step(task := "start the controllers"):
             for done, component in enumerate(components):
@@ -268,6 +277,8 @@ class Cluster:
         await write_tokens(self.directory, parts.plane.url, ACCOUNTS)
         manager = parts.manager()  # its configuration is written even if it is not started
         components = [parts.jobset(), *([manager] if self.options.manager else [])]
+        if self.options.kai is not None:
+            components += parts.kai_components(self.options.kai)
         for each in components:
             self.supervisor.start(each)
         return components

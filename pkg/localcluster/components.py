@@ -21,6 +21,7 @@ from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.envtest.probe import Probe
 
 import pkg
+from pkg.localcluster import kai
 
 MANAGER: Final = "trainer-controller-manager"
 JOBSET_CONTROLLER: Final = "jobset-controller"
@@ -69,11 +70,14 @@ class Ports:
     manager_webhook: int
     manager_health: int
     manager_metrics: int
+    kai_plugins: int
+    kai_metrics: int
+    kai_binder: int
 
     @classmethod
     def choose(cls) -> Ports:
         """Return free ports."""
-        return cls(*free_ports(8))
+        return cls(*free_ports(11))
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,8 @@ class Parts:
     plane: ControlPlane
     binaries: Mapping[str, Binary]
     ports: Ports
+    groups_pods: bool = False
+    """The manager groups pods for KAI-Scheduler."""
 
     @property
     def webhook_certificates(self) -> Path:
@@ -101,6 +107,7 @@ class Parts:
             ("kube-controller-manager", "system:kube-controller-manager", []),
             ("kube-scheduler", "system:kube-scheduler", []),
             ("kwok", "kwok", []),
+            *((((kai.SCHEDULER, kai.USER, []),)) if self.groups_pods else ()),
         ):
             config = self.plane.kubeconfig_for(user, groups)
             write_private(self.kubeconfig(component), yaml.safe_dump(config, sort_keys=False))
@@ -180,6 +187,7 @@ class Parts:
             "webhook": self._webhook(self.ports.manager_webhook),
             "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
             "health": {"healthProbeBindAddress": health},
+            "podGrouper": {"enable": self.groups_pods},
         }
         argv = [
             sys.executable,
@@ -190,6 +198,11 @@ class Parts:
         home = str(Path(pkg.__file__).parent.parent)
         path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         return Component(MANAGER, argv, Probe(f"http://{health}/readyz"), {"PYTHONPATH": path})
+
+    def kai_components(self, programs: kai.Programs) -> list[Component]:
+        """Return KAI-Scheduler's scheduler and binder."""
+        ports = (self.ports.kai_plugins, self.ports.kai_metrics, self.ports.kai_binder)
+        return kai.components(programs, self.kubeconfig(kai.SCHEDULER), ports)
 
     def _kubernetes(self, name: str, port: int) -> dict[str, JSON]:
         """Return the flags that Kubernetes' own components share."""

@@ -22,6 +22,11 @@ JOBSET_NAMESPACE: Final = "jobset-system"
 JOBSET_ACCOUNT: Final = "jobset-controller-manager"
 TRAINER_NAMESPACE: Final = "kubeflow-system"
 TRAINER_ACCOUNT: Final = "kubeflow-trainer-controller-manager"
+TRAINER_SUBJECT: Final = {
+    "kind": "ServiceAccount",
+    "name": TRAINER_ACCOUNT,
+    "namespace": TRAINER_NAMESPACE,
+}
 VOLUMES: Final = 16
 _POD_HOOKS: Final = frozenset({"mpod.kb.io", "vpod.kb.io"})
 

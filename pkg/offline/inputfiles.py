@@ -25,7 +25,7 @@ from controller_runtime.apis.machinery.scheme import Scheme
 
 from pkg.config.document import PathSteps, render_path
 from pkg.offline import yamljson
-from pkg.offline.text import one_line
+from pkg.offline.text import printable_line
 
 T = TypeVar("T", bound=Object)
 
@@ -73,7 +73,9 @@ class InputObject:
         """Kind, namespace and name in one line: ``TrainJob team-a/llama``."""
         metadata = self.data.get("metadata") or {}
         names = [metadata.get("namespace"), metadata.get("name")]
-        return one_line(" ".join([self.data["kind"], "/".join(str(name) for name in names if name)]).strip())
+        return printable_line(
+            " ".join([self.data["kind"], "/".join(str(name) for name in names if name)]).strip()
+        )
 
     def error(self, path: Iterable[str | int], problem: str) -> InputError:
         """Return an error about ``path`` in this object."""

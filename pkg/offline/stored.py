@@ -7,7 +7,9 @@ All commands that read TrainJobs or runtimes use it, so that all of them agree a
 
 from __future__ import annotations
 
+import base64
 import copy
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -17,10 +19,12 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResp
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.webhook import ValidatorHandler
-from controller_runtime.webhook.admission import BadRequestError, errored
+from controller_runtime.apis.machinery.patch import apply_json_patch
+from controller_runtime.webhook import Handler, MutatorHandler, ValidatorHandler
+from controller_runtime.webhook.admission import BadRequestError, allowed, errored
 
 from pkg import webhooks
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.offline import objectmeta, schema, shipped
 from pkg.offline.cel import Evaluator
@@ -89,11 +93,23 @@ class Schemas:
 class Webhooks:
     """The webhooks' answers, from their validators; ``runtimes`` serve the TrainJobs."""
 
-    def __init__(self, runtimes: Mapping[str, Runtime]) -> None:
-        self._handlers = {
+    def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
+        self._mutator = MutatorHandler(TrainJob, webhooks.TrainJobDefaulter())
+        self._handlers: dict[GVK, Handler] = {
             kind.gvk: ValidatorHandler(kind, validator)
-            for kind, validator in webhooks.validators(runtimes).items()
+            for kind, validator in webhooks.validators(runtimes, cfg).items()
         }
+
+    async def mutate(self, data: Data) -> tuple[AdmissionResponse, Data]:
+        """Return the mutating webhook's answer to a create of ``data``, and the changed object."""
+        if GVK.parse(data["apiVersion"], data["kind"]) != TrainJob.gvk:
+            return allowed(), data
+        request = AdmissionRequest(uid="offline", operation="CREATE", object=without_status(data))
+        response = await self._mutator.handle(request)
+        if response.patch is None:
+            return response, data
+        changed: Data = apply_json_patch(copy.deepcopy(data), json.loads(base64.b64decode(response.patch)))
+        return response, changed
 
     async def review(self, data: Data) -> tuple[AdmissionResponse, str]:
         """Return the answer to a create of ``data``, and the server's text about a denial."""
@@ -103,9 +119,13 @@ class Webhooks:
             response = await self._handlers[gvk].handle(request)
         except BadRequestError as error:
             response = errored(400, str(error))
-        message = response.status.message if response.status is not None else ""
-        name = f"validator.{gvk.kind.lower()}.{gvk.group}"
-        return response, f'admission webhook "{name}" denied the request: {message}'
+        return response, denial(f"validator.{gvk.kind.lower()}.{gvk.group}", response)
+
+
+def denial(webhook: str, response: AdmissionResponse) -> str:
+    """Return the server's text about a webhook's refusal."""
+    message = response.status.message if response.status is not None else ""
+    return f'admission webhook "{webhook}" denied the request: {message}'
 
 
 def without_status(data: Data) -> Data:

@@ -18,7 +18,7 @@ def printable(text: str) -> str:
     return _UNPRINTABLE.sub(_escaped, text)
 
 
-def one_line(text: str) -> str:
+def printable_line(text: str) -> str:
     """Return ``text`` with control characters, tabs and newlines as escapes."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 

@@ -6,17 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
+from controller_runtime.apis.admission.v1 import AdmissionResponse
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.client import FakeClient
 
+from pkg.apis.config.v1alpha1 import V2_1, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.offline import schema, shipped
 from pkg.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
 from pkg.offline.problem import Problem, render
-from pkg.offline.stored import KINDS, Schemas, Webhooks, not_served, without_status
+from pkg.offline.stored import KINDS, Schemas, Webhooks, denial, not_served, without_status
 from pkg.runtime import core
+
+_DEFAULTER: Final = "defaulter.trainjob.trainer.kubeflow.org"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,13 @@ class Verdict:
 class Validator:
     """Validates objects; call :meth:`start` first."""
 
-    def __init__(self, schemas: Mapping[GVK, schema.Schema], namespace: str = DEFAULT_NAMESPACE) -> None:
+    def __init__(
+        self,
+        schemas: Mapping[GVK, schema.Schema],
+        namespace: str = DEFAULT_NAMESPACE,
+        version: str = V2_1,
+    ) -> None:
+        self._version = version
         self._schemas = Schemas(schemas, namespace)
         self._client = FakeClient()
         self._webhooks: Webhooks | None = None
@@ -87,7 +98,8 @@ class Validator:
             if (kind, obj.key) not in taken:
                 taken.add((kind, obj.key))
                 self._client.add(obj)
-        self._webhooks = Webhooks(await core.new(self._client, self._client))
+        cfg = defaulted(self._version)
+        self._webhooks = Webhooks(await core.new(self._client, self._client, cfg=cfg), cfg)
 
     async def judge(self, document: InputObject) -> Verdict:
         """Return the server's answer to a create of ``document`` with strict field validation."""
@@ -101,21 +113,28 @@ class Validator:
             text = f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {why}'
             fields = [Problem(path, "unknown field") for path in checked.unknown]
             return Verdict(document, 400, "BadRequest", text, fields)
+        if self._webhooks is None:
+            raise RuntimeError("the validator has not been started")
+        response, changed = await self._webhooks.mutate(checked.data)
+        warnings = response.warnings or []
+        if not response.allowed:
+            return _refused(document, response, denial(_DEFAULTER, response), warnings)
+        if changed is not checked.data:
+            checked = self._schemas.check(changed)
         if problems := checked.problems:
             listed = ", ".join(map(str, problems))
             name = checked.data["metadata"].get("name") or ""
             body = f"[{listed}]" if len(problems) > 1 else listed
             text = f'{gvk.kind}.{gvk.group} "{name}" is invalid: {body}'
-            return Verdict(document, 422, "Invalid", text, problems)
-        return await self._review(document, checked.data)
-
-    async def _review(self, document: InputObject, data: dict[str, JSON]) -> Verdict:
-        if self._webhooks is None:
-            raise RuntimeError("the validator has not been started")
-        response, text = await self._webhooks.review(data)
-        warnings = response.warnings or []
+            return Verdict(document, 422, "Invalid", text, problems, warnings)
+        response, text = await self._webhooks.review(checked.data)
+        warnings += response.warnings or []
         if response.allowed:
             return Verdict(document, warnings=warnings)
-        status = response.status
-        code, reason = (status.code, status.reason) if status is not None else (403, "Forbidden")
-        return Verdict(document, code or 403, reason or "Forbidden", text, warnings=warnings)
+        return _refused(document, response, text, warnings)
+
+
+def _refused(document: InputObject, response: AdmissionResponse, text: str, warnings: list[str]) -> Verdict:
+    status = response.status
+    code, reason = (status.code, status.reason) if status is not None else (403, "Forbidden")
+    return Verdict(document, code or 403, reason or "Forbidden", text, warnings=warnings)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -16,12 +16,14 @@ from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
+from controller_runtime.builder import Builder
 from controller_runtime.rest.request import field_selector_string
 
-from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.config.v1alpha1 import Configuration, ObjectReference
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 
+from .declarations import read_files
 from .hub import HubOptions, new_plugins_hub
 from .ownercache import OwnerCache
 from .plugins.defaultgrouper import GrouperOptions
@@ -71,11 +73,13 @@ class Settings:
 
 
 def settings(cfg: Configuration) -> Settings:
-    """Return the settings of a defaulted and valid Configuration."""
+    """Return the settings of a defaulted and valid Configuration.
+
+    Raises:
+        DeclarationError: a file with a grouper cannot be read or is invalid.
+    """
     said = cfg.pod_grouper
     queue, pool = said.queue_label_key or "", said.node_pool_label_key or ""
-    priorities = said.default_priorities_config_map
-    named = priorities is not None and priorities.name and priorities.namespace
     return Settings(
         controller=Options(
             scheduler_name=said.scheduler_name or "",
@@ -86,12 +90,12 @@ def settings(cfg: Configuration) -> Settings:
             grouper=GrouperOptions(
                 queue_label_key=queue,
                 node_pool_label_key=pool,
-                default_priorities=NamespacedName(priorities.namespace or "", priorities.name or "")
-                if priorities is not None and named
-                else None,
+                default_priorities=_named(said.default_priorities_config_map),
             ),
             search_legacy_pod_groups=bool(said.search_legacy_pod_groups),
             knative_gang_schedule=bool(said.knative_gang_schedule),
+            declared=read_files(said.grouper_files or ()),
+            declared_config_map=_named(said.groupers_config_map),
         ),
         max_concurrent_reconciles=said.max_concurrent_reconciles or kai.MAX_CONCURRENT_RECONCILES,
         pod_labels=said.pod_label_selector or {},
@@ -99,11 +103,17 @@ def settings(cfg: Configuration) -> Settings:
     )
 
 
+def _named(reference: ObjectReference | None) -> NamespacedName | None:
+    if reference is None or not (reference.name and reference.namespace):
+        return None
+    return NamespacedName(reference.namespace, reference.name)
+
+
 def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
     """Return the cache options of the kinds that the pod grouper reads.
 
     The cache holds only our scheduler's pods that have not ended, pod groups without their status, and of ConfigMaps
-    only the one with the default priorities.
+    only those with the default priorities and with groupers.
     """
     ours = {"spec.schedulerName": options.controller.scheduler_name}
     running = "status.phase!=Failed,status.phase!=Succeeded"
@@ -114,12 +124,20 @@ def cache_options(options: Settings) -> dict[type[Object], cache.ByObject]:
         ),
         PodGroup: cache.ByObject(transform=_without_status),
     }
-    if (priorities := options.hub.grouper.default_priorities) is not None:
-        held[ConfigMap] = cache.ByObject(
-            namespaces=(priorities.namespace,), fields={"metadata.name": priorities.name}
-        )
+    wanted = {options.hub.grouper.default_priorities, options.hub.declared_config_map} - {None}
+    if wanted:
+        held[ConfigMap] = cache.ByObject(namespaces=_in_namespaces(filter(None, wanted)))
         held[metadata_only(ConfigMap)] = cache.ByObject()
     return held
+
+
+def _in_namespaces(wanted: Iterable[NamespacedName]) -> dict[str, cache.InNamespace | None]:
+    """Return the namespaces with a selector of the one object in each; two objects have no common selector."""
+    namespaces: dict[str, cache.InNamespace | None] = {}
+    for key in wanted:
+        alone = key.namespace not in namespaces
+        namespaces[key.namespace] = cache.InNamespace(fields={"metadata.name": key.name}) if alone else None
+    return namespaces
 
 
 async def setup(mgr: ctrl.Manager, options: Settings) -> None:
@@ -173,9 +191,25 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
             ],
             only_metadata=True,
         )
+    if options.hub.declared_config_map is not None:
+        _watch_declarations(builder, mgr, options.hub.declared_config_map)
     if served is not None:
         builder.watches_raw_source(_changes_of(served, mgr))
     builder.complete(reconciler)
+
+
+def _watch_declarations(builder: Builder, mgr: ctrl.Manager, key: NamespacedName) -> None:
+    """Reconcile every pod when the ConfigMap with groupers changes."""
+
+    async def all_pods(_config_map: Object) -> list[ctrl.Request]:
+        pods = await mgr.cache.get_informer(Pod)
+        return [ctrl.Request(*pod) for pod in pods.keys("")]
+
+    builder.watches(
+        ConfigMap,
+        handler.enqueue_requests_from_map_func(all_pods),
+        predicates=[predicate.from_object(lambda obj: obj.key == key)],
+    )
 
 
 def _changes_of(served: ServedRules, mgr: ctrl.Manager) -> source.Source:

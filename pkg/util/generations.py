@@ -10,12 +10,13 @@ stored in an annotation, and the other fields may be mirrored in a runtime patch
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime.apis.machinery import equality
 from controller_runtime.apis.machinery.intstr import MAX_INT32, IntOrString
 
-from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob, TrainJobSpec
+from pkg.apis.trainer.v1alpha1 import PodSpecPatch, RuntimePatch, TrainJob, TrainJobSpec
 from pkg.constants import trainer as constants
 
 MIN_INT32: Final = -MAX_INT32 - 1
@@ -41,6 +42,18 @@ def runtime_patches(spec: TrainJobSpec) -> list[RuntimePatch]:
     if not has_first_generation(spec):
         return patches
     return [patch for patch in patches if not is_mirror(patch)]
+
+
+def pod_patches(patch: RuntimePatch) -> Iterator[tuple[str, PodSpecPatch]]:
+    """Yield the jobs of a runtime patch that change a pod's spec, with that change."""
+    runtime = patch.training_runtime_spec
+    template = runtime.template if runtime is not None else None
+    jobs = template.spec.replicated_jobs if template is not None and template.spec is not None else None
+    for job in jobs or ():
+        spec = job.template.spec if job.template is not None else None
+        pod = spec.template.spec if spec is not None and spec.template is not None else None
+        if pod is not None:
+            yield job.name, pod
 
 
 def number_or_word(value: IntOrString) -> IntOrString:
@@ -79,10 +92,10 @@ def with_word(train_job: TrainJob) -> TrainJob:
 
 def same_spec(old: TrainJob, new: TrainJob) -> bool:
     """Return True if two TrainJobs have the same effect, however their clients wrote it."""
-    return equality.deep_equal(old.spec, new.spec) or equality.deep_equal(_effective(old), _effective(new))
+    return equality.deep_equal(old.spec, new.spec) or equality.deep_equal(effective(old), effective(new))
 
 
-def _effective(train_job: TrainJob) -> TrainJobSpec:
+def effective(train_job: TrainJob) -> TrainJobSpec:
     """Return the spec with a number or word in ``numProcPerNode``, and without the mirror of present fields."""
     spec = with_word(train_job).spec.shallow_copy()
     trainer = spec.trainer

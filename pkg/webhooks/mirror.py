@@ -9,7 +9,6 @@ is the first patch of the list. It is made again when its sources change, and re
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -23,6 +22,7 @@ from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE
 from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
+from pkg.runtime.core.budget import Budget
 from pkg.util import generations
 
 Document = dict[str, JSON]
@@ -96,12 +96,17 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
 
     Raises:
         NotMirrorableError: a map holds a directive of strategic merge patches.
-        StrategicMergeError: the overrides do not fit each other.
+        StrategicMergeError: the overrides do not fit each other, or would write too many values.
     """
     pods: dict[str, Document] = {}
-    for override in spec.pod_template_overrides or ():
+    budget, overrides = Budget(), spec.pod_template_overrides or []
+    for index, override in enumerate(overrides, 1):
         for name in {target.name: None for target in override.target_jobs or ()}:
             pods[name] = strategic_merge_patch(pods.get(name, {}), _pod_patch(override), POD_TEMPLATE)
+            budget.spend(pods[name])
+        budget.check(
+            "podTemplateOverrides", index, len(overrides), "merge overrides of the same job into one"
+        )
     jobs = [
         trainer.ReplicatedJobPatch(
             name=name,
@@ -161,8 +166,8 @@ def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) 
     if not present:
         return first
     used = present[0].manager
-    before = dict(_pod_specs(present[0]))
-    for job, pod in _pod_specs(mirror):
+    before = dict(generations.pod_patches(present[0]))
+    for job, pod in generations.pod_patches(mirror):
         stored = before.get(job)
         if stored is not None and any(
             _differ(getattr(stored, name), getattr(pod, name)) for name in _IMMUTABLE
@@ -173,18 +178,6 @@ def _manager(present: list[trainer.RuntimePatch], mirror: trainer.RuntimePatch) 
 
 def _differ(stored: object, new: object) -> bool:
     return stored is not None and new is not None and not equality.deep_equal(stored, new)
-
-
-def _pod_specs(patch: trainer.RuntimePatch) -> Iterator[tuple[str, trainer.PodSpecPatch]]:
-    spec = patch.training_runtime_spec
-    template = spec.template if spec is not None else None
-    jobs = template.spec.replicated_jobs if template is not None and template.spec is not None else None
-    for job in jobs or ():
-        below = (
-            job.template.spec.template if job.template is not None and job.template.spec is not None else None
-        )
-        if below is not None and below.spec is not None:
-            yield job.name, below.spec
 
 
 def _check(mirror: trainer.RuntimePatch, patches: list[trainer.RuntimePatch]) -> None:

@@ -2,69 +2,123 @@
 # SPDX-License-Identifier: Apache-2.0
 """Protects a TrainJob's fields from clients that replace it without knowing them.
 
-A typed client of one API generation decodes a TrainJob without the fields of the other, and drops them when it sends
-the whole object (PUT). Such fields are put back, with a warning. A patch names the fields that it removes, and a client
-that owns a field may remove it in any way.
+A typed client of one API generation decodes a TrainJob without the fields of the other, and drops all of them when it
+sends the whole object (PUT). Such fields are put back, with a warning. A client that removes some of them knows them,
+and a client that owns a field may remove it in any way. Few reviews say whether a request is a PUT or a patch.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from controller_runtime.apis.admission.v1 import AdmissionRequest
 from controller_runtime.apis.machinery.base import JSON
 
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import PodSpecPatch, RuntimePatch, TrainJob
+from pkg.util import generations
 
 Entry = dict[str, JSON]
 
-GUARDED: Final = {
+_FIELDS: Final = {
     "podTemplateOverrides": "pod_template_overrides",
     "labels": "labels",
     "annotations": "annotations",
     "runtimePatches": "runtime_patches",
     "activeDeadlineSeconds": "active_deadline_seconds",
 }
+_GENERATIONS: Final = (
+    ("podTemplateOverrides", "labels", "annotations"),
+    ("runtimePatches", "activeDeadlineSeconds"),
+)
 """The spec's fields that only one API generation has, by wire name."""
 
-_PUT: Final = "UpdateOptions"
+_GRACE: Final = "terminationGracePeriodSeconds"
 _UNTYPED: Final = "kubectl"
-"""kubectl sends the fields of the user's file, so a missing one is meant."""
+"""kubectl sends the fields of the user's file, so a missing one was removed on purpose."""
 
 
-def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[str]:
-    """Return the wire names of the fields that a PUT dropped although its client never owned them."""
-    missing = [
-        wire for wire, name in GUARDED.items() if getattr(old.spec, name) and getattr(new.spec, name) is None
-    ]
-    if not missing or not _replaces(request):
+class Dropped(NamedTuple):
+    """A dropped field: its wire name, and the manager and job of a runtime patch that it belongs to."""
+
+    field: str
+    manager: str = ""
+    job: str = ""
+
+    def __str__(self) -> str:
+        if not self.manager:
+            return f"spec.{self.field}"
+        return f"spec.runtimePatches: {self.field} of {self.manager} for job {self.job}"
+
+    @property
+    def owned(self) -> tuple[str, ...]:
+        """The path of the field, or of its patch, below the spec in managed fields."""
+        if not self.manager:
+            return (f"f:{self.field}",)
+        key = json.dumps({"manager": self.manager}, separators=(",", ":"), ensure_ascii=False)
+        return "f:runtimePatches", f"k:{key}"
+
+
+def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dropped]:
+    """Return the fields that a client dropped although it never owned them; none without managed fields."""
+    missing = [*_fields(old, new), *_grace_periods(old, new)]
+    if not missing or not old.metadata.managed_fields or _is_patch(request):
         return []
     writers = _writers(request, old, new)
     if any(writer.startswith(_UNTYPED) for writer in writers):
         return []
-    return [wire for wire in missing if not any(_owns(old, writer, wire) for writer in writers)]
+    return [each for each in missing if not any(_owns(old, writer, each.owned) for writer in writers)]
 
 
-def put_back(old: TrainJob, new: TrainJob, fields: list[str]) -> list[str]:
+def put_back(old: TrainJob, new: TrainJob, fields: list[Dropped]) -> list[str]:
     """Copy dropped fields and their ownership from ``old`` to ``new``; return the warnings."""
-    warnings = []
-    for wire in fields:
-        name = GUARDED[wire]
-        setattr(new.spec, name, copy.deepcopy(getattr(old.spec, name)))
-        _restore_owners(old, new, wire)
-        warnings.append(
-            f"spec.{wire}: kept, because the client replaced the TrainJob without knowing this field; "
-            "remove it with a patch"
-        )
-    return warnings
+    for each in fields:
+        if each.manager:
+            pods = _pods(new)
+            pods[each.manager, each.job].termination_grace_period_seconds = _pods(old)[
+                each.manager, each.job
+            ].termination_grace_period_seconds
+        else:
+            name = _FIELDS[each.field]
+            setattr(new.spec, name, copy.deepcopy(getattr(old.spec, name)))
+        _restore_owners(old, new, each.owned)
+    return [
+        f"{each}: kept, because the client replaced the TrainJob without knowing this field; "
+        "remove it with kubectl, or as the owner of the field"
+        for each in fields
+    ]
 
 
-def _replaces(request: AdmissionRequest) -> bool:
-    """Return True unless the request is known to be a patch."""
-    options = request.options
-    return not isinstance(options, dict) or options.get("kind", _PUT) == _PUT
+def _is_patch(request: AdmissionRequest) -> bool:
+    """Return True if a review says so; API servers up to 1.36 send UpdateOptions for patches too."""
+    return isinstance(request.options, dict) and request.options.get("kind") == "PatchOptions"
+
+
+def _fields(old: TrainJob, new: TrainJob) -> Iterator[Dropped]:
+    """Yield the fields of a generation of which a client dropped all that were set."""
+    for wires in _GENERATIONS:
+        held = [wire for wire in wires if getattr(old.spec, _FIELDS[wire])]
+        if all(getattr(new.spec, _FIELDS[wire]) is None for wire in held):
+            yield from map(Dropped, held)
+
+
+def _grace_periods(old: TrainJob, new: TrainJob) -> Iterator[Dropped]:
+    """Yield the grace periods that are missing: clients of v2.2 know all of a runtime patch but these."""
+    kept = _pods(new)
+    for place, pod in _pods(old).items():
+        same = kept.get(place)
+        if pod.termination_grace_period_seconds is None or same is None:
+            continue
+        if same.termination_grace_period_seconds is None:
+            yield Dropped(_GRACE, *place)
+
+
+def _pods(train_job: TrainJob) -> dict[tuple[str, str], PodSpecPatch]:
+    """Return the patches of pod specs by manager and job."""
+    patches: list[RuntimePatch] = train_job.spec.runtime_patches or []
+    return {(patch.manager, job): pod for patch in patches for job, pod in generations.pod_patches(patch)}
 
 
 def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str]:
@@ -76,38 +130,39 @@ def _writers(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> set[str
     return {
         str(entry.get("manager"))
         for entry in _entries(new)
-        if entry.get("operation") == "Update"
-        and not entry.get("subresource")
-        and before.get(_identity(entry)) != entry.get("time")
+        if not entry.get("subresource") and before.get(_identity(entry)) != entry.get("time")
     }
 
 
-def _owns(train_job: TrainJob, manager: str, wire: str) -> bool:
+def _owns(train_job: TrainJob, manager: str, path: tuple[str, ...]) -> bool:
     return any(
-        entry.get("manager") == manager and _owned(entry, wire) is not None for entry in _entries(train_job)
+        entry.get("manager") == manager and _owned(entry, path) is not None for entry in _entries(train_job)
     )
 
 
-def _owned(entry: Entry, wire: str) -> JSON:
-    """Return the part of an entry that is below a field of the spec; None if the entry does not own it."""
-    fields = entry.get("fieldsV1")
-    spec = fields.get("f:spec") if isinstance(fields, dict) else None
-    return spec.get(f"f:{wire}") if isinstance(spec, dict) else None
+def _owned(entry: Entry, path: tuple[str, ...]) -> JSON:
+    """Return the part of an entry below a path of the spec; None if the entry does not own it."""
+    found = entry.get("fieldsV1")
+    for step in ("f:spec", *path):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
 
 
-def _restore_owners(old: TrainJob, new: TrainJob, wire: str) -> None:
+def _restore_owners(old: TrainJob, new: TrainJob, path: tuple[str, ...]) -> None:
     """Give the field back to its owners: the server took it from them before admission."""
     entries = list(_entries(new))
     for entry in _entries(old):
-        held = _owned(entry, wire)
+        held = _owned(entry, path)
         if held is None:
             continue
         current = next((each for each in entries if _identity(each) == _identity(entry)), None)
         if current is None:
             current = {**entry, "fieldsV1": {}}
             entries.append(current)
-        fields = current["fieldsV1"] = copy.deepcopy(current.get("fieldsV1") or {})
-        fields.setdefault("f:spec", {})[f"f:{wire}"] = copy.deepcopy(held)
+        below = current["fieldsV1"] = copy.deepcopy(current.get("fieldsV1") or {})
+        for step in ("f:spec", *path[:-1]):
+            below = below.setdefault(step, {})
+        below[path[-1]] = copy.deepcopy(held)
     new.metadata.managed_fields = entries or None
 
 

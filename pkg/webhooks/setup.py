@@ -20,30 +20,22 @@ from .clustertrainingruntime_webhook import (
     setup_webhook_for_cluster_training_runtime,
 )
 from .trainingruntime_webhook import TrainingRuntimeWebhook, setup_webhook_for_training_runtime
-from .trainjob_defaulter import TrainJobDefaulter
 from .trainjob_webhook import TrainJobWebhook, setup_webhook_for_train_job
 
 
-def setup(
-    mgr: ctrl.Manager,
-    runtimes: Mapping[str, Runtime],
-    cfg: Configuration | None = None,
-    *,
-    mirror_always: bool = False,
-) -> None:
-    """Serve the webhooks of the three kinds.
-
-    With ``mirror_always``, the first generation's fields of every TrainJob are mirrored in ``runtimePatches``.
-    """
+def setup(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
+    """Serve the webhooks of the three kinds."""
     setup_webhook_for_cluster_training_runtime(mgr, cfg)
     setup_webhook_for_training_runtime(mgr)
-    setup_webhook_for_train_job(mgr, runtimes, TrainJobDefaulter(mirror_always=mirror_always))
+    setup_webhook_for_train_job(mgr, runtimes, cfg)
 
 
-def validators(runtimes: Mapping[str, Runtime]) -> dict[type[Object], CustomValidator[Any]]:
+def validators(
+    runtimes: Mapping[str, Runtime], cfg: Configuration | None = None
+) -> dict[type[Object], CustomValidator[Any]]:
     """Return the webhooks' validators, for callers without a server."""
     return {
-        ClusterTrainingRuntime: ClusterTrainingRuntimeWebhook(),
+        ClusterTrainingRuntime: ClusterTrainingRuntimeWebhook(cfg),
         TrainingRuntime: TrainingRuntimeWebhook(),
         TrainJob: TrainJobWebhook(runtimes),
     }

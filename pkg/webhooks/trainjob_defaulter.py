@@ -15,13 +15,15 @@ from controller_runtime.apis.machinery.intstr import MAX_INT32
 from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.webhook.admission import CustomMutator
 
+from pkg.apis.config.v1alpha1 import MIRROR_ALWAYS, Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import RuntimePatch, TrainJob
 from pkg.constants import trainer as constants
 from pkg.util import generations
 
-from . import mirror, putguard
+from . import mirror, newerrules, putguard
 
 _WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
+_REFUSED_LATER: Final = "{}; Trainer v2.3 refuses this"
 _NUM_PROC: Final = field.Path("spec").child("trainer", "numProcPerNode")
 
 # +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=defaulter.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
@@ -30,19 +32,24 @@ _NUM_PROC: Final = field.Path("spec").child("trainer", "numProcPerNode")
 class TrainJobDefaulter(CustomMutator[TrainJob]):
     """Prepares TrainJobs for clients of both API generations.
 
-    In this order: fields that a client dropped without knowing them are put back, words in ``numProcPerNode`` move to
-    an annotation, the first generation's fields are mirrored in ``runtimePatches`` where a newer client reads them,
-    and changed patches get a time.
+    In this order: a warning of each value that Trainer v2.3 refuses, unless the validating webhook refuses it; fields
+    that a client dropped without knowing them are put back; words in ``numProcPerNode`` move to an annotation; the
+    first generation's fields are mirrored in ``runtimePatches`` where a newer client reads them; changed patches get a
+    time.
     """
 
+    leaves_undecodable = True
+
     def __init__(
-        self, *, mirror_always: bool = False, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self, cfg: Configuration | None = None, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ) -> None:
-        self._mirror_always = mirror_always
+        cfg = defaulted() if cfg is None else cfg
+        self._mirror_always = cfg.mirror == MIRROR_ALWAYS
+        self._second_generation = cfg.second_generation
         self._now = now
 
     def concerns(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> bool:
-        """Return True if there is anything to put back, move, mirror or stamp."""
+        """Return True if there is anything to put back, move, mirror, stamp or warn of."""
         if new.metadata.deletion_timestamp is not None:
             return False
         return bool(
@@ -50,6 +57,7 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
             or new.spec.runtime_patches
             or (generations.has_first_generation(new.spec) and self._mirrors(new))
             or (old is not None and putguard.dropped(request, old, new))
+            or next(newerrules.violations(old, new), None)
         )
 
     async def mutate(self, request: AdmissionRequest, old: TrainJob | None, new: TrainJob) -> list[str]:
@@ -59,6 +67,8 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
             AggregateError: ``numProcPerNode`` does not fit into 32 bits.
         """
         warnings: list[str] = []
+        if not self._second_generation:
+            warnings += await offload.run(_refused_later, old, new)
         if old is not None:
             warnings += putguard.put_back(old, new, putguard.dropped(request, old, new))
         _store_number(new)
@@ -86,6 +96,10 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
             or constants.KUEUE_QUEUE_LABEL in (train_job.metadata.labels or {})
             or managed_by not in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
         )
+
+
+def _refused_later(old: TrainJob | None, new: TrainJob) -> list[str]:
+    return [_REFUSED_LATER.format(error) for error in newerrules.violations(old, new)]
 
 
 def _moves_number(train_job: TrainJob) -> bool:

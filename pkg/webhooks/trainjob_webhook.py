@@ -10,10 +10,12 @@ import controller_runtime as ctrl
 from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.webhook.admission import CustomValidator
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime, UnsupportedRuntimeError, runtime_for
 from pkg.util import generations, offload
 
+from . import newerrules
 from .trainjob_defaulter import TrainJobDefaulter
 
 # +kubebuilder:webhook:path=/validate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=false,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=validator.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
@@ -22,8 +24,9 @@ from .trainjob_defaulter import TrainJobDefaulter
 class TrainJobWebhook(CustomValidator[TrainJob]):
     """Validates TrainJobs."""
 
-    def __init__(self, runtimes: Mapping[str, Runtime]) -> None:
+    def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
         self._runtimes = runtimes
+        self._second_generation = cfg is not None and cfg.second_generation
 
     async def validate_create(self, obj: TrainJob) -> list[str]:
         """Return the warnings. Raises if a plugin finds an error or the runtime is unknown."""
@@ -50,6 +53,8 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
         except UnsupportedRuntimeError as error:
             raise ForbiddenError(str(error), code=403, reason="Forbidden") from error
         warnings, errors = await runtime.validate_objects(old, new)
+        if self._second_generation:
+            errors += await offload.run(new, lambda: list(newerrules.violations(old, new)))
         aggregate = await offload.run(
             new, errors.to_aggregate
         )  # formats the errors, which quote the invalid values
@@ -61,8 +66,8 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
 
 
 def setup_webhook_for_train_job(
-    mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], defaulter: TrainJobDefaulter
+    mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None
 ) -> None:
     """Serve the validating and the mutating webhook."""
-    builder = ctrl.new_webhook_managed_by(mgr, TrainJob).with_validator(TrainJobWebhook(runtimes))
-    builder.with_mutator(defaulter).complete()
+    builder = ctrl.new_webhook_managed_by(mgr, TrainJob).with_validator(TrainJobWebhook(runtimes, cfg))
+    builder.with_mutator(TrainJobDefaulter(cfg)).complete()

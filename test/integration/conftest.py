@@ -102,20 +102,25 @@ def run_manager(trainer_config: Config) -> RunManager:
 
     @asynccontextmanager
     async def run(
-        *arguments: str, webhooks: bool = False, sent: list[Request] | None = None, **options: Any
+        *arguments: str,
+        webhooks: bool = False,
+        sent: list[Request] | None = None,
+        status_port: int = 0,
+        **options: Any,
     ) -> AsyncIterator[Manager]:
-        cfg = config.load()
+        cfg, parsed = config.load(), flags.parse(arguments)
         cfg.cert_management.enable = not webhooks
         cfg.cert_management.webhook_secret_name = f"webhook-cert-{secrets.token_hex(4)}"
+        cfg.status_server.host, cfg.status_server.port = "127.0.0.1", status_port
         settings = dataclasses.replace(
-            config.manager_options(cfg),
+            program.options(parsed, cfg),
             **{"metrics_bind_address": "0", "health_probe_bind_address": "0", "webhook_port": 0, **options},
         )
         unthrottled = dataclasses.replace(trainer_config, qps=0)
         async with Transport(unthrottled) as transport, anyio.create_task_group() as tasks:
             recorded = None if sent is None else Recorded(transport, sent)
             mgr = Manager(unthrottled, settings, transport=recorded)
-            await program.setup(mgr, flags.parse(arguments), cfg)
+            await program.setup(mgr, parsed, cfg)
             tasks.start_soon(mgr.start)
             with anyio.fail_after(30):
                 await mgr.elected.wait()

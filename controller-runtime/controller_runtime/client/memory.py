@@ -55,6 +55,8 @@ class Memory:
         self._new_uid = new_uid or _counting("00000000-0000-4000-8000-{:012d}")
         self._new_suffix = new_suffix or _counting("{:05d}")
         self._version = 999
+        self.complete: Callable[[Table, Document], Document] = lambda _, document: document
+        """Changes each object before it is stored, as schemas and admission do."""
 
     @property
     def version(self) -> str:
@@ -206,6 +208,7 @@ class Memory:
         for name in (*_NEVER_STORED, *_SERVERS_OWN, "resourceVersion"):
             if name != "generation" or table.facts.generation:
                 metadata.pop(name, None)
+        document = self.complete(table, document)
         checks.check_name(table, document)
         checks.check_metadata(table, document)
         metadata["uid"] = self._new_uid()
@@ -221,6 +224,7 @@ class Memory:
     ) -> Document:
         """Store ``after`` if it differs; remove the object if its deletion is due."""
         after.owners = _owning(after.owners)
+        after.document = self.complete(table, after.document)
         checks.check_metadata(table, after.document)
         metadata = after.document["metadata"]
         if "generation" in metadata and not same(

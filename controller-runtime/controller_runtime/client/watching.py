@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Generic, Literal, Self, TypeVar, cast
+from typing import Final, Generic, Literal, Protocol, Self, TypeVar, Unpack, cast
 
 import anyio
 import msgspec
@@ -20,10 +20,8 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import request as requests
 
 from .bodies import decode, is_metadata, listed_text
-from .options import WatchOptions
-
-if TYPE_CHECKING:
-    from .client import LiveClient
+from .interfaces import ObjectList
+from .options import ListOptions, WatchOptions
 
 T = TypeVar("T", bound=Object)
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -64,13 +62,24 @@ _decode_line: Final = msgspec.json.Decoder(_Line).decode
 _decode_version: Final = msgspec.json.Decoder(_Versioned).decode
 
 
+class Watchable(Protocol):
+    """The parts of a live client that a watch uses."""
+
+    transport: rest.RoundTripper
+    mapper: rest.RESTMapper
+
+    async def list(self, kind: type[T], **options: Unpack[ListOptions]) -> ObjectList[T]:
+        """Return the existing objects."""
+        ...
+
+
 class Watch(Generic[T]):
     """The changes of a kind, in order: see :meth:`controller_runtime.client.LiveClient.watch`.
 
     Use it as a context manager, or call :meth:`aclose`, to release its connection.
     """
 
-    def __init__(self, client: LiveClient, kind: type[T], options: WatchOptions) -> None:
+    def __init__(self, client: Watchable, kind: type[T], options: WatchOptions) -> None:
         self.resource_version = options.get("resource_version", "")
         """The version up to which all changes have been returned; a later watch can continue from it."""
         self._client = client

@@ -23,7 +23,7 @@ from .message import HTTPRequest, HTTPResponse
 from .reader import Reader, State
 
 if TYPE_CHECKING:
-    from .hall import Hall
+    from .sharedstate import SharedState
 
 KEEP_ALIVE: Final = 120.0
 """Seconds an idle connection is kept: longer than the 90 s of an API server, which then never meets a closed one.
@@ -44,13 +44,13 @@ _log = logging.getLogger("controller-runtime.http")
 class Connection(asyncio.BufferedProtocol):
     """The protocol between a transport and the handlers."""
 
-    def __init__(self, hall: Hall) -> None:
-        self._hall = hall
+    def __init__(self, shared: SharedState) -> None:
+        self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle
         self._deadline = 0.0
-        self._reader = Reader(self._enqueue, hall.max_body, hall.hold, hall.inspection)
+        self._reader = Reader(self._enqueue, shared.max_body, shared.hold, shared.inspection)
         self.active = self._loop.time()
         """When the client last sent something."""
         self.since = self.active
@@ -117,8 +117,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._deadline = self._loop.time() + KEEP_ALIVE
         self._timer = self._loop.call_later(HEAD_TIMEOUT, self._tick)
-        self._hall.enter(self)
-        if self._hall.closing:  # a handshake that ended too late
+        self._shared.enter(self)
+        if self._shared.closing:  # a handshake that ended too late
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -131,16 +131,16 @@ class Connection(asyncio.BufferedProtocol):
         if self._room is not None:
             self._room.set()
         if self._task is None:
-            self._hall.leave(self)
+            self._shared.leave(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer to read into."""
         del sizehint
-        return self._hall.buffer
+        return self._shared.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Parse, or keep until the request in progress is answered."""
-        data = self._hall.buffer[:nbytes]
+        data = self._shared.buffer[:nbytes]
         self.active = self._loop.time()
         if self._task is not None and not self._reader.discarding:
             self._rest += data
@@ -150,8 +150,8 @@ class Connection(asyncio.BufferedProtocol):
         self._feed(data)
         if self._task is None and not self._ended:
             self._wait_for_more(before)
-            if self._hall.crowded and self.kept:
-                self._hall.hold_up(self)
+            if self._shared.crowded and self.kept:
+                self._shared.hold_up(self)
 
     def eof_received(self) -> bool:
         """Answer the request in progress nevertheless, if the transport can be half open: TLS cannot."""
@@ -225,7 +225,7 @@ class Connection(asyncio.BufferedProtocol):
     def _enqueue(self, item: HTTPRequest | HTTPResponse, connection: bytes) -> None:
         self._queue.append((item, connection))
         if self._task is None:
-            # Owned by the connection, which the hall waits for.
+            # Owned by the connection, which the shared state waits for.
             self._task = self._loop.create_task(self._work())
 
     async def _work(self) -> None:
@@ -237,12 +237,12 @@ class Connection(asyncio.BufferedProtocol):
                     try:
                         answer = await self._answer(item)
                     finally:
-                        self._hall.hold(-len(item.body))
+                        self._shared.hold(-len(item.body))
                 else:
                     answer = item
                 if self._lost:
                     break
-                if self._hall.closing and not self._queue:
+                if self._shared.closing and not self._queue:
                     connection = wire.CLOSE
                 headless = isinstance(item, HTTPRequest) and item.method == "HEAD"
                 del item  # its body is not needed while the client reads
@@ -258,12 +258,12 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._task = None
             if self._lost:
-                self._hall.leave(self)
+                self._shared.leave(self)
         if not self._lost and not self._ended:
             self._resume()
 
     async def _answer(self, request: HTTPRequest) -> HTTPResponse:
-        handler = self._hall.route(request.path)
+        handler = self._shared.route(request.path)
         if handler is None:
             return _NOT_FOUND
         try:
@@ -277,7 +277,7 @@ class Connection(asyncio.BufferedProtocol):
             return _BROKEN
 
     def _write(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> None:
-        second = int(self._hall.now())
+        second = int(self._shared.now())
         try:
             data = wire.render(answer, connection, second, headless=headless)
         except ValueError:
@@ -289,7 +289,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close after the last answer, once the client had the time to read it."""
         self._ended, self._rest = True, b""
         self._clear_queue()
-        self._hall.changed()
+        self._shared.changed()
         if not self._reader.unread or self._eof:
             self._deadline = self._loop.time() + KEEP_ALIVE
             self._transport.close()
@@ -305,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
     def _clear_queue(self) -> None:
         for item, _ in self._queue:
             if isinstance(item, HTTPRequest):
-                self._hall.hold(-len(item.body))
+                self._shared.hold(-len(item.body))
         self._queue.clear()
 
     def _resume(self) -> None:

@@ -16,8 +16,8 @@ from typing import Final
 import anyio
 
 from .connection import Connection
-from .hall import Hall
 from .message import Handler, Inspection, ServerError
+from .sharedstate import SharedState
 from .tls import TLSOptions, TLSProvider
 
 _DRAIN: Final = 10.0
@@ -137,7 +137,7 @@ class Server:
         """
         listening = self.listen()
         context = self._context()
-        hall = Hall(
+        shared = SharedState(
             self._route,
             self._max_body,
             max_connections=self._max_connections,
@@ -147,19 +147,19 @@ class Server:
             async with anyio.create_task_group() as handshakes:
                 self._serving.set()
                 while True:
-                    accepted = await _accept(listening, hall)
+                    accepted = await _accept(listening, shared)
                     try:
-                        await hall.room()
+                        await shared.place()
                     except BaseException:
                         accepted.close()
                         raise
-                    handshake = hall.begin_handshake()
-                    handshakes.start_soon(_welcome, accepted, handshake, hall, context)
+                    handshake = shared.begin_handshake()
+                    handshakes.start_soon(_welcome, accepted, handshake, shared, context)
         finally:
             listening.close()
             self._socket = None
             with anyio.CancelScope(shield=True):
-                await hall.drain(self._drain)
+                await shared.drain(self._drain)
 
     def _context(self) -> ssl.SSLContext | None:
         if self._tls is None:
@@ -176,7 +176,7 @@ class Server:
         return self._routes[max(below, key=len)] if below else None
 
 
-async def _accept(listening: socket.socket, hall: Hall) -> socket.socket:
+async def _accept(listening: socket.socket, shared: SharedState) -> socket.socket:
     """Return the next connection; where no file descriptor is left for it, an idle one has to go."""
     complained = False
     while True:
@@ -186,14 +186,14 @@ async def _accept(listening: socket.socket, hall: Hall) -> socket.socket:
             if not complained:
                 _log.error("Connections cannot be accepted: %s", error)  # the stack does not help
             complained = True
-            hall.evict()
+            shared.evict()
             await anyio.sleep(_NO_ACCEPT)
         else:
             return accepted
 
 
 async def _welcome(
-    accepted: socket.socket, handshake: anyio.CancelScope, hall: Hall, context: ssl.SSLContext | None
+    accepted: socket.socket, handshake: anyio.CancelScope, shared: SharedState, context: ssl.SSLContext | None
 ) -> None:
     """Make a connection of an accepted socket. A failed TLS handshake is not logged as an error."""
     made = False
@@ -201,7 +201,7 @@ async def _welcome(
         with handshake:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Connection(hall),
+                lambda: Connection(shared),
                 accepted,
                 ssl=context,
                 # Without TLS they may not even be named.
@@ -212,6 +212,6 @@ async def _welcome(
     except OSError as error:
         _log.debug("Connection was not made: %s", error)
     finally:
-        hall.end_handshake(handshake)
+        shared.end_handshake(handshake)
         if not made:
             accepted.close()

@@ -9,6 +9,7 @@ compaction, replicas that are behind, admission, permissions, kinds that come an
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.patch import apply_merge_patch, merge_patch_diff
 from controller_runtime.client import deletion, garbage, kinds, patching
 from controller_runtime.client.memory import Memory
 from controller_runtime.client.tables import Document, Table, key_of
 from controller_runtime.rest import Request, Response
 
-from . import answers, paths
+from . import answers, paths, schemas
 from .history import Event, History, Replica
 from .paths import Place
 from .watching import Watches
@@ -52,8 +54,9 @@ class Review:
 class Server:
     """The objects of a cluster, and the answers to requests about them.
 
-    ``complete`` gets each object before it is stored: it sets defaults and drops unknown fields. ``admit`` has,
-    by kind, functions that are called one after the other for each write.
+    ``complete`` has, by kind, functions that get each object before it is stored: they set defaults and drop unknown
+    fields, and leave a completed object as it is. ``admit`` has functions that are called one after the other for
+    each write.
     """
 
     def __init__(self, memory: Memory, rng: random.Random, *, replicas: int = 2) -> None:
@@ -64,6 +67,9 @@ class Server:
         self.replicas = [Replica(self.history, rng, version=version) for _ in range(replicas)]
         self.watches = Watches(self.history, rng)
         self.admit: dict[GVK, list[Admit]] = {}
+        self.complete: dict[GVK, Callable[[Document], Document]] = {}
+        self._admitted: Document = {}
+        memory.complete = self._complete
         self.denied: set[tuple[str, str, str]] = set()
         """User, verb and group resource that are refused with 403."""
         self._has_garbage = True
@@ -71,7 +77,7 @@ class Server:
         self._pages: dict[str, tuple[list[Document], int]] = {}
         self.serve(Namespace)
 
-    # What is served.
+    # Kinds.
 
     def serve(self, *kinds_: type[Object]) -> None:
         """Serve kinds by their models."""
@@ -79,10 +85,12 @@ class Server:
             self._add(kinds.facts_for(kind))
 
     def serve_crds(self, crds: Iterable[Mapping[str, Any]]) -> None:
-        """Serve custom kinds as CustomResourceDefinitions describe them."""
+        """Serve custom kinds as CustomResourceDefinitions describe them, with the defaults of their schemas."""
         for crd in crds:
-            for facts in kinds.facts_of_crd(crd):
+            for facts, version in zip(kinds.facts_of_crd(crd), crd["spec"]["versions"], strict=True):
                 self._add(facts)
+                if schema := (version.get("schema") or {}).get("openAPIV3Schema"):
+                    self.complete[facts.gvk] = schemas.completer(schema)
 
     def withdraw(self, kind: type[Object]) -> None:
         """Serve a kind no longer: its objects are gone, its watches end."""
@@ -101,7 +109,7 @@ class Server:
         return [row.document for _, row in sorted(self.table(kind).rows.items())]
 
     def collect_garbage(self) -> None:
-        """Do what the garbage collector and the namespace controller would do now, to its end."""
+        """Run the garbage collector and the namespace controller until they have nothing left to do."""
         if not self._has_garbage:
             return
         self._has_garbage = False
@@ -228,6 +236,7 @@ class Server:
         if place.subresource == "eviction":
             self.memory.delete(place.table, place.key, deletion.Options())
             return dict(_SUCCESS)
+        document = self._complete(place.table, document)
         review = Review("CREATE", place.gvk, document, None, user, place.subresource, place.dry_run)
         await self._admit(review)
         assert review.new is not None  # noqa: S101 -- a create has an object
@@ -248,11 +257,16 @@ class Server:
             wanted = write(place, user, True)
             old = before.document if before is not None else None
             operation = "UPDATE" if before is not None else "CREATE"
-            await self._admit(
-                Review(operation, place.gvk, wanted, old, user, place.subresource, place.dry_run)
-            )
+            new = copy.deepcopy(wanted)
+            review = Review(operation, place.gvk, new, old, user, place.subresource, place.dry_run)
+            await self._admit(review)
             if place.table.rows.get(place.key) is before:
-                return wanted if place.dry_run else write(place, user, False)
+                assert review.new is not None  # noqa: S101 -- not a deletion
+                self._admitted = merge_patch_diff(wanted, review.new)
+                try:
+                    return write(place, user, place.dry_run)
+                finally:
+                    self._admitted = {}
 
     def _updated(self, place: Place, user: str, dry_run: bool) -> Document:
         document = place.body()
@@ -293,6 +307,13 @@ class Server:
                 self.memory.delete(place.table, key_of(document), options)
         return place.collection([], int(self.memory.version))
 
+    def _complete(self, table: Table, document: Document) -> Document:
+        """Return an object as it is stored: as its schema has it, with the changes of admission."""
+        complete = self.complete.get(table.facts.gvk)
+        if complete is not None:
+            document = complete(document)
+        return apply_merge_patch(document, self._admitted) if self._admitted else document
+
     async def _admit(self, review: Review) -> None:
         for admit in self.admit.get(review.gvk, ()):
             await admit(review)
@@ -315,7 +336,7 @@ class Server:
             raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
 
     def _empty(self, namespace: Document) -> None:
-        """Delete what is in a namespace; let it go when there is nothing left."""
+        """Delete the objects of a namespace, and the namespace itself once it is empty."""
         name, empty = namespace["metadata"]["name"], True
         for table in self.tables.values():
             for key in [key for key in table.rows if key.namespace == name]:

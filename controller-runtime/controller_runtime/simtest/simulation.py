@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One life of a cluster: its server, its processes, what is done to them and what must hold."""
+"""One life of a cluster: its server, its processes, the steps and the checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import gc
 import hashlib
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,6 +27,7 @@ from controller_runtime.client.memory import Memory
 from controller_runtime.manager import Manager, Options
 from controller_runtime.rest import Config, RESTMapper
 
+from .admission import Webhooks
 from .faults import FAULTS
 from .history import Event as Change
 from .loop import CURRENT, START, Process, SimLoop
@@ -73,7 +75,7 @@ class Step:
     at: float
     name: str
     seed: int
-    """What the step draws comes from here: it does the same whatever else is done."""
+    """The seed of the step's own generator: its draws do not depend on other steps."""
 
     def __str__(self) -> str:
         return f"t={self.at:8.3f}  {self.name} ({self.seed})"
@@ -95,7 +97,7 @@ class Line:
 
 @dataclass
 class _Registered:
-    """What a scenario registered."""
+    """The managers, actions and checks of a scenario."""
 
     setup: Setup | None = None
     replicas: int = 1
@@ -103,6 +105,7 @@ class _Registered:
     actions: dict[str, tuple[Act, float]] = field(default_factory=dict)
     actors: list[tuple[str, Check]] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
+    has_webhooks: bool = False
 
 
 class Simulation:
@@ -122,6 +125,7 @@ class Simulation:
         self.network = Network(
             self.server, random.Random(f"{seed}/network"), self.record, observers=[self.rules]
         )
+        self.webhooks = Webhooks(self)
         self.processes: dict[str, Process] = {}
         self.managers: dict[str, Manager] = {}
         self._registered = _Registered()
@@ -131,7 +135,7 @@ class Simulation:
         self.server.serve(Lease, Event)
         self.failures: list[BaseException] = []
 
-    # What a scenario registers.
+    # Called by scenarios.
 
     def serve(self, *kinds: type[Object]) -> None:
         """Serve kinds by their models."""
@@ -141,6 +145,11 @@ class Simulation:
         """Run managers that ``setup`` fills; one of them leads."""
         registered = self._registered
         registered.setup, registered.replicas, registered.options = setup, replicas, options
+
+    def admission(self, *configurations: Mapping[str, Any]) -> None:
+        """Have the managers' webhooks review writes, as configurations say. Serve the kinds first."""
+        self._registered.has_webhooks = True
+        self.webhooks.configure(configurations)
 
     def action(self, act: Act, *, times: float = 5.0, name: str = "") -> None:
         """Have users do something, about ``times`` times in a life; ``act`` gets a generator of its own."""
@@ -165,7 +174,7 @@ class Simulation:
         """Check something at the end, when faults have stopped and the cluster had time to settle."""
         self._registered.checks.append(check)
 
-    # What its parts use.
+    # Called by the parts of the simulation.
 
     def record(self, actor: str, text: str) -> None:
         """Add a line to the timeline."""
@@ -270,6 +279,9 @@ class Simulation:
         wire.may_write = manager._may_write
         assert self._registered.setup is not None  # noqa: S101 -- else no manager is started
         self.rules.follow(process, manager)
+        if self._registered.has_webhooks:
+            manager._webhook_server = self.webhooks.listen(process, copy_context())
+            manager.add(manager._webhook_server)
         async with manager:
             await self._registered.setup(manager)
             self.managers[process.name] = manager
@@ -300,7 +312,7 @@ class _Direct:
 def _spread(
     rng: random.Random, name: str, times: float, length: float, storms: Sequence[float]
 ) -> Iterable[Step]:
-    """Draw about ``times`` steps over ``length`` seconds, most of them in storms: what goes wrong does so together."""
+    """Draw about ``times`` steps over ``length`` seconds, most of them in storms: faults come together."""
     for _ in range(int(times) + (rng.random() < times % 1)):
         at = rng.random() * length
         if rng.random() < _IN_STORMS:
@@ -372,7 +384,7 @@ def _drift() -> float:
 
 
 def _put_away(loop: SimLoop, simulation: Simulation) -> None:
-    """Drop what still waits: nothing of a life runs after its end."""
+    """Drop all callbacks and tasks: nothing of a life runs after its end."""
     loop.drop_all()
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 from abc import ABC, abstractmethod
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 import msgspec
 import pydantic
@@ -87,6 +87,9 @@ class CustomDefaulter(ABC, Generic[T]):
 class CustomMutator(ABC, Generic[T]):
     """Changes objects of one kind before validation, with the request and the stored object at hand."""
 
+    leaves_undecodable: ClassVar[bool] = False
+    """True to leave an object that cannot be decoded to the schema's validation, whose messages name every field."""
+
     def concerns(self, request: AdmissionRequest, old: T | None, new: T) -> bool:
         """Return False if :meth:`mutate` would change nothing; the answer then costs no comparison. By default True."""
         del request, old, new
@@ -151,9 +154,14 @@ class MutatorHandler(Handler, Generic[T]):
         """Return the mutator's changes to an object that is decoded only once."""
         if request.operation not in {CREATE, UPDATE}:
             return allowed()
-        new = await offload.run(decode, self._kind, obj)
-        stored = await self._stored(request, old)
-        if not self._mutator.concerns(request, stored, new):
+        try:
+            new = await offload.run(decode, self._kind, obj)
+            stored = await self._stored(request, old)
+        except BadRequestError:
+            if not self._mutator.leaves_undecodable:
+                raise
+            return allowed()
+        if not await offload.run(self._mutator.concerns, request, stored, new):
             return allowed()
         # Compare with the decoded model, so that the patch contains only the mutator's changes.
         before = await offload.run(new.to_dict)

@@ -9,6 +9,7 @@ grouped again. The values that differ are due to that change. This holds for eve
 from __future__ import annotations
 
 import copy
+import dataclasses
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
@@ -24,7 +25,15 @@ from pkg.config.document import render_path
 from pkg.constants import kai
 from pkg.offline.snapshot import Key, Snapshot
 from pkg.offline.trace.grouptrace import Data, GroupTrace, Values
-from pkg.podgrouper import ENTRY_POINT_GROUP, DirectOwners, PodGrouper, Settings, new_plugins_hub
+from pkg.podgrouper import (
+    ENTRY_POINT_GROUP,
+    DirectOwners,
+    PodGrouper,
+    Rules,
+    Settings,
+    new_plugins_hub,
+    rules_of,
+)
 from pkg.podgrouper.plugins import GroupingError, Reads
 from pkg.podgrouper.podgroup import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 
@@ -35,6 +44,7 @@ REFUSALS: Final = (GroupingError, StatusError)
 MOST_TRIES: Final = 2_000
 """Maximum number of changes tried for one pod. Further causes are not found."""
 
+_POD_GROUPS: Final = "podgroups.scheduling.run.ai"
 _JUNK: Final = "x"
 """Replaces a map or a list."""
 _NOT_TRIED: Final = ("apiVersion", "kind", "metadata")
@@ -71,6 +81,19 @@ def _left_alone(pod: Data, settings: Settings) -> str:
     return ""
 
 
+def with_rules_of(objects: Objects, settings: Settings) -> Settings:
+    """Return ``settings`` with the rules of the PodGroup whose CRD is in ``objects``, unless they name others."""
+    if settings.rules is not None:
+        return settings
+    for key, data in objects.items():
+        if (key.kind.kind, key.name) == ("CustomResourceDefinition", _POD_GROUPS):
+            for version in (data.get("spec") or {}).get("versions") or ():
+                if version.get("name") == PodGroup.gvk.version:
+                    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+                    return dataclasses.replace(settings, rules=rules_of(schema.get("properties")))
+    return settings
+
+
 class _Try:
     """Groups the pod once."""
 
@@ -88,14 +111,15 @@ class _Try:
         grouper = PodGrouper(DirectOwners(self.snapshot, self.snapshot), hub)
         pod = Pod.from_dict(self.objects[self._pod])
         pod.metadata.namespace = self._pod.namespace
-        found = await grouper.get_pod_owners(pod)
+        rules = self._settings.rules or Rules.V0_13
+        found = await grouper.get_pod_owners(pod, rules)
         self.owners = [_key(each) for each in (found.owners or (found.top_owner,))]
         self.grouper, self.reads = found.grouper.name, found.grouper.reads
         metadata = await found.metadata(pod)
         pool = self._settings.controller.node_pool_label_key
         if pool and pool in pod.labels:
             metadata.labels = {pool: pod.labels[pool], **(metadata.labels or {})}
-        return _values(metadata, pod)
+        return _values(metadata, pod, rules)
 
 
 @cache
@@ -226,7 +250,7 @@ def _key(obj: Object) -> Key:
     return Key(obj.gvk, obj.namespace, obj.name)
 
 
-def _values(metadata: Metadata, pod: Pod) -> Values:
+def _values(metadata: Metadata, pod: Pod, rules: Rules) -> Values:
     """Return the group's values by the names of the PodGroup's fields."""
     own = metadata.find_sub_group_for_pod(pod.namespace, pod.name)
     values = {
@@ -235,9 +259,9 @@ def _values(metadata: Metadata, pod: Pod) -> Values:
         "queue": metadata.queue,
         "priorityClassName": metadata.priority_class_name,
         "preemptibility": metadata.preemptibility,
-        "minMember": metadata.min_available,
+        **_required(metadata, rules),
         **_topology(metadata),
-        "subGroups": [_sub_group(each) for each in metadata.sub_groups],
+        "subGroups": [_sub_group(each, rules) for each in metadata.sub_groups],
         "subGroup": own.name if own is not None else "",
         **{f"labels[{name}]": value for name, value in sorted((metadata.labels or {}).items())},
         **{f"annotations[{name}]": value for name, value in sorted((metadata.annotations or {}).items())},
@@ -245,8 +269,14 @@ def _values(metadata: Metadata, pod: Pod) -> Values:
     return {name: value for name, value in values.items() if value not in ("", [])}
 
 
-def _sub_group(group: SubGroupMetadata) -> Data:
-    written: Data = {"name": group.name, "minMember": group.min_available}
+def _required(part: Metadata | SubGroupMetadata, rules: Rules) -> Data:
+    if rules is not Rules.V0_13 and part.min_sub_group is not None:
+        return {"minSubGroup": part.min_sub_group}
+    return {"minMember": part.min_available}
+
+
+def _sub_group(group: SubGroupMetadata, rules: Rules) -> Data:
+    written: Data = {"name": group.name, **_required(group, rules)}
     if group.parent is not None:
         written["parent"] = group.parent
     if group.topology_constraints is not None:

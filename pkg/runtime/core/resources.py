@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Applies a TrainJob's ``resourcesPerNode`` to the template, so that plugins see what the containers get."""
+"""Applies a TrainJob's ``resourcesPerNode`` to the template, so that plugins see the resources of the containers."""
 
 from __future__ import annotations
 

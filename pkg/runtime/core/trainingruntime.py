@@ -16,6 +16,7 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Client, FieldIndexer, Reader, peek
 from controller_runtime.rest import RestError
 
+from pkg import features
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer import v1alpha1 as trainer
@@ -52,8 +53,8 @@ async def new_training_runtime(
     """Create the runtime and its plugins, and register their cache indices. ``store`` has the snapshots."""
     cfg = defaulted() if cfg is None else cfg
     await index_runtime_references(indexer)
-    fwk = await framework.new(client, plugins.new_registry(), indexer, cfg)
-    return TrainingRuntime(fwk, client, cfg, store)
+    registry = plugins.new_registry(gates=features.resolve(cfg.feature_gates or {}))
+    return TrainingRuntime(await framework.new(client, registry, indexer, cfg), client, cfg, store)
 
 
 async def index_runtime_references(indexer: FieldIndexer) -> None:
@@ -152,7 +153,9 @@ class TrainingRuntime(interface.Runtime):
         )
         self.framework.run_enforce_ml_policy_plugins(info, train_job)
         self.framework.run_enforce_pod_group_policy_plugins(info, train_job)
+        self.framework.run_enforce_pod_spec_plugins(info, train_job)
         self.framework.run_pod_network_plugins(info, train_job)
+        self.framework.run_pre_component_builder_plugins(info, train_job)
         return info
 
     async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:

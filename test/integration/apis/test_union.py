@@ -38,7 +38,7 @@ def admitted_by(case: Document) -> list[str]:
 
 
 def merged(a: Any, b: Any) -> Any:
-    """What either stored."""
+    """The fields that either stored."""
     if isinstance(a, dict) and isinstance(b, dict):
         return {
             key: merged(a[key], b[key]) if key in a and key in b else a.get(key, b.get(key)) for key in a | b
@@ -51,7 +51,7 @@ def cluster_scoped(case: Document) -> bool:
 
 
 async def send(client: LiveClient, case: Document, namespace: str) -> Document:
-    """Send the case's object as its client does, and return what is stored."""
+    """Send the case's object as its client does, and return the stored object."""
 
     def named(data: Document) -> Unstructured:
         data = copy.deepcopy(data)

@@ -42,6 +42,7 @@ class Sent(collections.Counter[tuple[str, str]]):
 @pytest.fixture(scope="module")
 def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
     async def install() -> None:
+        daemon_sets = {"apiGroups": ["apps"], "resources": ["daemonsets"], "verbs": ["get", "list", "watch"]}
         await trainer_control_plane.install_crds(custom_resource_definition(PodGroup))
         async with Transport(trainer_control_plane.config) as transport:
             role, binding = shipped.manifests("podgrouper")
@@ -52,7 +53,10 @@ def grouper_control_plane(trainer_control_plane: Environment) -> Environment:
             trainers["metadata"]["name"] = BOTH
             trainers["subjects"] = [{**subject, "name": BOTH}]
             client = LiveClient(transport, RESTMapper(transport))
-            await apply_manifests(client, [role, binding, trainers], owner="test")
+            more = {**role, "metadata": {"name": "daemon-sets"}, "rules": [daemon_sets]}
+            bound = {**binding, "metadata": {"name": "daemon-sets"}}
+            bound["roleRef"] = {**binding["roleRef"], "name": "daemon-sets"}
+            await apply_manifests(client, [role, binding, trainers, more, bound], owner="test")
 
     anyio.run(install)
     return trainer_control_plane

@@ -11,12 +11,13 @@ from typing import Any
 import anyio
 import pytest
 from controller_runtime import Manager
-from controller_runtime.apis.core.v1 import Namespace, Pod
+from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.apis.machinery.object import Object, ObjectMeta, Unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 
+from pkg.apis.config.v1alpha1 import ObjectReference
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 
@@ -256,3 +257,34 @@ async def test_a_crd_of_a_newer_release_changes_the_rules_while_the_manager_runs
         assert (await live_client.get(Pod, loose.key)).annotations[
             ANNOTATION
         ] == f"pg-loose-0-{job.metadata.uid}"
+
+
+async def test_a_config_map_declares_how_a_kind_is_grouped_and_its_changes_regroup_the_pods(
+    live_client: LiveClient,
+    namespace: str,
+    make: Callable[..., Any],
+    grouped: Callable[..., Any],
+    run_grouper: RunGrouper,
+) -> None:
+    def declared(minimum: int) -> dict[str, str]:
+        head = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Grouper\n"
+        return {"a": f"{head}owner: {{group: apps, version: v1, kind: DaemonSet}}\nminMember: {minimum}\n"}
+
+    config_map = ConfigMap(metadata=ObjectMeta(name="groupers", namespace=namespace), data=declared(3))
+    stored = await live_client.create(config_map)
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": POD}
+    spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
+    owner = await make(GVK("apps", "v1", "DaemonSet"), "agents", None, spec)
+    reference = ObjectReference(name="groupers", namespace=namespace)
+
+    async with run_grouper(groupers_config_map=reference):
+        await make(Pod.gvk, "agents-0", owner, OURS)
+        (name,) = await grouped(1)
+        assert (await live_client.get(PodGroup, (namespace, name))).spec.min_member == 3
+        stored.data = declared(5)
+        await live_client.update(stored)
+
+        async def follows() -> bool:
+            return (await live_client.get(PodGroup, (namespace, name))).spec.min_member == 5
+
+        await eventually(follows, timeout=30, reason="the group follows the document")

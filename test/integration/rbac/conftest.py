@@ -31,6 +31,8 @@ from pkg.localcluster.tools import JOBSET
 ROOT = Path(__file__).parents[3]
 GROUP = "under-test"
 API = "rbac.authorization.k8s.io"
+_OPEN = ("/api", "/healthz", "/livez", "/openapi", "/readyz", "/version")
+"""Paths of ``system:discovery``, which every user may read."""
 _POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -53,6 +55,7 @@ class Run:
 
     metrics: int
     health: int
+    status: int
     record: Callable[[], Asked]
 
     def asked(self) -> Asked:
@@ -114,14 +117,22 @@ def rest_config(audited: Environment) -> Config:
     return dataclasses.replace(audited.config)
 
 
+def _path(uri: str) -> dict[str, str]:
+    """Return a path that is not a resource in the place of one; nothing for those that every user may read."""
+    path = uri.partition("?")[0]
+    return {} if path.startswith(_OPEN) else {"resource": path}
+
+
 def read(audit_log: Path, user: str) -> Asked:
     """Return what a user asked for; an apply that makes the object counts as patch and as create."""
     granted: set[rbac.Grant] = set()
     refused: set[rbac.Grant] = set()
     for line in audit_log.read_text().splitlines():
         entry = json.loads(line) if line.endswith("}") else {}
-        ref = entry.get("objectRef")
-        if not ref or entry["user"]["username"] != user or "resource" not in ref:
+        if not entry or entry["user"]["username"] != user:
+            continue
+        ref = entry.get("objectRef") or _path(entry["requestURI"])
+        if "resource" not in ref:
             continue
         resource = ref["resource"] + (f"/{ref['subresource']}" if "subresource" in ref else "")
         group, verb, status = ref.get("apiGroup", ""), entry["verb"], entry.get("responseStatus", {})
@@ -154,7 +165,7 @@ def run_under(
             "rules": rules,
         }
         binding = role_binding(user, subject)
-        metrics, health, serving = free_ports(3)
+        metrics, health, serving, status = free_ports(4)
         hooks = contents.trainer_webhooks(f"https://127.0.0.1:{serving}", b"")
         for hook in (hook for each in hooks for hook in each["webhooks"]):
             hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
@@ -188,6 +199,8 @@ def run_under(
             "metrics": {"bindAddress": f"127.0.0.1:{metrics}", "requireAuthorization": not grouper},
             "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
             "webhook": {"host": "127.0.0.1", "port": serving},
+            "statusServer": {"host": "127.0.0.1", "port": status},
+            "featureGates": {"TrainJobStatus": True},
             "leaderElection": {
                 "leaderElect": True,
                 "resourceName": user,
@@ -210,7 +223,7 @@ def run_under(
             process = launch([*arguments, *(["--controllers=podgrouper"] if grouper else [])], log)
         processes.append(process)
         await eventually(lambda: answers(health, "/healthz"), timeout=60, reason="the manager answers")
-        yield Run(metrics, health, lambda: read(audit_log, user))
+        yield Run(metrics, health, status, lambda: read(audit_log, user))
         process.kill()
         process.wait()
 

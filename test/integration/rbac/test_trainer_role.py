@@ -15,17 +15,20 @@ from typing import Any, Final
 
 import anyio
 import pytest
-from controller_runtime.apis.authentication.v1 import TokenRequest
-from controller_runtime.apis.core.v1 import ConfigMap, ServiceAccount
+from controller_runtime import rest
+from controller_runtime.apis.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, ServiceAccount
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import EventuallyError, eventually
 
 from hack import rbac
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.statusserver import status_url, token_audience
 
 pytestmark = pytest.mark.integration
 
@@ -50,6 +53,7 @@ USED: Final[dict[str, set[rbac.Grant]]] = {
         *grants("coordination.k8s.io", "leases", "get", "create", "update"),
         *grants("", "secrets", *READ, "update"),
         *grants(HOOKS, "validatingwebhookconfigurations", *READ, "update"),
+        *grants(HOOKS, "mutatingwebhookconfigurations", *READ, "update"),
         *grants("", "events", "create"),
     },
     "torch": {
@@ -72,6 +76,12 @@ USED: Final[dict[str, set[rbac.Grant]]] = {
     "volcano": {
         *grants("scheduling.volcano.sh", "podgroups", "create", "patch", "list", "watch"),
         *grants("scheduling.k8s.io", "priorityclasses", "list", "watch"),
+    },
+    "status": {
+        *grants("", "pods", "get"),
+        *grants("batch", "jobs", "get"),
+        *grants("", "/.well-known/openid-configuration", "get"),
+        *grants("", "/openid/v1/jwks", "get"),
     },
     "metrics": {
         *grants("authentication.k8s.io", "tokenreviews", "create"),
@@ -114,6 +124,8 @@ TAKEN: Final = [
     ("mpi", ("", "configmaps", "patch")),
     ("coscheduling", ("", "limitranges", "watch")),
     ("volcano", ("scheduling.k8s.io", "priorityclasses", "list")),
+    ("status", ("", "pods", "get")),
+    ("status", ("", "/openid/v1/jwks", "get")),
     ("metrics", ("authorization.k8s.io", "subjectaccessreviews", "create")),
 ]
 """One grant of each kind, and the scenario that misses it."""
@@ -233,6 +245,33 @@ async def volcano(client: LiveClient, namespace: str, run: Run) -> None:
     )
 
 
+async def status(client: LiveClient, namespace: str, run: Run) -> None:
+    """A pod of a TrainJob reports its progress."""
+    await job_set_of(client, namespace, run, "status")
+    metadata: dict[str, Any] = {"name": "default", "namespace": namespace}
+    account = await client.create(ServiceAccount.from_dict({"metadata": metadata}))
+    pod_spec = {"serviceAccountName": "default", "containers": [{"name": "node", "image": "busybox"}]}
+    template = {"spec": {**pod_spec, "restartPolicy": "Never"}}
+    owner: Object = await client.get(JobSet, (namespace, "status"))
+    for kind, name, spec in ((Job, "status-node-0", {"template": template}), (Pod, "p", pod_spec)):
+        gvk, uid = type(owner).gvk, owner.metadata.uid
+        named = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": owner.name, "uid": uid}
+        metadata = {"name": name, "namespace": namespace, "ownerReferences": [{**named, "controller": True}]}
+        owner = await client.create(kind.from_dict({"metadata": metadata, "spec": spec}))
+    bound = BoundObjectReference(kind="Pod", api_version="v1", name="p", uid=owner.metadata.uid)
+    wanted = TokenRequestSpec(audiences=[token_audience(namespace, "status")], bound_object_ref=bound)
+    issued = await client.subresource("token").create(account, TokenRequest(spec=wanted))
+    config = rest.Config(
+        host=f"https://127.0.0.1:{run.status}",
+        tls=rest.TLSConfig(verify=False),
+        credentials=rest.StaticToken(issued.status.token or ""),
+    )
+    async with rest.Transport(config) as transport:
+        body = b'{"trainerStatus": {"progressPercentage": 1, "lastUpdatedTime": "2026-01-02T03:04:05Z"}}'
+        response = await transport.send(rest.Request("POST", status_url(namespace, "status"), body=body))
+        assert response.status == 200, await response.read()
+
+
 async def metrics(client: LiveClient, namespace: str, run: Run) -> None:
     """A client with a token reads the metrics or is refused."""
     account = await client.create(
@@ -257,7 +296,7 @@ async def metrics(client: LiveClient, namespace: str, run: Run) -> None:
 
 SCENARIOS: Final[dict[str, Scenario]] = {
     each.__name__: each
-    for each in (start, torch, rebuild, cluster_runtime, mpi, coscheduling, volcano, metrics)
+    for each in (start, torch, rebuild, cluster_runtime, mpi, coscheduling, volcano, status, metrics)
 }
 
 

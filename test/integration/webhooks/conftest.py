@@ -1,15 +1,24 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A process that serves the webhooks."""
+"""Servers of the webhooks: a process, and a manager that the API server asks about a test's objects."""
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import Environment, eventually
+
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.localcluster import contents
 
 PROGRAM = Path(__file__).with_name("program.py")
 ROOT = Path(__file__).parents[3]
@@ -31,3 +40,69 @@ def server() -> Iterator[tuple[psutil.Process, int]]:
     process.kill()
     process.wait()
     process.stdout.close()
+
+
+@pytest.fixture
+def admitting_manager(
+    trainer_control_plane: Environment,
+    run_manager: Callable[..., Any],
+    live_client: LiveClient,
+    namespace: str,
+    tmp_path: Path,
+) -> Callable[[], AbstractAsyncContextManager[None]]:
+    """Run a manager that the API server asks about this test's objects."""
+    authority = trainer_control_plane.control_plane.authority
+    authority.server("webhooks", ["127.0.0.1", "localhost"]).write(tmp_path)
+
+    async def refuses() -> bool:
+        try:
+            await live_client.create(bad_runtime(namespace), dry_run=True)
+        except StatusError as error:
+            return "always must be 1" in str(error)
+        return False
+
+    async def mutates() -> bool:
+        spec = {"runtimeRef": {"name": "any"}, "trainer": {"numProcPerNode": str(2**31)}}
+        metadata = {"name": "beyond-int32", "namespace": namespace}
+        try:
+            await live_client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}), dry_run=True)
+        except StatusError as error:
+            return "defaulter.trainjob.trainer.kubeflow.org" in str(error)
+        return False
+
+    @asynccontextmanager
+    async def run() -> AsyncIterator[None]:
+        serving = {"webhook_cert_dir": str(tmp_path), "webhook_host": "127.0.0.1", "webhook_port": 0}
+        async with run_manager(webhooks=True, **serving) as mgr:
+            url = f"https://127.0.0.1:{mgr.webhook_server.port}"
+            inside = f"has(request.namespace) && request.namespace == '{namespace}'"
+            ours = f"({inside}) || request.name.startsWith('{namespace[:20]}')"
+            made = []
+            for manifest in contents.trainer_webhooks(url, authority.certificate):
+                manifest["metadata"]["name"] = namespace
+                for hook in manifest["webhooks"]:
+                    hook["matchConditions"] = [{"name": "ours", "expression": ours}]
+                made.append(await live_client.create(Unstructured.wrap(manifest)))
+            try:
+                await eventually(refuses, reason="the API server asks the validating webhook")
+                await eventually(mutates, reason="the API server asks the mutating webhook")
+                yield
+            finally:
+                for each in made:
+                    await live_client.delete(each)
+
+    return run
+
+
+def bad_runtime(namespace: str) -> TrainingRuntime:
+    template = {
+        "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "node", "image": "busybox"}]}}},
+    }
+    jobs = [{"name": "node", "replicas": 2, "template": template}]
+    return TrainingRuntime.from_dict(
+        {
+            "metadata": {"name": "bad", "namespace": namespace},
+            "spec": {"template": {"spec": {"replicatedJobs": jobs}}},
+        }
+    )

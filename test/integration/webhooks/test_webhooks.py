@@ -1,68 +1,25 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Event
-from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError, StatusError
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Unstructured, metadata_only
+from controller_runtime.apis.machinery.object import metadata_only
 from controller_runtime.client import LiveClient, raw_patch
-from controller_runtime.envtest import Environment, eventually
+from controller_runtime.envtest import eventually
 from controller_runtime.rest import AnswerError
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
-from pkg.localcluster import contents
 
 pytestmark = pytest.mark.integration
 
 STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
-
-
-@pytest.fixture
-def admitting_manager(
-    trainer_control_plane: Environment,
-    run_manager: Callable[..., Any],
-    live_client: LiveClient,
-    namespace: str,
-    tmp_path: Path,
-) -> Callable[[], AbstractAsyncContextManager[None]]:
-    """Run a manager that the API server asks about this test's objects."""
-    authority = trainer_control_plane.control_plane.authority
-    authority.server("webhooks", ["127.0.0.1", "localhost"]).write(tmp_path)
-
-    async def refuses() -> bool:
-        try:
-            await live_client.create(runtime(namespace, replicas=2), dry_run=True)
-        except StatusError as error:
-            return "always must be 1" in str(error)
-        return False
-
-    @asynccontextmanager
-    async def run() -> AsyncIterator[None]:
-        serving = {"webhook_cert_dir": str(tmp_path), "webhook_host": "127.0.0.1", "webhook_port": 0}
-        async with run_manager(webhooks=True, **serving) as mgr:
-            url = f"https://127.0.0.1:{mgr.webhook_server.port}"
-            ours = f"request.namespace == '{namespace}' || request.name.startsWith('{namespace[:20]}')"
-            made = []
-            for manifest in contents.trainer_webhooks(url, authority.certificate):
-                manifest["metadata"]["name"] = namespace
-                for hook in manifest["webhooks"]:
-                    hook["matchConditions"] = [{"name": "ours", "expression": ours}]
-                made.append(await live_client.create(Unstructured.wrap(manifest)))
-            try:
-                await eventually(refuses, reason="the API server asks the webhook")
-                yield
-            finally:
-                for each in made:
-                    await live_client.delete(each)
-
-    return run
 
 
 def runtime(namespace: str, *, replicas: int = 1) -> TrainingRuntime:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 from collections.abc import Awaitable, Mapping
@@ -19,7 +20,14 @@ from controller_runtime.webhook import admission
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.runtime import Runtime
-from pkg.webhooks import ClusterTrainingRuntimeWebhook, TrainingRuntimeWebhook, TrainJobWebhook
+from pkg.webhooks import (
+    ClusterTrainingRuntimeWebhook,
+    TrainingRuntimeWebhook,
+    TrainJobDefaulter,
+    TrainJobWebhook,
+)
+
+from .world import NOW
 
 T = TypeVar("T", bound=Object)
 Document = dict[str, Any]
@@ -71,6 +79,20 @@ async def verdict_on_train_job(
     errors: list[field.FieldError] = []
     overheard: Any = {key: _OverheardRuntime(runtime, errors) for key, runtime in runtimes.items()}
     return await _verdict(TrainJob, TrainJobWebhook(overheard), errors, old, new)
+
+
+async def mutation_of_train_job(cfg: Configuration, old: Document | None, new: Document) -> Document:
+    """Return the answer of the TrainJob's mutating webhook, its patch sorted by path."""
+    handler = admission.MutatorHandler(TrainJob, TrainJobDefaulter(cfg, now=lambda: NOW))
+    request = AdmissionRequest(
+        uid="1",
+        operation="CREATE" if old is None else "UPDATE",
+        object=copy.deepcopy(new),
+        old_object=copy.deepcopy(old),
+    )
+    response = await handler.handle(request)
+    patches = json.loads(base64.b64decode(response.patch)) if response.patch is not None else []
+    return {"allowed": response.allowed, "patches": sorted(patches, key=lambda each: str(each["path"]))}
 
 
 async def verdict_on_runtime(

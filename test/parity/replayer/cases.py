@@ -14,10 +14,10 @@ import msgspec
 
 PROFILES: Final = ("2.1", "2.3")
 _SECOND_GENERATION: Final = re.compile(
-    rb'"runtimePatches": |"(jax|xgboost|flux)": ?{|-runtime-snapshot"|'
+    rb'"runtimePatches":|"(jax|xgboost|flux)": ?{|-runtime-snapshot"|'
     rb'"op": ?"(mutate|config|statusUpdate|authorize|admit|upgrade)"'
 )
-"""What only a file of the second generation holds."""
+"""Fields and operations of the second generation only."""
 
 
 class BadVectorFileError(Exception):

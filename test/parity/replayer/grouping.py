@@ -268,7 +268,7 @@ def _stored(document: Answer) -> Answer:
 
 
 def _stored_group(document: Answer, rules: Rules) -> Answer:
-    """Return a group; of its spec what Go writes: always a topology, and no zeros by the rules of v0.13."""
+    """Return a group with its spec as Go writes it: always a topology, and no zeros by the rules of v0.13."""
     spec = {
         name: value for name, value in (document.get("spec") or {}).items() if value not in ("", [], None)
     }

@@ -103,7 +103,7 @@ async def _reconcile(case: Answer) -> Answer:
         "applied": sorted(applied, key=lambda ref: (ref["kind"], ref["name"])),
         "events": recorder.events,
     }
-    if case["profile"] != cases.PROFILES[0]:
+    if case.get("profile", cases.PROFILES[0]) != cases.PROFILES[0]:
         if deleted := [_named(call) for call in cluster.written({"delete"})]:
             answered["deleted"] = deleted
         if results and results[0].requeue_after:
@@ -140,6 +140,10 @@ async def _validate_update(case: Answer) -> Answer:
     return await admission.verdict_on_train_job(
         await runtimes(Cluster(case)), case["oldTrainJob"], case["trainJob"]
     )
+
+
+async def _mutate(case: Answer) -> Answer:
+    return await admission.mutation_of_train_job(Cluster(case).cfg, case.get("oldTrainJob"), case["trainJob"])
 
 
 async def _validate_runtime(case: Answer) -> Answer:
@@ -182,6 +186,7 @@ _OPS: Final[dict[str, tuple[_Op, ...]]] = {
     "reconcileRuntime": ((_reconcile_runtime, "runtime"),),
     "validateCreate": ((_validate_create, "trainJob"),),
     "validateUpdate": ((_validate_update, "oldTrainJob"),),
+    "mutate": ((_mutate, "trainJob"),),
     "validateRuntime": ((_validate_runtime, "runtime"),),
     "enqueue": ((_enqueue, "event"),),
     "owners": ((grouping.owners, "pod"),),

@@ -8,14 +8,16 @@
 - a TrainJob whose deadline has passed before it has a JobSet fails without one;
 - a failed delete of the JobSet after the deadline is an error;
 - a TrainJob that is Failed does not become Complete as well, and is never built again;
-- the name of a runtime in an event is no format.
+- the name of a runtime in an event is not a format.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -47,14 +49,14 @@ _FACTS: Final = {
         "queuePolicy": r'^queue-policy = "(.*)"$',
     },
 }
-"""What the recorded facts say of a generated script of flux, by a pattern that finds it."""
+"""The recorded facts of each generated script of flux, and the pattern that finds them."""
 _UNREADABLE: Final = "unable to unmarshal the snapshot: "
-"""What follows is the text of Go's YAML and JSON readers."""
+"""The rest of the message is the text of Go's YAML and JSON readers."""
 _SINCE_NOW: Final = re.compile(r"<now \+ (\d+) s>")
 
 
 def raise_expectations(case: Case, want: Document, got: Document) -> None:
-    """Change what is wanted where it is to be better than upstream's, and read what stands for something."""
+    """Change the wanted answer where ours is to be better than upstream's, and resolve its placeholders."""
     for side in (want, got):
         for obj in side.get("applied") or ():
             _parse_snapshot(obj)
@@ -149,16 +151,19 @@ def _patches(case: Case) -> bool:
     return bool((case.input["trainJob"].get("spec") or {}).get("runtimePatches"))
 
 
-def _parse_snapshot(obj: Document) -> None:
-    data = obj.get("data") or {}
-    if isinstance(data.get("runtime"), str):
-        data["runtime"] = yaml.safe_load(data["runtime"])
-        data["runtime"].get("metadata", {}).pop("resourceVersion", None)
+def _parse_snapshot(obj: Any) -> None:
+    data = obj.get("data") if isinstance(obj, dict) else None
+    if isinstance(data, dict) and isinstance(data.get("runtime"), str):
+        with suppress(yaml.YAMLError):
+            data["runtime"] = yaml.safe_load(data["runtime"])
+            data["runtime"] = json.loads(json.dumps(data["runtime"], default=str))  # keys become strings
+        if isinstance(data["runtime"], dict):
+            data["runtime"].get("metadata", {}).pop("resourceVersion", None)
 
 
-def _find_facts(obj: Document) -> None:
-    data = obj.get("data") or {}
-    if obj.get("kind") != "ConfigMap" or "entrypoint.sh" not in data:
+def _find_facts(obj: Any) -> None:
+    data = obj.get("data") if isinstance(obj, dict) else None
+    if not isinstance(data, dict) or "entrypoint.sh" not in data:
         return
     obj["facts"] = {
         name: {fact: _found(pattern, data.get(name, "")) for fact, pattern in facts.items()}

@@ -24,7 +24,7 @@ from pkg.util import trainjob
 T = TypeVar("T", bound=Object)
 
 NOW: Final = datetime(2077, 7, 7, 7, 7, 7, tzinfo=UTC)
-"""What the clock says; no input holds this time, so what shows it was stamped. Deadlines ahead are later."""
+"""The time of the clock; no input holds it, so what shows it was stamped. Deadlines ahead are later."""
 
 _CHILDREN: Final = frozenset({"JobSet", "PodGroup", "ConfigMap", "Secret"})
 _SCHEME: Final = scheme.default_scheme()

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 
 import pytest
+from controller_runtime.apis.apps import v1 as apps
 from controller_runtime.apis.batch import v1 as batch
 from controller_runtime.apis.core import v1 as core
 from controller_runtime.apis.machinery import kubernetes_schema
@@ -17,7 +18,8 @@ from pkg.apis.trainer import v1alpha1 as trainer
 
 
 def recorded() -> Iterator[tuple[str, type[Struct]]]:
-    for module, group in ((core, "core.v1"), (batch, "batch.v1"), (meta, "meta.v1")):
+    groups = ((apps, "apps.v1"), (core, "core.v1"), (batch, "batch.v1"), (meta, "meta.v1"))
+    for module, group in groups:
         for name, kind in inspect.getmembers(module, inspect.isclass):
             full = f"{group}.{name}"
             if (
@@ -66,26 +68,41 @@ def test_the_trainer_group_exports_its_kinds_structs_and_constants() -> None:
         "CLUSTER_TRAINING_RUNTIME_KIND",
         "ClusterTrainingRuntime",
         "ContainerOverride",
+        "ContainerPatch",
         "CoschedulingPodGroupPolicySource",
         "DatasetInitializer",
+        "EnvInjection",
+        "EnvInjectionTarget",
+        "FluxMLPolicySource",
         "GROUP",
         "GROUP_VERSION",
         "Initializer",
+        "JAXMLPolicySource",
+        "JobSetSpecPatch",
+        "JobSetTemplatePatch",
         "JobSetTemplateSpec",
+        "JobSpecPatch",
         "JobStatus",
+        "JobTemplatePatch",
         "MLPolicy",
         "MPIMLPolicySource",
         "MPI_IMPLEMENTATION_INTEL",
         "MPI_IMPLEMENTATION_MPICH",
         "MPI_IMPLEMENTATION_OPEN_MPI",
+        "Metric",
         "ModelInitializer",
         "PodGroupPolicy",
+        "PodSpecPatch",
         "PodTemplateOverride",
         "PodTemplateOverrideTargetJob",
+        "PodTemplatePatch",
         "PodTemplateSpecOverride",
+        "ReplicatedJobPatch",
+        "RuntimePatch",
         "RuntimeRef",
         "TRAINING_RUNTIME_KIND",
         "TRAIN_JOB_COMPLETE",
+        "TRAIN_JOB_DEADLINE_EXCEEDED_REASON",
         "TRAIN_JOB_FAILED",
         "TRAIN_JOB_KIND",
         "TRAIN_JOB_RESUMED_REASON",
@@ -98,8 +115,11 @@ def test_the_trainer_group_exports_its_kinds_structs_and_constants() -> None:
         "TrainJobSpec",
         "TrainJobStatus",
         "Trainer",
+        "TrainerStatus",
         "TrainingRuntime",
         "TrainingRuntimeSpec",
+        "TrainingRuntimeSpecPatch",
         "VERSION",
         "VolcanoPodGroupPolicySource",
+        "XGBoostMLPolicySource",
     }

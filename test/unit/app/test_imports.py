@@ -16,7 +16,8 @@ from controller_runtime.rest import kubeconfig_import
 kubeconfig_import.modules()
 print(json.dumps(sorted(sys.modules)))
 """
-_MOST = 620
+_MOST = 530
+"""Modules of the library, its dependencies and Python; the manager's own grow with its features."""
 _SPARED = ("aiohttp", "kubernetes_asyncio.client", "cryptography", "rich", "prometheus_client.twisted")
 
 
@@ -26,4 +27,5 @@ def test_the_program_loads_no_generated_models_and_no_more_than_it_needs() -> No
     loaded = json.loads(answer.stdout.splitlines()[-1])
     assert "pkg.controller.trainjob_controller" in loaded
     assert [name for name in loaded if name.startswith(_SPARED)] == []
-    assert len(loaded) <= _MOST
+    others = [name for name in loaded if name.partition(".")[0] != "pkg"]
+    assert len(others) <= _MOST

@@ -4,7 +4,7 @@ import anyio
 import controller_runtime as ctrl
 import pytest
 from controller_runtime import rest
-from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.core.v1 import Pod, Secret
 from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.healthz import NotHealthyError
 
@@ -108,6 +108,40 @@ async def test_without_webhooks_the_controllers_run_and_nothing_is_served_or_cer
     assert len(mgr.controller_names) == 3
     assert mgr._webhook_server is None
     assert "readyz" not in mgr._readyz
+
+
+@pytest.mark.parametrize(
+    ("gates", "arguments", "serves"),
+    [
+        ({}, [], False),
+        ({"TrainJobStatus": True}, [], True),
+        ({}, ["--feature-gates=TrainJobStatus=true"], True),
+        ({"TrainJobStatus": True}, ["--feature-gates=TrainJobStatus=false"], False),
+        ({"TrainJobStatus": True}, ["--webhooks=false"], False),
+        ({"TrainJobStatus": True}, ["--controllers="], True),
+    ],
+)
+async def test_status_updates_are_served_with_their_feature_gate_in_every_replica(
+    gates: dict[str, bool], arguments: list[str], serves: bool
+) -> None:
+    cfg = config.load("")
+    cfg.metrics.bind_address = cfg.health.health_probe_bind_address = "0"
+    cfg.feature_gates = gates
+    parsed = flags.parse(arguments)
+    mgr = ctrl.Manager(
+        rest.Config("http://127.0.0.1:1"),
+        program.options(parsed, cfg),
+        transport=rest.FakeTransport(lambda _request: rest.FakeResponse(404)),
+    )
+
+    await program.setup(mgr, parsed, cfg)
+
+    assert ("status-server" in mgr._readyz) is serves
+    if serves:
+        with pytest.raises(NotHealthyError, match="has not been started yet"):
+            mgr._readyz["status-server"]()
+    enabled = program.reports_status(parsed, cfg)
+    assert (Secret in program.options(parsed, cfg).cache.by_object) is enabled
 
 
 async def test_webhooks_wait_for_their_certificate_and_controllers_do_not() -> None:

@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 import yaml
+from controller_runtime.apis.machinery.crd_schema import custom_resource_definition
 
+from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.cli import trainerctl
-from pkg.offline.snapshot import key_of
-from pkg.offline.trace.grouping import trace
-from pkg.podgrouper import HubOptions, Settings
 
-RECORDED = Path(__file__).parents[2] / "testdata" / "parity" / "groups-metadata.json"
 Data = dict[str, Any]
 
 
@@ -242,35 +240,38 @@ def test_input_that_makes_no_sense(
     assert shown in capsys.readouterr().err.replace("\n", " ")
 
 
-SWITCHES = {"searchForLegacyPodGroups", "knativeGangSchedule"}
-CASES = [
-    case
-    for case in json.loads(RECORDED.read_text())
-    if not case.get("faults") and not (case.get("config") or {}).keys() - SWITCHES
-]
+def test_a_kind_without_a_grouper_is_grouped_as_a_file_declares(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "flock.yaml"
+    head = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Grouper\nowner: {group: example.com, kind: Flock}\n"
+    file.write_text(f"{head}minMember: spec.replicas\n")
+    flock = obj("example.com/v1", "Flock", "f", spec={"replicas": 4})
+
+    answer = group(tmp_path, capsys, flock, pod("p", flock), groupers=str(file))
+
+    assert (answer["grouper"], answer["group"]["minMember"]) == ("Declared Grouper", 4)
+    assert answer["dueTo"]["minMember"] == ["Flock f: spec.replicas"]
+    file.write_text(f"{head}minMember: 0\n")
+    assert run(tmp_path, pod("p"), flags=(f"--groupers={file}",)) == 2
+    assert f"{file}: line 4: minMember: must be a number of pods" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES[::9]])
-async def test_what_is_told_is_what_the_grouper_does(case: Data) -> None:
-    config = case.get("config") or {}
-    hub = HubOptions(
-        search_legacy_pod_groups=config.get("searchForLegacyPodGroups", True),
-        knative_gang_schedule=config.get("knativeGangSchedule", True),
+def test_the_rules_are_those_of_the_crd_in_the_files_or_of_a_flag(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "1"}
+    objects = (TRAIN_JOB, JOB_SET, JOB, pod("p", JOB, labels=labels))
+
+    oldest = group(tmp_path, capsys, *objects)["group"]
+    by_crd = group(tmp_path, capsys, *objects, custom_resource_definition(PodGroup))["group"]
+    by_flag = group(tmp_path, capsys, *objects, custom_resource_definition(PodGroup), rules="v0.13")["group"]
+
+    assert oldest == by_flag
+    assert (oldest["name"], oldest["minMember"]) == ("pg-js-uid-js-node", 6)
+    assert (by_crd["name"], by_crd["minSubGroup"], by_crd["subGroup"]) == (
+        "pg-js-uid-js",
+        1,
+        "node-replica-1",
     )
-    objects = {key_of(data): data for data in [*(case.get("objects") or ()), case["pod"]]}
-
-    shown = await trace(objects, key_of(case["pod"]), Settings(hub=hub))
-
-    if shown.left_alone:
-        return
-    want = case["want"]
-    if "error" in want:
-        assert shown.refusal
-        return
-    group = want["metadata"]
-    assert (shown.grouper, shown.values["name"]) == (want["plugin"], group["name"])
-    assert shown.values.get("minMember", 0) == group["minAvailable"]
-    assert shown.values.get("priorityClassName", "") == group["priorityClassName"]
-    assert [each["name"] for each in shown.values.get("subGroups", ())] == [
-        each["name"] for each in group["subGroups"]
-    ]
+    assert by_crd["subGroups"][0] == {"name": "node", "minSubGroup": 2}

@@ -12,7 +12,7 @@ import yaml
 from pkg.cli import trainerctl
 from pkg.cli.terminal import Console, columns
 from pkg.offline import yamljson
-from pkg.offline.text import one_line
+from pkg.offline.text import printable_line
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07 \x9b1m \u202eabc [bold]b[/] :smile: \r\x7f"
 
@@ -64,7 +64,7 @@ def test_columns_line_up_numbers_to_the_right() -> None:
 
 
 def test_a_name_stays_on_its_line() -> None:
-    assert one_line("a\nkind: Secret\tb") == "a\\nkind: Secret\\tb"
+    assert printable_line("a\nkind: Secret\tb") == "a\\nkind: Secret\\tb"
 
 
 def test_a_comment_in_rendered_yaml_cannot_be_left(

@@ -9,6 +9,7 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.reconcile import Request
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.controller import ClusterTrainingRuntimeReconciler, TrainingRuntimeReconciler
 from pkg.controller.runtime_reconciler import RuntimeReconciler
@@ -164,3 +165,20 @@ async def test_a_train_job_wakes_no_runtime_that_is_guarded(
     client = FakeClient(runtime(kind, finalizers=finalizers, deleted=deleted))
     found = await kind[0](client).runtime_of(job_of(kind, new_train_job))
     assert found == ([Request(kind[2], "torch")] if woken else [])
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_the_second_generation_removes_the_finalizer_of_a_runtime_in_use(
+    kind: Kind, deleted: bool, new_train_job: Callable[..., TrainJob]
+) -> None:
+    held = runtime(kind, finalizers=[FINALIZER, "a.b/c"], deleted=deleted)
+    client = FakeClient(held, job_of(kind, new_train_job), indexes=INDEXES)
+    reconciler = kind[0](client, Configuration(compatibility_version="2.3"))
+
+    await reconciler.reconcile(Request(kind[2], "torch"))
+    await reconciler.reconcile(Request(kind[2], "torch"))
+
+    assert await finalizers(client, kind) == ["a.b/c"]
+    assert len(client.writes) == 1
+    assert await reconciler.runtime_of(job_of(kind, new_train_job)) == []

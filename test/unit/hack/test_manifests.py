@@ -127,7 +127,7 @@ def digest(crd: dict[str, Any]) -> str:
 
 
 def union(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """The schema that admits what either admits: a constraint that only one of them has is dropped."""
+    """The schema that admits every object that either admits: a constraint that only one of them has is dropped."""
     if "x-kubernetes-int-or-string" in first and second.get("type") == "integer":
         return first
     merged: dict[str, Any] = {}

@@ -43,7 +43,7 @@ def test_jobset_and_the_manager_work_under_their_own_roles_and_nobody_is_made_an
     assert bindings["jobset-controller-manager"] == ["jobset-controller-manager"]
     assert bindings["kubeflow-trainer-controller-manager"] == ["kubeflow-trainer-controller-manager"]
     assert "cluster-admin" not in bindings
-    roles = {each["metadata"]["name"] for each in manifests if each["kind"] == "ClusterRole"}
+    roles = {each["metadata"]["name"] for each in manifests if each["kind"] in {"ClusterRole", "Role"}}
     assert set(bindings) <= roles
     accounts = {
         (each["metadata"]["namespace"], each["metadata"]["name"])

@@ -39,7 +39,8 @@ def exported(package: types.ModuleType) -> set[str]:
             framework,
             (
                 "ComponentBuilderPlugin CustomValidationPlugin EnforceMLPolicyPlugin EnforcePodGroupPolicyPlugin "
-                "Observer Plugin PluginError PluginFactory PodNetworkPlugin TrainJobStatusPlugin WatchExtensionPlugin"
+                "EnforcePodSpecPlugin Observer Plugin PluginError PluginFactory PodNetworkPlugin "
+                "PreComponentBuilderPlugin TrainJobStatusPlugin WatchExtensionPlugin"
             ),
         ),
         (
@@ -47,7 +48,7 @@ def exported(package: types.ModuleType) -> set[str]:
             (
                 "CLUSTER_TRAINING_RUNTIME_GROUP_KIND ClusterTrainingRuntime Registry RuntimeFactory "
                 "RuntimeNotFoundError RuntimeRegistrar RuntimeRegistryError TRAINING_RUNTIME_GROUP_KIND "
-                "TrainingRuntime new new_runtime_registry"
+                "TrainingRuntime new new_runtime_registry snapshot_name"
             ),
         ),
     ],

@@ -4,6 +4,7 @@
 
 import base64
 import json
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from controller_runtime.apis.admission.v1 import AdmissionRequest, AdmissionResp
 from controller_runtime.apis.machinery.patch import apply_json_patch
 from controller_runtime.webhook import MutatorHandler
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.webhooks import TrainJobDefaulter
 
@@ -50,7 +52,8 @@ def override(job_name: str = "node", **pod: Any) -> Document:
 
 
 async def review(new: Document, old: Document | None = None, **settings: Any) -> AdmissionResponse:
-    defaulter = TrainJobDefaulter(now=lambda: datetime.fromisoformat(NOW).astimezone(UTC), **settings)
+    cfg = Configuration(**settings)
+    defaulter = TrainJobDefaulter(cfg, now=lambda: datetime.fromisoformat(NOW).astimezone(UTC))
     request = AdmissionRequest(
         uid="u",
         operation="CREATE" if old is None else "UPDATE",
@@ -139,7 +142,7 @@ FIRST = {
     [
         pytest.param(QUEUE, {}, {}, id="a queue of Kueue"),
         pytest.param({}, {"managedBy": "kueue.x-k8s.io/multikueue"}, {}, id="another manager"),
-        pytest.param({}, {}, {"mirror_always": True}, id="mirror: always"),
+        pytest.param({}, {}, {"mirror": "always"}, id="mirror: always"),
     ],
 )
 async def test_the_first_generation_is_mirrored_where_a_newer_client_reads_it(
@@ -256,3 +259,12 @@ async def test_what_no_patch_can_hold_is_not_mirrored_and_a_warning_says_so(spec
 async def test_a_train_job_that_is_being_deleted_is_left_alone() -> None:
     leaving = job({"deletionTimestamp": NOW}, trainer={"numProcPerNode": "auto"})
     assert (await review(leaving, job(trainer={"numProcPerNode": "auto"}))).patch is None
+
+
+async def test_thousands_of_overrides_are_not_mirrored_and_cost_little() -> None:
+    many = [override(volumes=[{"name": f"v{number}", "emptyDir": {}}]) for number in range(3000)]
+    began = time.process_time()
+    response = await review(job(QUEUE, podTemplateOverrides=many))
+    assert time.process_time() - began < 20
+    (warning,) = response.warnings or [""]
+    assert "write more than 500000 values" in warning

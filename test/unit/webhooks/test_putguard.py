@@ -109,3 +109,47 @@ async def test_a_changed_field_is_the_client_s_own_affair() -> None:
     old = job([entry(OWNER, "labels")], labels={"a": "b"})
     new = job([entry("kueue", "labels", time="2001-01-01T00:05:00Z")], labels={"c": "d"})
     assert await stored(old, new, PUT) == (new, [])
+
+
+async def test_a_client_that_removes_some_fields_of_a_generation_knows_them() -> None:
+    old = job([entry(OWNER, "labels", "annotations")], labels={"a": "b"}, annotations={"c": "d"})
+    new = job([entry(OWNER, "annotations"), KUEUE_CAME], annotations={"c": "d"}, suspend=False)
+    assert await stored(old, new, PUT) == (new, [])
+
+
+def with_grace(seconds: int | None, manager: str = "a.io/b") -> list[Document]:
+    pod: Document = {"nodeSelector": {"a": "b"}}
+    if seconds is not None:
+        pod["terminationGracePeriodSeconds"] = seconds
+    jobs = [{"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]
+    spec = {"template": {"spec": {"replicatedJobs": jobs}}}
+    return [{"manager": manager, "time": "2001-01-01T00:00:00Z", "trainingRuntimeSpec": spec}]
+
+
+KEY = 'k:{"manager":"a.io/b"}'
+
+
+def owning(manager: str, below: Document, time: str = "2001-01-01T00:00:00Z") -> Document:
+    made = entry(manager, time=time)
+    made["fieldsV1"] = {"f:spec": {"f:runtimePatches": {KEY: below}}}
+    return made
+
+
+@pytest.mark.parametrize("writer", ["kueue", "sdk"])
+async def test_a_grace_period_that_clients_of_v22_do_not_know_is_put_back(writer: str) -> None:
+    before, after = owning("sdk", {".": {}, "f:grace": {}}), owning("sdk", {".": {}})
+    old = job([before], runtimePatches=with_grace(30), suspend=True)
+    came = entry(writer, "suspend", time="2001-01-01T00:05:00Z")
+    new = job([came] if writer == "sdk" else [after, came], runtimePatches=with_grace(None), suspend=False)
+    kept, warnings = await stored(old, new, PUT)
+    (patch,) = kept["spec"]["runtimePatches"]
+    (replicated,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+    seconds = replicated["template"]["spec"]["template"]["spec"].get("terminationGracePeriodSeconds")
+    if writer == "sdk":
+        assert (seconds, warnings) == (None, [])
+        return
+    assert seconds == 30
+    assert kept["metadata"]["managedFields"] == [before, came]
+    assert warnings[0].startswith(
+        "spec.runtimePatches: terminationGracePeriodSeconds of a.io/b for job node: kept"
+    )

@@ -22,7 +22,7 @@ from controller_runtime.httpserver import (
     HTTPResponse,
 )
 from controller_runtime.httpserver.connection import Connection
-from controller_runtime.httpserver.hall import Hall
+from controller_runtime.httpserver.sharedstate import SharedState
 
 POST = b"POST /echo?a=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
 GET = b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -33,7 +33,7 @@ class Service:
     """The shared server of the connections under test: an echo, and a handler that waits until it is released."""
 
     def __init__(self) -> None:
-        self.hall = Hall(self._route, 1000, now=lambda: 0.0, max_held=2000)
+        self.shared = SharedState(self._route, 1000, now=lambda: 0.0, max_held=2000)
         self.requests: list[HTTPRequest] = []
         self.began, self.go_on = anyio.Event(), anyio.Event()
         self.finished: list[str] = []
@@ -81,7 +81,7 @@ class Service:
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         loop = asyncio.get_running_loop()
-        _, protocol = await loop.connect_accepted_socket(lambda: Connection(self.hall), sock=ours)
+        _, protocol = await loop.connect_accepted_socket(lambda: Connection(self.shared), sock=ours)
         client = Client(theirs, protocol)
         self.clients.append(client)
         return client
@@ -145,7 +145,7 @@ async def service() -> AsyncIterator[Service]:
     service = Service()
     yield service
     service.go_on.set()
-    await service.hall.drain(1)
+    await service.shared.drain(1)
     for client in service.clients:
         client.sock.close()
 
@@ -482,7 +482,7 @@ async def test_a_client_that_leaves_does_not_stop_the_handler(service: Service, 
     service.go_on.set()
     await settle()
     assert service.finished == ["/slow"]
-    assert not service.hall._connections
+    assert not service.shared._connections
 
 
 async def test_a_client_that_has_only_said_its_last_word_is_answered(
@@ -504,7 +504,7 @@ async def test_nothing_is_left_of_connections_that_ended(service: Service) -> No
         await settle()
         client.sock.close()
         await settle()
-    assert not service.hall._connections
+    assert not service.shared._connections
 
 
 # Closing.
@@ -519,7 +519,7 @@ async def test_idle_connections_are_closed_at_once_and_those_in_work_with_their_
     await client.send(b"GET /slow HTTP/1.1\r\n\r\n")
     await service.began.wait()
     began = now()
-    drain = asyncio.create_task(service.hall.drain(10))
+    drain = asyncio.create_task(service.shared.drain(10))
     assert await idle.ends() == await used.ends() == b""
     assert now() == began
     await asyncio.sleep(3)
@@ -542,15 +542,15 @@ async def test_what_takes_longer_is_cancelled(service: Service, client: Client) 
     await settle()
     gone.sock.close()
     began = now()
-    await service.hall.drain(10)
+    await service.shared.drain(10)
     assert now() - began == pytest.approx(11)
     assert service.finished == ["cancelled"] * 2
     assert await client.ends() == b""
-    assert not service.hall._connections
+    assert not service.shared._connections
 
 
 async def test_a_connection_that_comes_too_late_is_closed(service: Service) -> None:
-    await service.hall.drain(1)
+    await service.shared.drain(1)
     late = await service.connect()
     assert await late.ends() == b""
 
@@ -565,7 +565,7 @@ async def test_a_body_that_is_broken_off_is_freed_without_a_collector(
     reader = weakref.ref(client.connection._reader)
     await client.send(PART)
     await settle()
-    assert service.hall.held == 900
+    assert service.shared.held == 900
     gc.disable()
     try:
         service.clients.remove(client)
@@ -573,7 +573,7 @@ async def test_a_body_that_is_broken_off_is_freed_without_a_collector(
         await settle()
         del client.connection
         await settle()
-        assert service.hall.held == 0
+        assert service.shared.held == 0
         assert reader() is None
     finally:
         gc.enable()
@@ -594,7 +594,7 @@ async def test_what_is_kept_of_a_body_is_let_go_however_it_ends(
         await settle()
         service.go_on.set()
     await settle()
-    assert service.hall.held == 0
+    assert service.shared.held == 0
 
 
 async def test_a_body_that_rests_gives_way_to_others(service: Service) -> None:
@@ -603,7 +603,7 @@ async def test_a_body_that_rests_gives_way_to_others(service: Service) -> None:
         await each.send(PART)
         await settle()
         await asyncio.sleep(0.01)
-    assert service.hall.crowded
+    assert service.shared.crowded
     another = await service.connect()
     began = now()
     assert (await another.ask(PART + b"y" * 100))[0] == 200
@@ -626,7 +626,7 @@ async def test_a_body_waits_while_those_in_work_leave_no_room(service: Service) 
     assert (await another.next())[0] == 200
     for each in busy:
         assert await each.next() == (200, b"slow")
-    assert service.hall.held == 0
+    assert service.shared.held == 0
 
 
 async def test_bodies_that_drip_in_do_not_keep_others_out(service: Service) -> None:
@@ -653,15 +653,15 @@ async def test_bodies_that_drip_in_do_not_keep_others_out(service: Service) -> N
 async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_by_one_in_work(
     service: Service,
 ) -> None:
-    hall = service.hall
-    hall._max_connections = 3
+    shared = service.shared
+    shared._max_connections = 3
     working, first, second = [await service.connect() for _ in range(3)]
     await working.send(b"GET /slow HTTP/1.1\r\n\r\n")
     await asyncio.sleep(1)
     await second.ask(GET)
     await asyncio.sleep(1)
     await first.ask(GET)
-    await hall.room()
+    await shared.place()
     assert await second.ends() == b""
     assert await first.ask(GET) == (200, b"GET -")
     await service.connect()
@@ -670,12 +670,12 @@ async def test_a_place_is_made_by_the_connection_that_waited_longest_and_never_b
     await third.send(b"GET /slow HTTP/1.1\r\n\r\n")
     await settle()
     with anyio.move_on_after(60) as waiting:
-        await hall.room()
+        await shared.place()
     assert waiting.cancelled_caught
     service.go_on.set()
     assert await working.next() == (200, b"slow")
     with anyio.fail_after(5):
-        await hall.room()
+        await shared.place()
 
 
 class Commas:
@@ -697,8 +697,8 @@ class Commas:
 
 @pytest.fixture
 def commas(service: Service) -> Commas:
-    service.hall.inspection = inspection = Commas()
-    service.hall.max_body = service.hall._max_held = 100_000
+    service.shared.inspection = inspection = Commas()
+    service.shared.max_body = service.shared._max_held = 100_000
     return inspection
 
 
@@ -717,7 +717,7 @@ async def test_a_body_is_refused_before_its_end_and_its_rest_is_not_kept(
     assert len(b"".join(commas.seen)) <= 20_000
     await client.send(b"," * 70_000)
     assert await client.ends() == b""
-    assert service.hall.held == 0
+    assert service.shared.held == 0
 
 
 async def test_a_small_body_is_left_to_its_handler(service: Service, commas: Commas) -> None:
@@ -752,7 +752,7 @@ async def test_a_body_in_many_small_chunks_is_kept_in_large_parts(service: Servi
     for _ in range(40):
         await client.send(b"1\r\nx\r\n" * 1000)
         await settle()
-    (connection,) = service.hall._connections
+    (connection,) = service.shared._connections
     assert connection.kept == 40_000
     assert len(commas.seen) <= 5
     await client.send(b"0\r\n\r\n")

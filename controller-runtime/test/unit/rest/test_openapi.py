@@ -68,6 +68,6 @@ async def test_a_refusal_is_an_error() -> None:
         await published_schema(FakeTransport(lambda _request: FakeResponse(403, status)), BIRD)
 
 
-async def test_what_is_not_an_index_is_an_error() -> None:
+async def test_an_invalid_index_is_an_error() -> None:
     with pytest.raises(AnswerError):
         await published_schema(FakeTransport(lambda _request: FakeResponse(body=["nonsense"])), BIRD)

@@ -442,6 +442,16 @@ async def test_a_mutator_of_a_new_object_has_no_stored_one() -> None:
     assert response == {"allowed": True, "status": {"code": 200}}
 
 
+async def test_a_mutator_may_leave_an_undecodable_object_to_the_schema() -> None:
+    class Lenient(Keeps):
+        leaves_undecodable = True
+
+    bad = {**MAP, "data": {"k": 1}}
+    for mutator, code in ((Keeps(), 400), (Lenient(), 200)):
+        response = await verdict(webhook.MutatorHandler(ConfigMap, mutator), review(object=bad))
+        assert response["status"]["code"] == code
+
+
 async def test_a_mutator_may_refuse_and_may_not_be_concerned() -> None:
     handler = webhook.MutatorHandler(ConfigMap, Keeps())
     refused = await verdict(handler, review(object={**MAP, "data": {"forbidden": ""}}))

@@ -3,6 +3,9 @@
 """config.trainer.kubeflow.org/v1alpha1: the manager's Configuration."""
 
 from .configuration_types import COMPATIBILITY_VERSIONS as COMPATIBILITY_VERSIONS
+from .configuration_types import MIRROR_ALWAYS as MIRROR_ALWAYS
+from .configuration_types import MIRROR_NEEDED as MIRROR_NEEDED
+from .configuration_types import MIRRORS as MIRRORS
 from .configuration_types import V2_1 as V2_1
 from .configuration_types import V2_3 as V2_3
 from .configuration_types import CertManagement as CertManagement
@@ -13,6 +16,7 @@ from .configuration_types import ControllerHealth as ControllerHealth
 from .configuration_types import ControllerMetrics as ControllerMetrics
 from .configuration_types import ControllerWebhook as ControllerWebhook
 from .configuration_types import LeaderElection as LeaderElection
+from .configuration_types import ObjectReference as ObjectReference
 from .configuration_types import PodGrouper as PodGrouper
 from .configuration_types import StatusServer as StatusServer
 from .configuration_types import TLSOptions as TLSOptions

@@ -18,6 +18,11 @@ V2_3: Final = "2.3"
 COMPATIBILITY_VERSIONS: Final = (V2_1, V2_3)
 """The releases of Kubeflow Trainer whose behaviour ``compatibility_version`` selects."""
 
+MIRROR_NEEDED: Final = "needed"
+MIRROR_ALWAYS: Final = "always"
+MIRRORS: Final = (MIRROR_NEEDED, MIRROR_ALWAYS)
+"""For which TrainJobs ``mirror`` copies the fields of Trainer v2.1 into ``runtimePatches``."""
+
 
 class ControllerWebhook(Struct):
     """Where the webhook server listens (``host`` empty: everywhere), and the folder of its certificate."""
@@ -183,6 +188,14 @@ class PodGrouper(Struct):
         default=None,
         description="only pods in namespaces with these labels",
     )
+    grouper_files: list[str] | None = Field(
+        default=None,
+        description="files, each of which declares how the pods of a kind are grouped",
+    )
+    groupers_config_map: ObjectReference | None = Field(
+        default=None,
+        description="the ConfigMap with more of them, one in each key",
+    )
     rules: str | None = Field(
         default=None,
         description="the KAI-Scheduler release whose rules apply: v0.13, v0.17, or auto for the installed PodGroup's",
@@ -208,6 +221,11 @@ class Configuration(Struct):
         default=None,
         description="the release of Trainer whose behaviour applies where the same object has different results: "
         "`2.1` or `2.3`",
+    )
+    mirror: str | None = Field(
+        default=None,
+        description="the TrainJobs whose `podTemplateOverrides`, `labels` and `annotations` are mirrored in "
+        "`runtimePatches`: `needed` (those with a queue of Kueue or another manager) or `always`",
     )
     status_server: StatusServer = Field(default_factory=StatusServer)
     feature_gates: dict[str, bool] | None = Field(

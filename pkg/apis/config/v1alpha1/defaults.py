@@ -8,7 +8,7 @@ from typing import Final
 
 from controller_runtime.apis.machinery.base import Struct
 
-from .configuration_types import V2_1, Configuration
+from .configuration_types import MIRROR_NEEDED, V2_1, Configuration
 
 _DEFAULTS: Final[dict[str, dict[str, str | int | float | bool]]] = {
     "webhook": {"port": 9443, "host": ""},
@@ -60,9 +60,9 @@ _EMPTY_MEANS_UNSET: Final = frozenset(
 """Texts for which an empty value means the default, as in the Go manager; ``"0"`` turns an address off."""
 
 
-def defaulted() -> Configuration:
-    """Return a new Configuration of defaults only."""
-    cfg = Configuration()
+def defaulted(compatibility_version: str = V2_1) -> Configuration:
+    """Return a new Configuration of defaults, for a release of Trainer."""
+    cfg = Configuration(compatibility_version=compatibility_version)
     set_defaults(cfg)
     return cfg
 
@@ -79,3 +79,5 @@ def set_defaults(cfg: Configuration) -> None:
         cfg.controller.group_kind_concurrency = {}
     if not cfg.compatibility_version:
         cfg.compatibility_version = V2_1
+    if not cfg.mirror:
+        cfg.mirror = MIRROR_NEEDED

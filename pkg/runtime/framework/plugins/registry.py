@@ -15,6 +15,7 @@ from typing import Final
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.manager import ManagerError
 
+from pkg import features
 from pkg.runtime.framework.interface import Plugin, PluginFactory
 
 from . import coscheduling, flux, jax, jobset, mpi, plainml, torch, volcano, xgboost
@@ -28,8 +29,10 @@ class PluginLoadError(ManagerError):
     """A third-party plugin cannot be loaded. The text has the entry point and the reason."""
 
 
-def new_registry(found: Iterable[EntryPoint] | None = None) -> Registry:
+def new_registry(found: Iterable[EntryPoint] | None = None, gates: features.Gates | None = None) -> Registry:
     """Return the built-in plugins and those of ``found`` (default: the installed entry points).
+
+    Plugins of a feature are among them if ``gates`` enable it.
 
     Raises:
         PluginLoadError: an entry point does not load, is not a factory, or has a duplicate name.
@@ -45,6 +48,10 @@ def new_registry(found: Iterable[EntryPoint] | None = None) -> Registry:
         volcano.NAME: volcano.new,
         jobset.NAME: jobset.new,
     }
+    if gates is not None and gates.enabled(features.TRAIN_JOB_STATUS):
+        from . import trainjobstatus  # loads the status server and its libraries
+
+        registry[trainjobstatus.NAME] = trainjobstatus.new
     if found is None:
         found = entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(found, key=lambda entry: entry.name):

@@ -32,6 +32,6 @@ def test_a_duration_is_written_as_go_writes_it(text: str, written: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "s", "5", "5 s", " 5s", "1d", ".s", "+", "-", "1h-1m", "99999999h", "٣s", "1" * 100 + "s"]
 )
-def test_what_is_not_a_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="invalid duration"):
         parse_duration(text)

@@ -14,6 +14,7 @@ from controller_runtime.client import FakeClient, FieldIndexer, Reader
 
 from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import (
     CoschedulingPodGroupPolicySource,
     FluxMLPolicySource,
@@ -28,8 +29,15 @@ from pkg.apis.trainer.v1alpha1 import (
     VolcanoPodGroupPolicySource,
     XGBoostMLPolicySource,
 )
+from pkg.runtime import Info, PodSet
 from pkg.runtime import core as runtimes
-from pkg.runtime.framework import Plugin, TrainJobStatusPlugin, core
+from pkg.runtime.framework import (
+    EnforcePodSpecPlugin,
+    Plugin,
+    PreComponentBuilderPlugin,
+    TrainJobStatusPlugin,
+    core,
+)
 from pkg.runtime.framework.plugins import registry
 from pkg.util import trainjob
 from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
@@ -141,6 +149,40 @@ async def test_each_plugin_receives_the_configuration() -> None:
 
     await core.new(FakeClient(), {"Configured": factory}, FakeClient())
     assert plugin.cfg == config.load()
+
+
+class Pods(EnforcePodSpecPlugin):
+    name = "Pods"
+
+    def enforce_pod_spec(self, pod_sets: list[PodSet], train_job: TrainJob) -> None:
+        pod_sets[0].count += 1
+        pod_sets[0].containers[0].env = [EnvVar(name="JOB", value=train_job.name)]
+
+
+class Template(PreComponentBuilderPlugin):
+    name = "Template"
+    hosts: list[str] | None = None
+
+    def pre_build_sync(self, info: Info, train_job: TrainJob) -> None:
+        self.hosts = list(info.template_spec.pod_sets[0].endpoints)
+        info.labels["job"] = train_job.name
+
+
+async def test_plugins_may_change_the_pods_and_then_the_template(train_job: TrainJob) -> None:
+    client, template = FakeClient(), Template()
+    job_set = await registry.new_registry(found=())["JobSet"](client, client)
+    served = runtimes.TrainingRuntime(core.Framework([template, job_set, Pods()]), client)
+
+    (built,) = await served.objects_from(SPECS["plain"], train_job)
+
+    assert isinstance(built, JobSet)
+    assert built.spec.replicated_jobs is not None
+    (job,) = built.spec.replicated_jobs
+    assert job.template.spec.parallelism == 3
+    assert template.hosts == [f"job-node-0-{pod}.job" for pod in range(3)]
+    assert built.labels == {"job": "job"}
+    containers = job.template.spec.template.spec.containers or []
+    assert [each.name for each in containers[0].env or ()] == ["JOB", "B"]
 
 
 class Reporter(TrainJobStatusPlugin):

@@ -14,7 +14,7 @@ from typing import Final
 from controller_runtime.apis.machinery import equality, field, names
 from controller_runtime.client import Reader
 
-from pkg.apis.trainer.v1alpha1 import ContainerPatch, RuntimePatch, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.util import generations
 
 from .validation import RESERVED, RESERVED_ENV, forbid_active_jobs
@@ -31,7 +31,10 @@ def validate_patches(job: TrainJob) -> field.ErrorList:
     for patch in generations.runtime_patches(job.spec):
         errors += _manager(patch.manager)
         errors += [
-            reserved for container in _containers(patch) if container.env and container.name in RESERVED
+            reserved
+            for _, pod in generations.pod_patches(patch)
+            for container in pod.containers or ()
+            if container.env and container.name in RESERVED
         ]
     return errors
 
@@ -66,14 +69,3 @@ def _manager(manager: str) -> Iterator[field.FieldError]:
         yield field.invalid(path, domain, problem)
     if not re.fullmatch(_HTTP_PATH, rest):
         yield field.invalid(path, rest, names.regex_error("Invalid path", _HTTP_PATH))
-
-
-def _containers(patch: RuntimePatch) -> Iterator[ContainerPatch]:
-    runtime = patch.training_runtime_spec
-    template = runtime.template if runtime is not None else None
-    jobs = template.spec.replicated_jobs if template is not None and template.spec is not None else None
-    for job in jobs or ():
-        spec = job.template.spec if job.template is not None else None
-        pod = spec.template.spec if spec is not None and spec.template is not None else None
-        if pod is not None:
-            yield from pod.containers or ()

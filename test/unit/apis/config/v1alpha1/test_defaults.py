@@ -47,6 +47,7 @@ DEFAULTS: dict[str, Any] = {
         "rules": "auto",
     },
     "compatibilityVersion": "2.1",
+    "mirror": "needed",
 }
 
 

@@ -1,0 +1,202 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Admission by the webhooks of the managers under test: AdmissionReviews in bytes, answered by their webhook servers.
+
+The API server picks a replica that is ready, as a Service does. The review is answered in the process of that replica:
+it takes its time, and ends without an answer when the process is killed or paused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Iterable, Mapping
+from contextvars import Context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+import msgspec
+
+from controller_runtime import webhook
+from controller_runtime.apis.machinery import errors
+from controller_runtime.client import JSON as JSON_PATCH
+from controller_runtime.client import patching
+from controller_runtime.client.tables import Document, Table
+from controller_runtime.httpserver import HTTPRequest, HTTPResponse
+
+from .loop import Process
+from .server import Review
+
+if TYPE_CHECKING:
+    from .simulation import Simulation
+
+_TIMEOUT: Final = 10.0
+_SLOWEST: Final = 0.02
+_SLOW: Final = 0.02
+"""The part of the reviews that take seconds."""
+
+
+class Listener(webhook.Server):
+    """A webhook server without a socket."""
+
+    def __init__(self) -> None:
+        super().__init__(cert_dir="/nowhere")
+        self._up = anyio.Event()
+
+    async def ready(self) -> None:
+        """Return once reviews are answered."""
+        await self._up.wait()
+
+    async def start(self) -> None:
+        """Answer until cancelled."""
+        self._serving = True
+        self._up.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._serving = False
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether a Service would send requests here."""
+        return self._serving
+
+    async def answer(self, path: str, body: bytes, seconds: float) -> HTTPResponse:
+        """Return the answer to a POST."""
+        handler = self._routes.get(path)
+        if handler is None:
+            return HTTPResponse.text("404 page not found", status=404)
+        headers = {"Content-Type": "application/json"}
+        query = {"timeout": [f"{seconds:g}s"]}
+        return await handler(HTTPRequest(method="POST", path=path, query=query, headers=headers, body=body))
+
+
+@dataclass(frozen=True)
+class _Endpoint:
+    process: Process
+    context: Context
+    listener: Listener
+
+    @property
+    def is_ready(self) -> bool:
+        ended = self.process.dead or self.process.ended.is_set()
+        return self.listener.is_serving and not ended
+
+
+class Webhooks:
+    """The endpoints of all replicas, and the configurations that name them."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+        self._rng = random.Random(f"{simulation.seed}/webhooks")
+        self._endpoints: dict[str, _Endpoint] = {}
+
+    def listen(self, process: Process, context: Context) -> Listener:
+        """Return the webhook server of a process."""
+        listener = Listener()
+        self._endpoints[process.name] = _Endpoint(process, context, listener)
+        return listener
+
+    def configure(self, configurations: Iterable[Mapping[str, Any]]) -> None:
+        """Serve validating and mutating webhook configurations; the kinds that they name must be served already."""
+        ordered = sorted(configurations, key=lambda each: str(each["kind"]))  # mutating ones come first
+        for configuration in ordered:
+            for hook in configuration["webhooks"]:
+                for table in self._simulation.server.tables.values():
+                    if any(_names(rule, table) for rule in hook["rules"]):
+                        call = _Call(self, hook, table)
+                        self._simulation.server.admit.setdefault(table.facts.gvk, []).append(call.review)
+
+    async def send(self, path: str, body: bytes, seconds: float) -> HTTPResponse:
+        """Return the answer of a replica. Raises OSError if there is none, TimeoutError if it takes too long."""
+        rng = self._rng
+        await anyio.sleep(rng.random() * (seconds * 1.2 if rng.random() < _SLOW else _SLOWEST))
+        ready = [each for _, each in sorted(self._endpoints.items()) if each.is_ready]
+        if not ready:
+            raise OSError("no endpoints available for service")
+        endpoint = rng.choice(ready)
+        work = endpoint.listener.answer(path, body, seconds)
+        task = asyncio.get_running_loop().create_task(work, context=endpoint.context.copy())
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        if not done:
+            task.cancel()
+            raise TimeoutError("context deadline exceeded")
+        return task.result()
+
+
+class _Call:
+    """One webhook of a configuration, for one kind."""
+
+    def __init__(self, webhooks: Webhooks, hook: Mapping[str, Any], table: Table) -> None:
+        self._webhooks = webhooks
+        self._hook = hook
+        self._table = table
+        self._number = 0
+
+    async def review(self, review: Review) -> None:
+        """Ask the webhook if a rule matches, and change the object as it says. Raises StatusError on a denial."""
+        if not any(self._matches(rule, review) for rule in self._hook["rules"]):
+            return
+        name, seconds = self._hook["name"], float(self._hook.get("timeoutSeconds") or _TIMEOUT)
+        try:
+            sent = await self._webhooks.send(
+                self._hook["clientConfig"]["service"]["path"], self._body(review), seconds
+            )
+            response = msgspec.json.decode(sent.body)["response"]
+        except (OSError, TimeoutError, msgspec.DecodeError, KeyError) as error:
+            if self._hook.get("failurePolicy") == "Ignore":
+                return
+            text = f'Internal error occurred: failed calling webhook "{name}": {error}'
+            raise errors.StatusError(text, code=500, reason="InternalError") from None
+        if not response["allowed"]:
+            status = {"reason": "Forbidden", "code": 403} | (response.get("status") or {})
+            status["message"] = f'admission webhook "{name}" denied the request: {status.get("message", "")}'
+            raise errors.from_status(status, http_code=status["code"])
+        if response.get("patch") and review.new is not None:
+            patch = msgspec.json.decode(base64.b64decode(response["patch"]))
+            review.new = patching.patched(self._table, review.new, patch, JSON_PATCH)
+
+    def _matches(self, rule: Mapping[str, Any], review: Review) -> bool:
+        if not {"*", review.operation} & set(rule["operations"]) or not _names(rule, self._table):
+            return False
+        plural = self._table.resource.plural
+        resource = f"{plural}/{review.subresource}" if review.subresource else plural
+        return bool({resource, "*/*", f"{plural}/*" if review.subresource else "*"} & set(rule["resources"]))
+
+    def _body(self, review: Review) -> bytes:
+        self._number += 1
+        gvk, resource = self._table.facts.gvk, self._table.resource
+        metadata = (review.new or review.old or {})["metadata"]
+        request = {
+            "uid": f"{self._hook['name']}-{self._number}",
+            "kind": {"group": gvk.group, "version": gvk.version, "kind": gvk.kind},
+            "resource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
+            "subResource": review.subresource,
+            "name": metadata.get("name", ""),
+            "namespace": metadata.get("namespace", ""),
+            "operation": review.operation,
+            "userInfo": {"username": review.user},
+            "object": self._shown(review.new),
+            "oldObject": self._shown(review.old),
+            "dryRun": review.dry_run,
+        }
+        return msgspec.json.encode(
+            {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+        )
+
+    def _shown(self, document: Document | None) -> Document | None:
+        gvk = self._table.facts.gvk
+        return None if document is None else {"apiVersion": gvk.api_version, "kind": gvk.kind, **document}
+
+
+def _names(rule: Mapping[str, Any], table: Table) -> bool:
+    """Return True if a rule names the group, version and resource of a table, or one of its subresources."""
+    resource = table.resource
+    plurals = {str(each).partition("/")[0] for each in rule["resources"]}
+    return bool(
+        {"*", resource.group} & set(rule["apiGroups"])
+        and {"*", resource.version} & set(rule["apiVersions"])
+        and {"*", resource.plural} & plurals
+    )

@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The types of the command line's values: each returns a valid value or raises ArgumentTypeError."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+from controller_runtime.apis.machinery import names
+
+
+def integer(least: int, most: int) -> Callable[[str], int]:
+    """Return the type of an integer between ``least`` and ``most``."""
+
+    def parsed(text: str) -> int:
+        number = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text} is not an integer between {least} and {most}")
+        return number
+
+    return parsed
+
+
+def namespace(text: str) -> str:
+    """Return the valid name of a namespace."""
+    if errors := names.is_dns1123_label(text):
+        raise argparse.ArgumentTypeError(f"{text} is not a valid namespace: {'; '.join(errors)}")
+    return text
+
+
+def seconds(text: str) -> float:
+    """Return a positive, finite number of seconds."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not (number > 0 and math.isfinite(number)):
+        raise argparse.ArgumentTypeError(f"{text} is not a positive number of seconds")
+    return number
+
+
+def name(text: str) -> str:
+    """Return the valid name of a TrainJob, which may be written as ``trainjob/NAME``."""
+    kind, _, rest = text.rpartition("/")
+    if kind not in ("", "trainjob", "trainjobs", "trainjobs.trainer.kubeflow.org"):
+        raise argparse.ArgumentTypeError(f"{text} is not a TrainJob")
+    if errors := names.is_dns1123_subdomain(rest):
+        raise argparse.ArgumentTypeError(f"{text} is not a valid name: {'; '.join(errors)}")
+    return rest

@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The cluster of a command that reads or changes live TrainJobs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from controller_runtime.client import LiveClient
+from controller_runtime.rest import Transport, load_config
+
+from pkg.why import Snapshot, reading
+
+FIELD_OWNER: Final = "trainerctl"
+DEFAULT_NAMESPACE: Final = "default"
+
+
+class Cluster(NamedTuple):
+    """A client, and the namespace of the command."""
+
+    client: LiveClient
+    namespace: str
+
+    async def snapshot(self, name: str) -> Snapshot:
+        """Return the objects of a TrainJob.
+
+        Raises:
+            StatusError: the TrainJob cannot be read; NotFoundError if it does not exist.
+        """
+        return await reading.take(self.client, self.namespace, name, datetime.now(UTC))
+
+
+@asynccontextmanager
+async def connect(arguments: argparse.Namespace) -> AsyncIterator[Cluster]:
+    """Connect to the cluster of the kubeconfig; the namespace is the flag's, else the context's."""
+    config = await load_config(arguments.kubeconfig, context=arguments.context)
+    async with Transport(config) as transport:
+        yield Cluster(LiveClient(transport), arguments.namespace or config.namespace or DEFAULT_NAMESPACE)

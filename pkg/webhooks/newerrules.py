@@ -1,0 +1,93 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of Trainer v2.3 for fields of a TrainJob that v2.1 has too, and admits more in.
+
+The CRD follows the looser release. Only values that a request changes are checked, as the API server does for rules
+that were added to a CRD later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from controller_runtime.apis.machinery import equality, field
+
+from pkg.apis.trainer.v1alpha1 import DatasetInitializer, ModelInitializer, Trainer, TrainJob
+from pkg.util import generations
+
+_SPEC: Final = field.Path("spec")
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+")
+_LONGEST_NAME: Final = 253
+_LONGEST_URI: Final = 2048
+_LONGEST_IMAGE: Final = 500
+_LONGEST_ARGUMENT: Final = 1 << 20
+_MOST_ITEMS: Final = 128
+_IMMUTABLE: Final = "field is immutable"
+
+
+def violations(old: TrainJob | None, new: TrainJob) -> Iterator[field.FieldError]:
+    """Yield an error for each changed value that v2.3 refuses and v2.1 admits."""
+    if old is None:
+        ref, path = new.spec.runtime_ref, _SPEC.child("runtimeRef")
+        for wire, name in (("name", ref.name), ("apiGroup", ref.api_group), ("kind", ref.kind)):
+            if name is not None and len(name) > _LONGEST_NAME:
+                yield field.too_long(path.child(wire), _LONGEST_NAME)
+    else:
+        yield from _immutable(old, new)
+    stored = old.spec if old is not None else None
+    if new.spec.trainer is not None:
+        yield from _trainer(stored.trainer if stored is not None else None, new.spec.trainer)
+    initializer = new.spec.initializer
+    if initializer is not None:
+        before = stored.initializer if stored is not None else None
+        path = _SPEC.child("initializer")
+        if initializer.dataset is not None:
+            dataset = before.dataset if before is not None else None
+            yield from _initializer(path.child("dataset"), dataset, initializer.dataset)
+        if initializer.model is not None:
+            model = before.model if before is not None else None
+            yield from _initializer(path.child("model"), model, initializer.model)
+
+
+def _immutable(old: TrainJob, new: TrainJob) -> Iterator[field.FieldError]:
+    """Yield an error for a changed trainer or initializer; either may be added or removed as a whole."""
+    before, after = generations.effective(old), generations.effective(new)
+    for wire in ("initializer", "trainer"):
+        left, right = getattr(before, wire), getattr(after, wire)
+        if left is not None and right is not None and not equality.deep_equal(left, right):
+            yield field.invalid(_SPEC.child(wire), field.Quoted(right), _IMMUTABLE)
+
+
+def _trainer(old: Trainer | None, new: Trainer) -> Iterator[field.FieldError]:
+    path = _SPEC.child("trainer")
+    if new.image is not None and len(new.image) > _LONGEST_IMAGE and (old is None or old.image != new.image):
+        yield field.too_long(path.child("image"), _LONGEST_IMAGE)
+    for wire in ("command", "args", "env"):
+        before, after = getattr(old, wire, None), getattr(new, wire)
+        if after is None or equality.deep_equal(before, after):
+            continue
+        if len(after) > _MOST_ITEMS:
+            yield field.too_many(path.child(wire), len(after), _MOST_ITEMS)
+        if wire != "env":
+            for index, text in enumerate(after):
+                if len(text) > _LONGEST_ARGUMENT:
+                    yield field.too_long(path.child(wire).index(index), _LONGEST_ARGUMENT)
+
+
+def _initializer(
+    path: field.Path,
+    old: DatasetInitializer | ModelInitializer | None,
+    new: DatasetInitializer | ModelInitializer,
+) -> Iterator[field.FieldError]:
+    uri = new.storage_uri
+    if uri and (old is None or old.storage_uri != uri):
+        if len(uri) > _LONGEST_URI:
+            yield field.too_long(path.child("storageUri"), _LONGEST_URI)
+        elif not _URI.fullmatch(uri):
+            detail = "storageUri may be empty, or it must be a valid URI (scheme://...)"
+            yield field.invalid(path.child("storageUri"), uri, detail)
+    before = old.env if old is not None else None
+    if new.env is not None and len(new.env) > _MOST_ITEMS and not equality.deep_equal(before, new.env):
+        yield field.too_many(path.child("env"), len(new.env), _MOST_ITEMS)

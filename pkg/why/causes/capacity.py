@@ -1,0 +1,87 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The resources that a pod requests and those that nodes have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller_runtime.apis.machinery import quantity
+from controller_runtime.apis.machinery.base import JSON
+
+from pkg.why import kinds
+from pkg.why.snapshot import Snapshot
+from pkg.why.things import Thing, at, maps
+
+_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
+
+
+def shortage(snapshot: Snapshot, pod: Thing, resource: str) -> tuple[str, str, tuple[str, ...]]:
+    """Return cause, summary and evidence of a pod for which no node has enough of ``resource``."""
+    name = _named(pod, resource)
+    wanted, largest = requested(pod, name), _largest(snapshot, name)
+    if wanted is None or not snapshot.all(kinds.NODE):
+        return "insufficient-resources", f"no node has enough free {resource}", ()
+    if largest is None:
+        return (
+            "never-fits",
+            f"no node has {name}; a pod requests {wanted}",
+            (f"{pod} requests {wanted} {name}",),
+        )
+    evidence = (f"{pod} requests {wanted} {name}; the largest node has {largest[0]} ({largest[1]})",)
+    if quantity.cmp(wanted, largest[0]) > 0:
+        return (
+            "never-fits",
+            f"a pod requests {wanted} {name}, and no node has more than {largest[0]}",
+            evidence,
+        )
+    return "insufficient-resources", f"no node has {wanted} {name} free", evidence
+
+
+def requested(pod: Thing, resource: str) -> str | None:
+    """Return the amount that a pod requests, or None."""
+    if resource == "pods":
+        return "1"
+    amounts = [_of(each, resource) for each in maps(pod.data, "spec", "containers")]
+    total: str | None = None
+    for amount in filter(None, amounts):
+        total = amount if total is None else quantity.add(total, amount)
+    for amount in filter(None, [_of(each, resource) for each in maps(pod.data, "spec", "initContainers")]):
+        if total is None or quantity.cmp(amount, total) > 0:
+            total = amount
+    return total
+
+
+def _named(pod: Thing, resource: str) -> str:
+    """Return the resource's name for the schedulers that write ``GPUs``, ``CPU`` and ``Memory``."""
+    if resource.lower().startswith("gpu"):
+        return next((each for each in _GPUS if requested(pod, each) is not None), resource)
+    return resource.lower() if resource.lower().startswith(("cpu", "memory")) else resource
+
+
+def _of(container: JSON, resource: str) -> str | None:
+    for part in ("requests", "limits"):
+        found = at(container, "resources", part, resource)
+        if found is not None and _is_quantity(str(found)):
+            return str(found)
+    return None
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        quantity.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _largest(snapshot: Snapshot, resource: str) -> tuple[str, str] | None:
+    """Return the largest amount that a node offers, and the node."""
+    best: tuple[str, str] | None = None
+    for node in snapshot.all(kinds.NODE):
+        found = node.at("status", "allocatable", resource)
+        if found is None or not _is_quantity(str(found)) or quantity.cmp(str(found), "0") == 0:
+            continue
+        if best is None or quantity.cmp(str(found), best[0]) > 0:
+            best = str(found), node.name
+    return best

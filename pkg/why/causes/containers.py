@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Containers that cannot start, fail, or are not ready."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from pkg.why.causes.statuses import Status, statuses
+from pkg.why.finding import Finding, Severity
+from pkg.why.snapshot import Snapshot
+from pkg.why.things import ago, at, moment, number, text
+
+_CONFIG: Final = (
+    "CreateContainerConfigError",
+    "CreateContainerError",
+    "RunContainerError",
+    "PostStartHookError",
+)
+_MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
+_KEY: Final = re.compile(r"couldn't find key (?P<key>\S+) in (?P<kind>Secret|ConfigMap) (?P<name>\S+)")
+_NO_COMMAND: Final = re.compile(
+    r"executable file not found|no such file or directory|permission denied|exec format error", re.IGNORECASE
+)
+_UNRESOLVED: Final = re.compile(
+    r"name or service not known|temporary failure in name resolution|could not resolve host|no such host"
+    r"|nodename nor servname|gaierror|hostname .{0,80}cannot be resolved",
+    re.IGNORECASE,
+)
+_SIGNALS: Final = {134: "SIGABRT", 135: "SIGBUS", 137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM"}
+_STABLE: Final = timedelta(minutes=10)
+"""The time after which the kubelet forgets the crashes of a container that runs."""
+_UNREADY: Final = timedelta(minutes=5)
+_LOG_LINES: Final = 5
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the containers that cannot start or have failed."""
+    for status in statuses(snapshot):
+        ended = status.ended
+        failed = ended is not None and number(ended, "exitCode") != 0
+        if status.waiting in _CONFIG or text(ended, "reason") in ("StartError", "ContainerCannotRun"):
+            yield _unstartable(snapshot, status)
+        elif text(ended, "reason") == "OOMKilled":
+            yield _out_of_memory(snapshot, status)
+        elif status.waiting == "CrashLoopBackOff" or (failed and not _replaced(status)):
+            yield _failed(snapshot, status)
+        elif (unstable := _unstable(snapshot, status)) is not None:
+            yield unstable
+    yield from _probes(snapshot)
+
+
+def lines_of(snapshot: Snapshot, status: Status) -> list[str]:
+    """Return the last lines of a container's log, as evidence."""
+    lines = [each for each in snapshot.logs.get((status.pod.name, status.name), ()) if each.strip()]
+    return [f"log of {status.name}: {each}" for each in lines[-_LOG_LINES:]]
+
+
+def failures(snapshot: Snapshot) -> Iterator[Status]:
+    """Yield the containers whose logs may say why they failed."""
+    for status in statuses(snapshot):
+        ended = status.ended or at(status.data, "lastState", "terminated")
+        if ended is not None and number(ended, "exitCode") != 0:
+            yield status
+
+
+def _replaced(status: Status) -> bool:
+    return at(status.data, "state", "running") is not None or status.pod.deleted is not None
+
+
+def _unstartable(snapshot: Snapshot, status: Status) -> Finding:
+    words = " ".join((status.message, text(status.ended, "message")))
+    evidence = [status.line, *([words.strip()] if text(status.ended, "message") else [])]
+    subject, name = (str(status.pod),), status.label
+    if match := _MISSING.search(words):
+        kind = "Secret" if match["kind"] == "secret" else "ConfigMap"
+        cause = "secret-missing" if kind == "Secret" else "config-map-missing"
+        advice = f"Create the {kind} {match['name']} in namespace {status.pod.namespace}."
+        return Finding(cause, f"the {kind} {match['name']} does not exist", subject, tuple(evidence), advice)
+    if match := _KEY.search(words):
+        named = match["name"].rpartition("/")[2]
+        summary = f"the {match['kind']} {named} has no key {match['key']}, which the {name} needs"
+        return Finding(
+            "key-missing", summary, subject, tuple(evidence), f"Add the key to the {match['kind']}."
+        )
+    if _NO_COMMAND.search(words):
+        summary = f"the command of the {name} cannot be executed: {_last(words)}"
+        advice = "Correct spec.trainer.command, or use an image that contains the program for the nodes' architecture."
+        return Finding("command-not-found", summary, subject, tuple(evidence), advice)
+    cause = "container-config" if status.waiting == "CreateContainerConfigError" else "container-create"
+    summary = f"the {name} cannot be created: {words.strip() or status.waiting}"
+    return Finding(
+        cause,
+        summary,
+        subject,
+        tuple(evidence),
+        "Correct the setting that the message names, in the TrainJob or its runtime.",
+    )
+
+
+def _out_of_memory(snapshot: Snapshot, status: Status) -> Finding:
+    limit = _memory_limit(status)
+    of = f" of {limit}" if limit else ""
+    advice = (
+        "Raise the memory in spec.trainer.resourcesPerNode, or use less: a smaller batch, fewer data workers."
+    )
+    evidence = (status.line, *lines_of(snapshot, status))
+    summary = f"the {status.label} used more memory than its limit{of}"
+    return Finding("out-of-memory", summary, (str(status.pod),), evidence, advice)
+
+
+def _memory_limit(status: Status) -> str:
+    for field in ("containers", "initContainers"):
+        for each in status.pod.maps("spec", field):
+            if text(each, "name") == status.name:
+                return text(each, "resources", "limits", "memory")
+    return ""
+
+
+def _failed(snapshot: Snapshot, status: Status) -> Finding:
+    code = number(status.ended, "exitCode")
+    signal = f", {_SIGNALS[code]}" if code in _SIGNALS else ""
+    words = text(status.ended, "message").strip().splitlines()
+    evidence = (status.line, *words[-2:], *lines_of(snapshot, status))
+    subject = (str(status.pod),)
+    if any(
+        _UNRESOLVED.search(line) for line in (*words, *snapshot.logs.get((status.pod.name, status.name), ()))
+    ):
+        summary = f"the {status.label} cannot resolve a host name (exit code {code})"
+        advice = "Check the headless service of the JobSet, the cluster's DNS, and network policies that block port 53."
+        return Finding("dns-failure", summary, subject, evidence, advice)
+    read = f"Read its log: kubectl logs -n {status.pod.namespace} {status.pod.name} -c {status.name}"
+    if status.waiting == "CrashLoopBackOff":
+        summary = f"the {status.label} fails again and again with exit code {code}{signal}"
+        return Finding("crash-loop", summary, subject, evidence, f"{read} --previous")
+    summary = f"the {status.label} failed with exit code {code}{signal}"
+    return Finding("container-failed", summary, subject, evidence, read)
+
+
+def _unstable(snapshot: Snapshot, status: Status) -> Finding | None:
+    """Return a note on a container that runs again after failures, if it has not run long."""
+    last, since = (
+        at(status.data, "lastState", "terminated"),
+        moment(status.data, "state", "running", "startedAt"),
+    )
+    if last is None or since is None or number(last, "exitCode") == 0 or snapshot.now - since > _STABLE:
+        return None
+    code = number(last, "exitCode")
+    out_of_memory = text(last, "reason") == "OOMKilled"
+    cause = "out-of-memory" if out_of_memory else "crash-loop"
+    many = status.restarts >= 3
+    summary = f"the {status.label} restarted {status.restarts} times, last after exit code {code}"
+    evidence = (f"{status.line}, running for {ago(since, snapshot.now)}", *lines_of(snapshot, status))
+    advice = (
+        f"Read its log: kubectl logs -n {status.pod.namespace} {status.pod.name} -c {status.name} --previous"
+    )
+    return Finding(
+        cause, summary, (str(status.pod),), evidence, advice, Severity.ERROR if many else Severity.NOTE
+    )
+
+
+def _probes(snapshot: Snapshot) -> Iterator[Finding]:
+    for pod in snapshot.running:
+        since = moment(pod.condition("Ready"), "lastTransitionTime") or pod.created
+        if pod.is_true("Ready") or since is None or snapshot.now - since < _UNREADY:
+            continue
+        for event in snapshot.events(pod, "Unhealthy")[:1]:
+            yield Finding(
+                "probe-failing",
+                f"a probe of Pod {pod.name} fails: {_last(event.text('message'))}",
+                (str(pod),),
+                (snapshot.quote(event),),
+                "Correct the probe or its target.",
+            )
+
+
+def _last(words: str) -> str:
+    """Return the last, most specific part of a chain of errors, in one line."""
+    shown = " ".join(words.split())
+    return shown if len(shown) <= 160 else f"…{shown[-160:]}"

@@ -1,0 +1,157 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Controllers that do not react: Trainer's manager, JobSet's, and the cluster's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from pkg.constants.trainer import FIELD_OWNER
+from pkg.why import kinds
+from pkg.why.causes import leases
+from pkg.why.causes.statuses import of_pod
+from pkg.why.causes.suspension import writer
+from pkg.why.finding import Finding
+from pkg.why.snapshot import PATIENCE, Snapshot, finished
+from pkg.why.things import Thing, ago, maps, moment, text
+
+MANAGER: Final = "kubeflow-trainer-controller-manager"
+JOB_SET_MANAGER: Final = "jobset-controller-manager"
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the controller whose turn it is, if it does not react."""
+    if (unread := snapshot.unread.get(kinds.JOB_SET)) == NOT_INSTALLED:
+        yield Finding(
+            "jobset-missing",
+            "JobSet is not installed",
+            (str(snapshot.train_job),),
+            (f"JobSets cannot be read: {unread}",),
+            "Install JobSet.",
+        )
+        return
+    if kinds.JOB_SET in snapshot.unread:
+        return
+    job_set = snapshot.job_set
+    if job_set is not None and job_set.deleted is not None:
+        return
+    if job_set is None or _is_ignored(snapshot, job_set):
+        yield from _manager(snapshot)
+    elif (
+        not finished(job_set)
+        and job_set.at("spec", "suspend") is not True
+        and kinds.JOB not in snapshot.unread
+    ):
+        yield from _jobs(snapshot, job_set)
+
+
+NOT_INSTALLED: Final = "the kind is not installed"
+"""Why a kind that the cluster does not serve cannot be read."""
+
+
+def _is_ignored(snapshot: Snapshot, job_set: Thing) -> bool:
+    """Return True if JobSet and TrainJob differ in a way that only the manager can correct."""
+    job = snapshot.train_job
+    if finished(job):
+        return False
+    suspended = job_set.at("spec", "suspend") is True
+    if suspended != (job.at("spec", "suspend") is True) and writer(job_set, "f:suspend") in ("", FIELD_OWNER):
+        return snapshot.settled(job)
+    ended = [
+        moment(job_set.condition(kind), "lastTransitionTime")
+        for kind in ("Completed", "Failed")
+        if job_set.is_true(kind)
+    ]
+    return any(each is not None and snapshot.now - each > PATIENCE for each in ended)
+
+
+def _manager(snapshot: Snapshot) -> Iterator[Finding]:
+    job = snapshot.train_job
+    if finished(job) or snapshot.events(job, "TrainJobResourcesCreationFailed"):
+        return
+    evidence = [
+        f"{job} is {ago(job.created, snapshot.now)} old",
+        "it has no JobSet" if snapshot.job_set is None else "it and its JobSet differ",
+    ]
+    down = _down(snapshot, MANAGER)
+    lease = leases.lost(snapshot, leases.MANAGER)
+    if down is not None or lease is not None:
+        evidence += [each for each in (down, lease) if each]
+        advice = "Start the manager; its Deployment, pods and log say why it does not run."
+        yield Finding(
+            "manager-down",
+            f"Trainer's manager does not run: {down or lease}",
+            (f"Deployment {MANAGER}",),
+            tuple(evidence),
+            advice,
+        )
+    elif snapshot.settled(job):
+        advice = "Read the log of the manager, and its /readyz?verbose, which names unreadable kinds."
+        yield Finding(
+            "manager-silent",
+            "Trainer's manager does not react to the TrainJob",
+            (str(job),),
+            (*evidence, *_unknown(snapshot)),
+            advice,
+        )
+
+
+def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
+    wanted = [each for each in maps(job_set.data, "spec", "replicatedJobs") if not each.get("dependsOn")]
+    if wanted and not snapshot.jobs and not snapshot.events(job_set, "JobCreationFailed"):
+        down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
+        missing = f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no Jobs"
+        advice = "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log."
+        if down is not None or job_set.older_than(PATIENCE, snapshot.now):
+            evidence = (missing, *([down] if down else []))
+            summary = "the controller of JobSet does not react"
+            yield Finding("jobset-controller", summary, (str(job_set),), evidence, advice)
+    down = leases.lost(snapshot, leases.JOB_CONTROLLER)
+    for job in snapshot.jobs:
+        if kinds.POD not in snapshot.unread and _is_idle(
+            snapshot, job, PATIENCE if down is None else timedelta()
+        ):
+            age = ago(job.created, snapshot.now)
+            evidence = (
+                f"{job} is {age} old, and has neither pods, nor a status, nor events",
+                *([down] if down else []),
+            )
+            summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
+            yield Finding("job-controller", summary, (str(job),), evidence, advice)
+
+
+def _is_idle(snapshot: Snapshot, job: Thing, patience: timedelta) -> bool:
+    """Return True if nothing has happened to a Job that wants pods, for longer than ``patience``."""
+    if not snapshot.lacking(job) or snapshot.events(job) or job.text("status", "startTime"):
+        return False
+    return job.older_than(patience, snapshot.now)
+
+
+def _down(snapshot: Snapshot, name: str) -> str | None:
+    """Return why no pod of a Deployment is available; None if one is, or the Deployment is not known."""
+    for each in snapshot.all(kinds.DEPLOYMENT):
+        if each.name != name or each.number("status", "availableReplicas"):
+            continue
+        if each.at("spec", "replicas") == 0:
+            return f"the Deployment {name} is scaled to 0"
+        return f"the Deployment {name} has no available pod{_of_pods(snapshot, each)}"
+    return None
+
+
+def _of_pods(snapshot: Snapshot, deployment: Thing) -> str:
+    for pod in snapshot.all(kinds.POD):
+        if pod.namespace == deployment.namespace and pod.name.startswith(f"{deployment.name}-"):
+            reasons = [each.waiting for each in of_pod(pod) if each.waiting]
+            reasons += [text(pod.condition("PodScheduled"), "message")]
+            for reason in filter(None, reasons):
+                return f": {reason}"
+    return ""
+
+
+def _unknown(snapshot: Snapshot) -> list[str]:
+    if snapshot.all(kinds.DEPLOYMENT):
+        return []
+    reason = snapshot.unread.get(kinds.DEPLOYMENT, f"Deployment {MANAGER} was not found")
+    return [f"the state of the manager is not known: {reason}"]

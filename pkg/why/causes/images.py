@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Images that cannot be pulled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from pkg.why.causes.statuses import Status, statuses
+from pkg.why.finding import Finding
+from pkg.why.snapshot import Snapshot
+from pkg.why.things import text
+
+REASONS: Final = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+    "ImageInspectError",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+)
+"""The waiting reasons of the kubelet that concern an image."""
+
+_BY_TEXT: Final = (
+    (
+        re.compile(r"toomanyrequests|429 Too Many Requests|rate limit", re.IGNORECASE),
+        "image-rate-limited",
+        "the registry limits the rate of pulls of {image}",
+        "Pull with credentials (imagePullSecrets), or from a mirror.",
+    ),
+    (
+        re.compile(
+            r"unauthorized|authentication required|denied|\b401\b|\b403\b|no basic auth|insufficient_scope",
+            re.IGNORECASE,
+        ),
+        "image-unauthorized",
+        "the registry refuses access to the image {image}",
+        "Correct the image's name, or give the pods' service account imagePullSecrets.",
+    ),
+    (
+        re.compile(
+            r"not found|manifest unknown|does not exist|no match for platform|name unknown", re.IGNORECASE
+        ),
+        "image-not-found",
+        "the image {image} does not exist",
+        "Correct the image's name and tag, and check that the image is built for the nodes' architecture.",
+    ),
+)
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a finding for each container that waits for its image."""
+    for status in statuses(snapshot):
+        if status.waiting not in REASONS:
+            continue
+        events = snapshot.events(status.pod, "Failed", "FailedToRetrieveImagePullSecret", "InspectFailed")
+        words = " ".join([status.message, *(each.text("message") for each in events)])
+        cause, summary, advice = _cause(status, words)
+        evidence = [status.line, *(snapshot.quote(each) for each in events[:2])]
+        yield Finding(cause, f"{summary} of {status.label}", (str(status.pod),), tuple(evidence), advice)
+
+
+def _cause(status: Status, words: str) -> tuple[str, str, str]:
+    image = text(status.data, "image") or status.image
+    if status.waiting == "InvalidImageName":
+        return "image-name-invalid", f"the image name {image!r} is not valid", "Correct the image's name."
+    if status.waiting == "ErrImageNeverPull":
+        advice = "Load the image on the nodes, or change imagePullPolicy from Never."
+        return (
+            "image-not-found",
+            f"the image {image} is not on the node, and imagePullPolicy is Never",
+            advice,
+        )
+    for pattern, cause, summary, advice in _BY_TEXT:
+        if pattern.search(words):
+            return cause, summary.format(image=image), advice
+    advice = "Check that the nodes reach the registry; the kubelet tries again by itself."
+    return "image-pull", f"the image {image} cannot be pulled", advice

@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes that are lost, and pods that a node or the control plane ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Final
+
+from pkg.why import kinds
+from pkg.why.causes.statuses import of_pod
+from pkg.why.finding import Finding
+from pkg.why.snapshot import Snapshot, condition_line
+from pkg.why.things import Thing, ago, number, text
+
+_REJECTED: Final = re.compile(
+    r"OutOf\w+|UnexpectedAdmissionError|NodeAffinity|NodePorts|NodeName|TopologyAffinityError"
+    r"|PodResizePending|AppArmor|SysctlForbidden|InvalidNodeInfo|PodOSNotSupported"
+)
+_DISRUPTED: Final = {
+    "PreemptionByScheduler": ("preempted", "the scheduler preempted Pod {} for a pod of higher priority"),
+    "DeletionByTaintManager": ("node-lost", "Pod {} was deleted because of a taint of its node"),
+    "EvictionByEvictionAPI": ("evicted", "Pod {} was evicted, for example by a drain of its node"),
+    "TerminationByKubelet": ("evicted", "the kubelet ended Pod {}"),
+    "DeletionByPodGC": ("node-lost", "Pod {} was deleted because its node does not exist"),
+}
+_SILENT: Final = timedelta(seconds=60)
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield pods on nodes that do not report, and pods that were ended or refused by a node."""
+    nodes = {each.name: each for each in snapshot.all(kinds.NODE)}
+    for pod in snapshot.pods:
+        phase = pod.text("status", "phase")
+        if phase == "Failed":
+            yield from _ended(snapshot, pod)
+        elif phase != "Succeeded":
+            lost = list(_lost(snapshot, pod, nodes))
+            yield from lost or _sandbox(snapshot, pod)
+            if not lost:
+                yield from _silent(snapshot, pod)
+
+
+def _ended(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
+    reason, message = pod.text("status", "reason"), pod.text("status", "message")
+    line = f"phase of {pod} is Failed: {', '.join(filter(None, (reason, message)))}"
+    if reason == "Evicted":
+        advice = "Raise the requests for memory and ephemeral-storage to the real usage of the pods."
+        yield Finding(
+            "evicted", f"the kubelet evicted Pod {pod.name}: {message}", (str(pod),), (line,), advice
+        )
+    elif reason in ("NodeLost", "Shutdown", "Terminated", "NodeShutdown"):
+        summary = f"the node {pod.text('spec', 'nodeName')} of Pod {pod.name} was shut down or lost"
+        yield Finding(
+            "node-lost", summary, (str(pod),), (line,), "Restore the node, or remove it from the cluster."
+        )
+    elif _REJECTED.fullmatch(reason):
+        summary = f"the node {pod.text('spec', 'nodeName')} refused Pod {pod.name}: {reason}: {message}"
+        advice = (
+            "Check the node's devices and free resources; the Job creates the pod again while it has retries."
+        )
+        yield Finding("node-rejected", summary, (str(pod),), (line,), advice)
+    elif pod.is_true("DisruptionTarget"):
+        yield _disrupted(pod)
+    elif reason == "DeadlineExceeded":
+        advice = "Raise activeDeadlineSeconds of the pods, or make the training shorter."
+        yield Finding(
+            "deadline-exceeded", f"the deadline of Pod {pod.name} has passed", (str(pod),), (line,), advice
+        )
+    elif not any(number(each.ended, "exitCode") for each in of_pod(pod)):
+        summary = f"Pod {pod.name} failed: {', '.join(filter(None, (reason, message))) or 'the reason is not known'}"
+        yield Finding("failed", summary, (str(pod),), (line,), "See the events of the pod.")
+
+
+def _disrupted(pod: Thing) -> Finding:
+    reason = text(pod.condition("DisruptionTarget"), "reason")
+    cause, summary = _DISRUPTED.get(reason, ("evicted", "Pod {} was disrupted"))
+    evidence = (condition_line(pod, "DisruptionTarget"),)
+    advice = "Resubmit it with a higher priority, or when the disruption has passed; retries are set in the runtime."
+    return Finding(cause, summary.format(pod.name), (str(pod),), evidence, advice)
+
+
+def _lost(snapshot: Snapshot, pod: Thing, nodes: dict[str, Thing]) -> Iterator[Finding]:
+    name = pod.text("spec", "nodeName")
+    node = nodes.get(name)
+    if not name:
+        return
+    if node is None:
+        if kinds.NODE not in snapshot.unread and kinds.NODE in snapshot.objects:
+            evidence = (f"{pod} runs on the node {name}", f"Node {name} was not found")
+            advice = "Wait for the pod garbage collector, or delete the pod with --force."
+            yield Finding(
+                "node-lost",
+                f"the node {name} of Pod {pod.name} does not exist",
+                (str(pod),),
+                evidence,
+                advice,
+            )
+        return
+    ready = node.condition("Ready")
+    if ready and ready.get("status") != "True":
+        summary = (
+            f"the node {name} does not report"
+            if ready.get("status") == "Unknown"
+            else f"the node {name} is not ready"
+        )
+        evidence = (condition_line(node, "Ready"), f"{pod} runs on it")
+        yield Finding(
+            "node-lost",
+            summary,
+            (f"Node {name}", str(pod)),
+            evidence,
+            "Repair the node, or delete it, so that its pods run elsewhere.",
+        )
+
+
+def _sandbox(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
+    if pod.text("status", "phase") not in ("", "Pending"):
+        return
+    for event in snapshot.events(pod, "FailedCreatePodSandBox", "NetworkNotReady")[:1]:
+        words = " ".join(event.text("message").split())
+        advice = "Check the network plugin (CNI) and the container runtime of the node."
+        yield Finding(
+            "sandbox-failed",
+            f"the sandbox of Pod {pod.name} cannot be set up: {words}",
+            (str(pod),),
+            (snapshot.quote(event),),
+            advice,
+        )
+
+
+def _silent(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
+    """Yield a pod that its node has not acknowledged."""
+    if not pod.text("spec", "nodeName") or pod.text("status", "startTime") or list(of_pod(pod)):
+        return
+    if pod.older_than(_SILENT, snapshot.now) and not snapshot.events(pod, "Pulling", "Pulled", "Created"):
+        name = pod.text("spec", "nodeName")
+        evidence = (
+            f"{pod} was bound to {name} and has no status since ({ago(pod.created, snapshot.now)} old)",
+        )
+        yield Finding(
+            "kubelet-silent",
+            f"the kubelet of node {name} does not start Pod {pod.name}",
+            (str(pod),),
+            evidence,
+            f"Check the kubelet of node {name}.",
+        )

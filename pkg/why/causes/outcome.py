@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""TrainJobs that ended: deadlines, retries, and the conditions of the TrainJob, its JobSet and its Jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pkg.why.finding import Finding
+from pkg.why.snapshot import Snapshot, condition_line
+from pkg.why.things import Thing, text
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield why the TrainJob, or a Job of it, ended as failed."""
+    job = snapshot.train_job
+    failed = job.condition("Failed")
+    if failed.get("status") == "True" and text(failed, "reason") == "TrainingRuntimeNotSupported":
+        advice = "Correct apiGroup and kind of spec.runtimeRef; the condition clears by itself."
+        yield Finding(
+            "runtime-unsupported",
+            f"the runtime is not supported: {text(failed, 'message')}",
+            (str(job),),
+            (condition_line(job, "Failed"),),
+            advice,
+        )
+        return
+    job_set = [snapshot.job_set] if snapshot.job_set is not None else []
+    for level in (snapshot.jobs, job_set, [job]):
+        if ended := [each for each in level if each.is_true("Failed")]:
+            yield from (_ended(snapshot, each) for each in ended)
+            break
+    if text(failed, "reason") == "DeadlineExceeded":
+        yield _ended(snapshot, job)
+
+
+def _ended(snapshot: Snapshot, obj: Thing) -> Finding:
+    condition = obj.condition("Failed")
+    reason, message = text(condition, "reason"), " ".join(text(condition, "message").split())
+    events = snapshot.events(
+        obj, "BackoffLimitExceeded", "DeadlineExceeded", "ReachedMaxRestarts", "FailedJobs"
+    )
+    evidence = (condition_line(obj, "Failed"), *(snapshot.quote(each) for each in events[:1]))
+    subject = (str(obj),)
+    if reason == "DeadlineExceeded":
+        summary = f"the deadline of the {obj.kind} {obj.name} has passed: {message}"
+        return Finding(
+            "deadline-exceeded",
+            summary,
+            subject,
+            evidence,
+            "Raise activeDeadlineSeconds, or make the training shorter.",
+        )
+    if reason in (
+        "BackoffLimitExceeded",
+        "MaxFailedIndexesExceeded",
+        "FailedIndexes",
+        "PodFailurePolicy",
+        "ReachedMaxRestarts",
+    ):
+        summary = f"the {obj.kind} {obj.name} failed ({reason}): {message}"
+        advice = (
+            "See the failed pods and their logs; retries are backoffLimit and failurePolicy in the runtime."
+        )
+        return Finding("retries-exhausted", summary, subject, evidence, advice)
+    advice = "See the failed pods and their logs."
+    return Finding(
+        "failed", f"the {obj.kind} {obj.name} failed ({reason}): {message}", subject, evidence, advice
+    )

@@ -1,0 +1,213 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Queues and gangs: Workloads of Kueue, and PodGroups of scheduler-plugins, Volcano and KAI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pkg.why import kinds
+from pkg.why.finding import Finding, Severity
+from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
+from pkg.why.things import Thing, maps, text
+
+_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+_LOCAL_QUEUE: Final = "LocalQueue.kueue.x-k8s.io"
+_VOLCANO_QUEUE: Final = "Queue.scheduling.volcano.sh"
+_KAI_QUEUE: Final = "Queue.scheduling.run.ai"
+
+
+def queues(snapshot: Snapshot) -> list[Reference]:
+    """Return the queues that the TrainJob, its Workloads and its PodGroups name."""
+    found = [
+        Reference(_LOCAL_QUEUE, owner.namespace, name)
+        for owner in (snapshot.train_job, snapshot.job_set)
+        if owner is not None and (name := owner.label(_QUEUE_LABEL))
+    ]
+    for group in groups(snapshot):
+        name, kind = group.text("spec", "queue"), _queue_kind(group)
+        if name and kind:
+            found.append(Reference(kind, "", name))
+    return list(dict.fromkeys(found))
+
+
+def groups(snapshot: Snapshot) -> list[Thing]:
+    """Return the PodGroups of the TrainJob's gangs."""
+    named = {pod.annotation("pod-group-name") for pod in snapshot.pods} - {""}
+    found = []
+    for kind in kinds.POD_GROUPS:
+        owned = {each.uid for each in snapshot.children(kind, snapshot.owners)}
+        found += [
+            each
+            for each in snapshot.all(kind)
+            if each.uid in owned or (kind == kinds.KAI_GROUP and each.name in named)
+        ]
+    return found
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the queues and gangs that hold the TrainJob."""
+    for queue in queues(snapshot):
+        if queue in snapshot.absent and not snapshot.running:
+            kind = queue.kind.partition(".")[0]
+            summary, advice = (
+                f"the {queue} does not exist",
+                f"Create the {kind} {queue.name}, or name another queue.",
+            )
+            yield Finding("queue-missing", summary, (str(queue),), (f"{queue} was not found",), advice)
+    workloads = snapshot.children(kinds.WORKLOAD, snapshot.owners)
+    for workload in workloads:
+        yield from _workload(snapshot, workload)
+    if not workloads and not snapshot.running:
+        yield from _no_workload(snapshot)
+    if len(snapshot.running) < max(1, snapshot.expected):
+        for group in groups(snapshot):
+            yield from _group(snapshot, group)
+
+
+def _workload(snapshot: Snapshot, workload: Thing) -> Iterator[Finding]:
+    """Yield why Kueue has not admitted a Workload."""
+    if workload.is_true("Finished") or (workload.is_true("Admitted") and not workload.is_true("Evicted")):
+        return
+    queue = workload.text("spec", "queueName")
+    head = f"{workload} in the queue {queue}, spec.active {workload.at('spec', 'active') is not False}"
+    lines = [
+        condition_line(workload, kind) for kind in ("QuotaReserved", "Evicted") if workload.condition(kind)
+    ]
+    evidence = (head, *lines, *(snapshot.quote(each) for each in snapshot.events(workload)[:1]))
+    if checks := _checks(workload):
+        yield _unchecked(workload, checks, evidence)
+        return
+    cause, summary, advice = _held(workload, queue)
+    severity = Severity.ERROR if cause == "queue-missing" else Severity.WAITING
+    yield Finding(cause, summary, (str(workload),), evidence, advice, severity)
+
+
+def _held(workload: Thing, queue: str) -> tuple[str, str, str]:
+    """Return cause, summary and advice of a Workload that is not admitted, from Kueue's own words."""
+    reserved, evicted = workload.condition("QuotaReserved"), workload.condition("Evicted")
+    words = " ".join(text(reserved, "message").split()) if reserved.get("status") == "False" else ""
+    if workload.at("spec", "active") is False:
+        advice = "Activate it: set spec.active of the Workload to true."
+        return "workload-deactivated", f"Kueue deactivated the Workload {workload.name}", advice
+    if words.startswith("LocalQueue") and "doesn't exist" in words:
+        advice = f"Create the LocalQueue {queue}, or correct the label {_QUEUE_LABEL}."
+        return "queue-missing", f"the LocalQueue {queue} does not exist", advice
+    if "doesn't exist" in words:
+        return "queue-missing", f"a queue does not exist: {words}", "Create the ClusterQueue."
+    if "inactive" in words or "stopped" in words.lower():
+        summary = f"the queue {queue} does not admit jobs: {words}"
+        return "queue-inactive", summary, "Ask the administrator of the queue."
+    if evicted.get("status") == "True":
+        summary = f"Kueue evicted the Workload ({text(evicted, 'reason')}): {text(evicted, 'message')}"
+        return "workload-evicted", summary, "Wait until Kueue admits it again."
+    reason = f": {words.rstrip('.')}" if words else ""
+    summary = f"Kueue has not admitted the TrainJob in the queue {queue}{reason}"
+    return "queued", summary, "Wait for quota of the queue, or ask its administrator."
+
+
+def _checks(workload: Thing) -> list[str]:
+    """Return the admission checks that have not passed, once the quota is reserved or a check failed."""
+    if workload.at("spec", "active") is False:
+        return []
+    states = workload.maps("status", "admissionChecks")
+    failed = [each for each in states if text(each, "state") in ("Rejected", "Retry")]
+    if not workload.is_true("QuotaReserved") and not failed:
+        return []
+    return [
+        f"{text(each, 'name')} is {text(each, 'state')}: {text(each, 'message')}".rstrip(": ")
+        for each in (failed or states)
+        if text(each, "state") != "Ready"
+    ]
+
+
+def _unchecked(workload: Thing, checks: list[str], evidence: tuple[str, ...]) -> Finding:
+    rejected = any(" is Rejected" in each for each in checks)
+    summary = f"an admission check of Kueue has not passed: {checks[0]}"
+    lines = tuple(f"admission check {each}" for each in checks)
+    advice = "See the controller of the admission check."
+    return Finding(
+        "admission-check",
+        summary,
+        (str(workload),),
+        (*evidence, *lines),
+        advice,
+        Severity.ERROR if rejected else Severity.WAITING,
+    )
+
+
+def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a TrainJob that names a queue of Kueue which has made no Workload for it."""
+    job = snapshot.train_job
+    queue = job.label(_QUEUE_LABEL)
+    if queue and job.at("spec", "suspend") is True and job.older_than(PATIENCE, snapshot.now):
+        unread = snapshot.unread.get(kinds.WORKLOAD)
+        evidence = (
+            f"label {_QUEUE_LABEL} is {queue}",
+            f"Workloads cannot be read: {unread}" if unread else "no Workload belongs to the TrainJob",
+        )
+        advice = "Check that Kueue runs, and that its configuration lists trainer.kubeflow.org/trainjob."
+        yield Finding(
+            "queued",
+            f"the TrainJob waits for the Kueue queue {queue}",
+            (str(job),),
+            evidence,
+            advice,
+            Severity.WAITING,
+        )
+
+
+def _group(snapshot: Snapshot, group: Thing) -> Iterator[Finding]:
+    members = group.number("spec", "minMember")
+    head = f"{group}: minMember {members}, phase {group.text('status', 'phase') or 'unset'}"
+    words = _unschedulable(group)
+    events = [
+        each
+        for each in snapshot.events(group)
+        if each.text("type") == "Warning" or each.text("reason") in ("Unschedulable", "NotReady")
+    ]
+    if not words and events:
+        words = " ".join(events[0].text("message").split())
+    evidence = (head, *(snapshot.quote(each) for each in events[:2]), *([words] if words else []))
+    if words:
+        summary = f"the gang of {members} pods does not fit: {words.rstrip('.')}"
+        advice = (
+            "See the queue's limits and the free resources; all pods of the gang must fit at the same time."
+        )
+        yield Finding("gang-unschedulable", summary, (str(group),), evidence, advice, Severity.WAITING)
+    elif len(snapshot.pods) < members and snapshot.jobs and group.older_than(PATIENCE, snapshot.now):
+        summary = f"the gang needs {members} pods, and {len(snapshot.pods)} exist"
+        advice = "See why the other pods do not exist."
+        yield Finding("gang-waiting", summary, (str(group),), evidence, advice, Severity.WAITING)
+    elif group.text("status", "phase") in ("Pending", "Inqueue") and group.older_than(PATIENCE, snapshot.now):
+        summary = f"the gang of {members} pods waits in {_queue_of(group)}"
+        advice = "Wait for free resources in the queue."
+        yield Finding("gang-waiting", summary, (str(group),), evidence, advice, Severity.WAITING)
+
+
+def _unschedulable(group: Thing) -> str:
+    """Return the message with which Volcano or KAI says that the gang does not fit."""
+    latest = [
+        each
+        for each in group.maps("status", "conditions")
+        if text(each, "type") in ("Unschedulable", "Scheduled")
+    ]
+    latest.sort(key=lambda each: text(each, "lastTransitionTime"))
+    for each in latest[-1:]:
+        if text(each, "type") == "Unschedulable" and text(each, "status") == "True":
+            return " ".join(text(each, "message").split())
+    for each in reversed(group.maps("status", "schedulingConditions")):
+        if text(each, "type") == "UnschedulableOnNodePool" and text(each, "status") == "True":
+            reasons = [text(part, "message") for part in maps(each, "reasons")]
+            return " ".join((text(each, "message") or "; ".join(filter(None, reasons))).split())
+    return ""
+
+
+def _queue_kind(group: Thing) -> str:
+    return {kinds.VOLCANO_GROUP: _VOLCANO_QUEUE, kinds.KAI_GROUP: _KAI_QUEUE}.get(group.group_kind, "")
+
+
+def _queue_of(group: Thing) -> str:
+    name = group.text("spec", "queue")
+    return f"the queue {name}" if name else "its scheduler"

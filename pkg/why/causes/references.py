@@ -1,0 +1,141 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Objects to which a TrainJob, its templates and its pods refer by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from controller_runtime.apis.machinery.base import JSON
+
+from pkg.why import kinds
+from pkg.why.finding import Finding
+from pkg.why.snapshot import Reference, Snapshot, finished
+from pkg.why.things import Thing, at, maps, text
+
+_CAUSES: Final = {
+    "Secret": ("secret-missing", "the Secret {} does not exist", "Create the Secret {} in namespace {}."),
+    "ConfigMap": (
+        "config-map-missing",
+        "the ConfigMap {} does not exist",
+        "Create the ConfigMap {} in namespace {}.",
+    ),
+    kinds.CLAIM: (
+        "claim-missing",
+        "the PersistentVolumeClaim {} does not exist",
+        "Create the PersistentVolumeClaim {} in namespace {}.",
+    ),
+    "ServiceAccount": (
+        "service-account-missing",
+        "the service account {} does not exist",
+        "Create the service account {} in namespace {}, or correct serviceAccountName.",
+    ),
+    "PriorityClass.scheduling.k8s.io": (
+        "priority-class-missing",
+        "the priority class {} does not exist",
+        "Create the PriorityClass {}, or correct priorityClassName in the runtime.",
+    ),
+    "RuntimeClass.node.k8s.io": (
+        "runtime-class-missing",
+        "the RuntimeClass {} does not exist",
+        "Create the RuntimeClass {}, or correct runtimeClassName in the runtime.",
+    ),
+}
+_STEPS: Final = ("initContainers", "containers")
+
+
+def runtime_of(train_job: Thing) -> Reference:
+    """Return the reference of a TrainJob to its runtime."""
+    ref = train_job.at("spec", "runtimeRef")
+    group = text(ref, "apiGroup") or "trainer.kubeflow.org"
+    kind = text(ref, "kind") or "ClusterTrainingRuntime"
+    namespace = "" if kind.startswith("Cluster") else train_job.namespace
+    return Reference(f"{kind}.{group}", namespace, text(ref, "name"))
+
+
+def references(snapshot: Snapshot) -> list[Reference]:
+    """Return every object that must exist for the TrainJob to run."""
+    found = dict.fromkeys([runtime_of(snapshot.train_job), *_initializers(snapshot.train_job)])
+    for template in _templates(snapshot):
+        found.update(dict.fromkeys(_of_pod(template, snapshot.train_job.namespace)))
+    return list(found)
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a finding for each missing object that something which has not started needs."""
+    runtime = runtime_of(snapshot.train_job)
+    if runtime in snapshot.absent and not snapshot.jobs:
+        yield Finding(
+            "runtime-missing",
+            f"the {runtime} does not exist",
+            (str(snapshot.train_job),),
+            (f"spec.runtimeRef names {runtime}", f"{runtime} was not found"),
+            f"Create the {runtime}, or create the TrainJob with another runtimeRef.",
+        )
+    for subject, template in _waiting(snapshot):
+        for reference in dict.fromkeys(_of_pod(template, snapshot.train_job.namespace)):
+            if reference in snapshot.absent and reference.kind in _CAUSES:
+                cause, summary, advice = _CAUSES[reference.kind]
+                yield Finding(
+                    cause,
+                    summary.format(reference.name),
+                    (str(subject),),
+                    (f"the pod's template refers to {reference}", f"{reference} was not found"),
+                    advice.format(reference.name, reference.namespace),
+                )
+
+
+def _waiting(snapshot: Snapshot) -> Iterator[tuple[Thing, JSON]]:
+    """Yield the Jobs that lack pods, and the pods that have not started, with their pod specs."""
+    for job in snapshot.jobs:
+        if snapshot.lacking(job):
+            yield job, job.at("spec", "template", "spec")
+    for pod in snapshot.pods:
+        if pod.text("status", "phase") in ("", "Pending"):
+            yield pod, pod.at("spec")
+
+
+def _templates(snapshot: Snapshot) -> Iterator[JSON]:
+    for _, template in _waiting(snapshot):
+        yield template
+    if snapshot.job_set is not None and not finished(snapshot.job_set):
+        for each in snapshot.job_set.maps("spec", "replicatedJobs"):
+            yield at(each, "template", "spec", "template", "spec")
+
+
+def _initializers(train_job: Thing) -> Iterator[Reference]:
+    for part in ("dataset", "model"):
+        if name := train_job.text("spec", "initializer", part, "secretRef", "name"):
+            yield Reference("Secret", train_job.namespace, name)
+
+
+def _of_pod(spec: JSON, namespace: str) -> Iterator[Reference]:
+    for field, kind in (
+        ("serviceAccountName", "ServiceAccount"),
+        ("priorityClassName", "PriorityClass.scheduling.k8s.io"),
+        ("runtimeClassName", "RuntimeClass.node.k8s.io"),
+    ):
+        if name := text(spec, field):
+            yield Reference(kind, namespace if "." not in kind else "", name)
+    for kind, source, field in _sources(spec):
+        if (name := text(source, field)) and at(source, "optional") is not True:
+            yield Reference(kind, namespace, name)
+
+
+def _sources(spec: JSON) -> Iterator[tuple[str, JSON, str]]:
+    """Yield kind, source and the field of its name for each Secret, ConfigMap and claim of a pod."""
+    for volume in maps(spec, "volumes"):
+        yield "Secret", at(volume, "secret"), "secretName"
+        yield "ConfigMap", at(volume, "configMap"), "name"
+        yield kinds.CLAIM, at(volume, "persistentVolumeClaim"), "claimName"
+        for part in maps(volume, "projected", "sources"):
+            yield "Secret", at(part, "secret"), "name"
+            yield "ConfigMap", at(part, "configMap"), "name"
+    for container in (each for step in _STEPS for each in maps(spec, step)):
+        for part in maps(container, "envFrom"):
+            yield "Secret", at(part, "secretRef"), "name"
+            yield "ConfigMap", at(part, "configMapRef"), "name"
+        for variable in maps(container, "env"):
+            yield "Secret", at(variable, "valueFrom", "secretKeyRef"), "name"
+            yield "ConfigMap", at(variable, "valueFrom", "configMapKeyRef"), "name"

@@ -1,0 +1,162 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Refusals of the API server: the text of an error with which an object could not be created, and its cause."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+
+class Refusal(NamedTuple):
+    """The cause of an error text."""
+
+    cause: str
+    summary: str
+    advice: str
+
+
+class _Rule(NamedTuple):
+    pattern: re.Pattern[str]
+    refusal: Refusal
+
+
+def _rule(pattern: str, cause: str, summary: str, advice: str) -> _Rule:
+    return _Rule(re.compile(pattern, re.DOTALL), Refusal(cause, summary, advice))
+
+
+_RULES: Final = (
+    _rule(
+        r"namespace (?P<a>\S+) because it is being terminated",
+        "namespace-terminating",
+        "the namespace {a} is being deleted",
+        "Create the TrainJob in another namespace.",
+    ),
+    _rule(
+        r"exceeded quota: (?P<a>[^,]+), requested: (?P<b>.*), used: (?P<c>.*), limited: (?P<d>.*)",
+        "quota-exceeded",
+        "the ResourceQuota {a} is exceeded: requested {b}, used {c}, limit {d}",
+        "Free resources of the namespace, lower the requests of the TrainJob, or raise the ResourceQuota {a}.",
+    ),
+    _rule(
+        r"failed quota: (?P<a>[^:]+): must specify (?P<b>.*)",
+        "quota-exceeded",
+        "the ResourceQuota {a} requires every pod to specify {b}",
+        "Set {b} in spec.trainer.resourcesPerNode, or add a LimitRange with defaults.",
+    ),
+    _rule(
+        r"(?P<a>(?:maximum|minimum) \S+ usage per (?:Container|Pod|PersistentVolumeClaim) is [^,]+?"
+        r"(?:, but [^,\]]*|\. +No \w+ is specified))",
+        "limit-range",
+        "a LimitRange refuses the pods: {a}",
+        "Change spec.trainer.resourcesPerNode, or the LimitRange of the namespace.",
+    ),
+    _rule(
+        r"(?P<a>\S+ max limit to request ratio per (?:Container|Pod) is [^,]+, but [^\n\]]*)",
+        "limit-range",
+        "a LimitRange refuses the pods: {a}",
+        "Change spec.trainer.resourcesPerNode, or the LimitRange of the namespace.",
+    ),
+    _rule(
+        r'violates PodSecurity "(?P<a>[^"]+)": (?P<b>.*)',
+        "pod-security",
+        "the Pod Security level {a} of the namespace refuses the pods: {b}",
+        "Correct the security contexts in the runtime's template, or lower the namespace's pod-security label.",
+    ),
+    _rule(
+        r'(?:error looking up service account [^:]*: )?serviceaccounts? "(?P<a>[^"]+)" not found',
+        "service-account-missing",
+        "the service account {a} does not exist",
+        "Create the service account {a}, or correct serviceAccountName.",
+    ),
+    _rule(
+        r"no PriorityClass with name (?P<a>\S+) was found",
+        "priority-class-missing",
+        "the priority class {a} does not exist",
+        "Create the PriorityClass {a}, or correct priorityClassName in the runtime.",
+    ),
+    _rule(
+        r'RuntimeClass "?(?P<a>[^"\s]+)"? not found|runtimeclass[\w.]* "(?P<b>[^"]+)" not found',
+        "runtime-class-missing",
+        "the RuntimeClass {a}{b} does not exist",
+        "Create the RuntimeClass {a}{b}, or correct runtimeClassName in the runtime.",
+    ),
+    _rule(
+        r'[Ff]ailed calling webhook,? "(?P<a>[^"]+)": (?P<b>.*)',
+        "webhook-unreachable",
+        "the admission webhook {a} does not answer: {b}",
+        "Start the program that serves the webhook, or delete its webhook configuration.",
+    ),
+    _rule(
+        r'admission webhook "(?P<a>[^"]+)" denied the request(?: without explanation|: (?P<b>.*))?',
+        "webhook-denied",
+        "the admission webhook {a} refuses the object: {b}",
+        "Change the refused setting, or ask the owner of the webhook {a}.",
+    ),
+    _rule(
+        r"ValidatingAdmissionPolicy '(?P<a>[^']+)' with binding '[^']*' denied request: (?P<b>.*)",
+        "webhook-denied",
+        "the admission policy {a} refuses the object: {b}",
+        "Change the refused setting, or ask the owner of the policy {a}.",
+    ),
+    _rule(
+        r'User "(?P<a>[^"]+)" cannot (?P<b>\S+) resource "(?P<c>[^"]+)"',
+        "forbidden",
+        "{a} may not {b} {c}",
+        "Grant the permission; the roles that the manager needs are in config/rbac.",
+    ),
+    _rule(
+        r'(?:cluster)?trainingruntimes?(?:\.trainer\.kubeflow\.org)? "?(?P<a>[^"\s]+)"? not found',
+        "runtime-missing",
+        "the runtime {a} does not exist",
+        "Create the runtime, or correct spec.runtimeRef in a new TrainJob.",
+    ),
+    _rule(
+        r'no matches for kind "?JobSet|jobsets?\.jobset\.x-k8s\.io.* (?:not installed|not served)',
+        "jobset-missing",
+        "JobSet is not installed",
+        "Install JobSet.",
+    ),
+    _rule(
+        r'no matches for kind "(?P<a>[^"]+)" in version "(?P<b>[^"]+)"',
+        "kind-missing",
+        "the kind {a} ({b}) is not installed",
+        "Install the program that provides {a}, or use a runtime that does not need it.",
+    ),
+    _rule(
+        r"(?P<a>[A-Z]\w+\.[\w.-]+): .*could not find the requested resource",
+        "kind-missing",
+        "the kind {a} is not installed",
+        "Install the program that provides {a}, or use a runtime that does not need it.",
+    ),
+    _rule(
+        r"(?P<a>\S+ \S+): (?P<b>exists and has no controller|controlled by [^\n,]*)",
+        "name-conflict",
+        "the name of {a} is used by another object: {b}",
+        "Delete that object, or create the TrainJob with another name.",
+    ),
+    _rule(
+        r'(?P<a>\S+ "[^"]+") is invalid: (?P<b>.*)',
+        "object-invalid",
+        "{a} is invalid: {b}",
+        "Correct the field in the TrainJob or its runtime; trainerctl explain shows where each value comes from.",
+    ),
+)
+
+
+def classify(message: str) -> Refusal:
+    """Return the cause of an error text; ``creation-failed`` if it is not known."""
+    shown = " ".join(message.split())
+    for rule in _RULES:
+        if match := rule.pattern.search(shown):
+            named = {name: (value or "").rstrip(" .") for name, value in match.groupdict().items()}
+            return Refusal(
+                rule.refusal.cause,
+                rule.refusal.summary.format_map(named).rstrip(" :"),
+                rule.refusal.advice.format_map(named),
+            )
+    return Refusal(
+        "creation-failed",
+        f"an object cannot be created: {shown.rstrip('.')}",
+        "Correct the setting that the message names; the controller tries again by itself.",
+    )

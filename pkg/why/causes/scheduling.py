@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Pods that a scheduler cannot place: the reasons of kube-scheduler, Volcano and KAI in the pods' conditions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from pkg.why import kinds
+from pkg.why.causes import capacity, leases
+from pkg.why.finding import Finding, Severity
+from pkg.why.snapshot import PATIENCE, Snapshot, condition_line
+from pkg.why.things import Thing, maps, text
+
+_GANG: Final = re.compile(
+    r"cannot find enough sibling pods|rejected due to timeout after waiting|optimistic rejection"
+    r"|PodGroup .* gets rejected|pod group is not ready|minimum number of pods",
+    re.IGNORECASE,
+)
+_NO_CLAIM: Final = re.compile(r'persistentvolumeclaim "(?P<name>[^"]+)" not found')
+_UNBOUND: Final = re.compile(r"unbound immediate PersistentVolumeClaims")
+_SHORT: Final = re.compile(
+    r"Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods)"
+    r"|didn't have enough resources?: (?P<kai>[\w ,/-]+)"
+)
+
+_DEFAULT: Final = "default-scheduler"
+
+_Maker = Callable[[Snapshot, Thing, "re.Match[str]"], Finding]
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield why pods have no node."""
+    for pod in snapshot.pods:
+        if (
+            pod.text("spec", "nodeName")
+            or pod.text("status", "phase") not in ("", "Pending")
+            or pod.deleted is not None
+        ):
+            continue
+        scheduled = pod.condition("PodScheduled")
+        message = " ".join(text(scheduled, "message").split())
+        if text(scheduled, "reason") == "SchedulingGated":
+            yield _gated(pod)
+        elif scheduled.get("status") == "False" and message:
+            yield _unschedulable(snapshot, pod, message)
+        elif (warning := _warned(snapshot, pod)) is not None:
+            yield _unschedulable(snapshot, pod, warning)
+        elif not snapshot.events(pod, "Scheduled"):
+            lost = leases.lost(snapshot, leases.SCHEDULER) if _is_default(pod) else None
+            if lost is not None or pod.older_than(PATIENCE, snapshot.now):
+                yield _no_scheduler(pod, lost)
+
+
+def _warned(snapshot: Snapshot, pod: Thing) -> str | None:
+    """Return the message of the newest event of a scheduler that does not write the condition."""
+    for event in snapshot.events(pod, "FailedScheduling", "Unschedulable"):
+        return " ".join(event.text("message").split())
+    return None
+
+
+def _gated(pod: Thing) -> Finding:
+    gates = ", ".join(text(each, "name") for each in maps(pod.data, "spec", "schedulingGates"))
+    advice = "The program that set a gate removes it; kueue.x-k8s.io/* gates wait for Kueue's admission."
+    evidence = (f"spec.schedulingGates of {pod}: {gates}",)
+    return Finding(
+        "scheduling-gated",
+        f"the scheduling gates {gates} hold the pods",
+        (str(pod),),
+        evidence,
+        advice,
+        Severity.WAITING,
+    )
+
+
+def _is_default(pod: Thing) -> bool:
+    return pod.text("spec", "schedulerName") in ("", _DEFAULT)
+
+
+def _no_scheduler(pod: Thing, lost: str | None) -> Finding:
+    name = pod.text("spec", "schedulerName") or _DEFAULT
+    evidence = (
+        f"{pod} has no node, no PodScheduled condition and no event of a scheduler",
+        f"spec.schedulerName is {name}",
+        *([lost] if lost else []),
+    )
+    advice = f"Check that the scheduler {name} is installed and runs."
+    return Finding(
+        "scheduler-missing", f"the scheduler {name} does not react to the pods", (str(pod),), evidence, advice
+    )
+
+
+def _unschedulable(snapshot: Snapshot, pod: Thing, message: str) -> Finding:
+    """Return the cause of the filter that a node passed last before it was excluded: the nearest to a fit."""
+    current = message.partition(" preemption:")[0].strip()
+    line = (
+        f"the scheduler on {pod}: {message}"
+        if not pod.condition("PodScheduled")
+        else condition_line(pod, "PodScheduled")
+    )
+    evidence = (line, *_queues(snapshot, pod))
+    for pattern, maker in _RULES:
+        if match := pattern.search(current):
+            found = maker(snapshot, pod, match)
+            return Finding(
+                found.cause,
+                found.summary,
+                found.subjects,
+                evidence + found.evidence,
+                found.advice,
+                found.severity,
+            )
+    summary = f"the scheduler cannot place the pods: {current.rstrip('.')}"
+    return Finding(
+        "unschedulable", summary, (str(pod),), evidence, "See the scheduler's message.", Severity.WAITING
+    )
+
+
+def _queues(snapshot: Snapshot, pod: Thing) -> Iterator[str]:
+    for event in snapshot.events(pod, "NotTriggerScaleUp")[:1]:
+        yield snapshot.quote(event)
+
+
+def _short(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    resource = match["name"] or ("pods" if match["pods"] else (match["kai"] or "").strip(" ."))
+    cause, summary, evidence = capacity.shortage(snapshot, pod, resource)
+    if cause == "never-fits":
+        advice = "Lower spec.trainer.resourcesPerNode, or add a node that is large enough."
+        return Finding(cause, summary, (str(pod),), evidence, advice)
+    advice = "Wait for other pods to end, free resources, or add nodes."
+    return Finding(cause, summary, (str(pod),), evidence, advice, Severity.WAITING)
+
+
+def _gang(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    del snapshot, match
+    advice = "See the other pods and the PodGroup; all pods of the gang must fit at the same time."
+    return Finding(
+        "gang-waiting", "the gang waits for its other pods", (str(pod),), (), advice, Severity.WAITING
+    )
+
+
+def _missing_claim(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    del snapshot
+    advice = f"Create the PersistentVolumeClaim {match['name']} in namespace {pod.namespace}."
+    return Finding(
+        "claim-missing", f"the PersistentVolumeClaim {match['name']} does not exist", (str(pod),), (), advice
+    )
+
+
+def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    del snapshot, match
+    wanted = pod.at("spec", "nodeSelector") or {}
+    shown = ", ".join(f"{key}={value}" for key, value in wanted.items()) if isinstance(wanted, dict) else ""
+    summary = (
+        f"no node has the labels {shown} of the node selector"
+        if shown
+        else "no node matches the node affinity"
+    )
+    advice = "Label the nodes, or correct nodeSelector and affinity in the TrainJob or its runtime."
+    return Finding("node-selector", summary, (str(pod),), (), advice)
+
+
+def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+    """Return the taint of the message, or those of the nodes: newer schedulers name none."""
+    taint = " ".join(match["taint"].replace(": }", "}").split())
+    if not taint:
+        keys = {
+            text(each, "key"): None
+            for node in snapshot.all(kinds.NODE)
+            for each in node.maps("spec", "taints")
+        }
+        taint = f"{{{', '.join(keys)}}}" if keys else ""
+    advice = "Add a toleration (podTemplateOverrides of the TrainJob, or the runtime), or remove the taint."
+    summary = f"the pods do not tolerate the taints {taint}".rstrip() + " of the nodes"
+    return Finding("taints", summary, (str(pod),), (), advice)
+
+
+def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:
+    def made(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
+        del snapshot, match
+        return Finding(cause, summary, (str(pod),), (), advice, severity)
+
+    return made
+
+
+_RULES: Final[tuple[tuple[re.Pattern[str], _Maker], ...]] = (
+    (_NO_CLAIM, _missing_claim),
+    (
+        _UNBOUND,
+        _simple(
+            "claim-pending",
+            "a PersistentVolumeClaim of the pods is not bound",
+            "See the events of the claim.",
+        ),
+    ),
+    (
+        re.compile(r"[Rr]esource ?claim|cannot allocate all claims"),
+        _simple(
+            "device-claim",
+            "a ResourceClaim of the pods cannot be allocated",
+            "Check the ResourceClaims and the DRA driver.",
+            Severity.WAITING,
+        ),
+    ),
+    (
+        re.compile(
+            r"didn't (?:match|satisfy) (?:existing pods|pod)(?: topology spread constraints| (?:anti-)?affinity)",
+        ),
+        _simple(
+            "affinity",
+            "no node satisfies the pod affinity or topology spread constraints",
+            "Relax the constraints, or add nodes.",
+        ),
+    ),
+    (
+        re.compile(
+            r"volume node affinity conflict|didn't find available persistent volumes"
+            r"|no available volume zone|exceed max volume count"
+        ),
+        _simple(
+            "volume-node",
+            "no node can use the volumes of the pods",
+            "Use volumes of the nodes' zone, or free volumes.",
+        ),
+    ),
+    (_SHORT, _short),
+    (
+        re.compile(r"didn't have free ports"),
+        _simple(
+            "unschedulable",
+            "no node has the host ports of the pods free",
+            "Do not use hostPort, or free the ports.",
+            Severity.WAITING,
+        ),
+    ),
+    (
+        re.compile(r"didn't match [Pp]od's node affinity|didn't match node selector|node affinity/selector"),
+        _selected,
+    ),
+    (re.compile(r"untolerated taints?(?:\(s\))? ?(?P<taint>\{[^}]*\}|)"), _tainted),
+    (
+        re.compile(r"node\(s\) were unschedulable"),
+        _simple("nodes-cordoned", "the nodes are cordoned", "Uncordon a node: kubectl uncordon NODE"),
+    ),
+    (
+        re.compile(r"no nodes available to schedule pods|0/0 nodes"),
+        _simple(
+            "no-nodes", "the cluster has no nodes", "Add nodes, or wait for the autoscaler.", Severity.WAITING
+        ),
+    ),
+    (_GANG, _gang),
+)
+"""Later filters of kube-scheduler stand first: a node that such a filter excludes has passed the earlier ones."""

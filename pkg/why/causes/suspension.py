@@ -1,0 +1,147 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""TrainJobs that are held on purpose: suspended, managed by another controller, or being deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
+from pkg.why import kinds
+from pkg.why.finding import Finding, Severity
+from pkg.why.snapshot import PATIENCE, REPLICATED_JOB, Snapshot, finished
+from pkg.why.things import Thing, ago, at, text, texts
+
+_OURS: Final = ("", TRAIN_JOB_CONTROLLER_NAME)
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield who suspends or manages the TrainJob."""
+    job = snapshot.train_job
+    manager = job.text("spec", "managedBy")
+    if manager not in _OURS:
+        yield Finding(
+            "managed-by",
+            f"the controller {manager} manages the TrainJob, not this cluster's Trainer",
+            (str(job),),
+            (f"spec.managedBy is {manager}",),
+            f"Look at {manager}; with MultiKueue the TrainJob runs in another cluster.",
+            Severity.WAITING,
+        )
+    if job.at("spec", "suspend") is True:
+        by_whom = writer(job, "f:suspend")
+        by = f" by {by_whom}" if by_whom else ""
+        yield Finding(
+            "suspended",
+            f"the TrainJob was suspended{by}",
+            (str(job),),
+            ("spec.suspend is true", *([f"the field manager {by_whom} set spec.suspend"] if by_whom else [])),
+            f"Resume it: trainerctl resume {job.name} -n {job.namespace}",
+            Severity.WAITING,
+        )
+    else:
+        yield from _children(snapshot)
+    yield from _deleted_child(snapshot)
+
+
+def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the objects that keep a TrainJob which is being deleted."""
+    job = snapshot.train_job
+    if job.deleted is None:
+        return
+    chain = [*snapshot.owners, *snapshot.all_pods]
+    held = [(each, texts(each.data, "metadata", "finalizers")) for each in chain]
+    evidence = [f"deletion was requested {ago(job.deleted, snapshot.now)} ago"]
+    evidence += [f"{each} has the finalizers {', '.join(found)}" for each, found in held if found]
+    foreign = [(each, name) for each, found in held for name in found if not _is_kubernetes(name)]
+    if foreign:
+        each, name = foreign[0]
+        summary = f"the TrainJob is being deleted; the finalizer {name} of {each} holds it"
+        advice = (
+            f"The controller of {name} must remove it; if it was uninstalled, remove the finalizer by hand."
+        )
+    else:
+        summary = "the TrainJob is being deleted; its children are deleted first"
+        advice = "Wait until the children are deleted; pods end after their termination grace period."
+    subjects = tuple(str(each) for each, _ in foreign) or (str(job),)
+    yield Finding("deletion-blocked", summary, subjects, tuple(evidence), advice, Severity.WAITING)
+
+
+def _children(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a JobSet or Job that is suspended while the TrainJob is not, long after it changed."""
+    for child in snapshot.owners[1:]:
+        if child.at("spec", "suspend") is not True or finished(child) or _has_turn(snapshot.job_set, child):
+            continue
+        by_whom = writer(child, "f:suspend")
+        if by_whom in ("", FIELD_OWNER) and child is snapshot.job_set:
+            return  # the manager resumes it
+        if not child.older_than(PATIENCE, snapshot.now) or not snapshot.settled(snapshot.train_job):
+            continue
+        by = f"; the field manager {by_whom} set it" if by_whom else ""
+        yield Finding(
+            "child-suspended",
+            f"the {child.kind} {child.name} is suspended, and the TrainJob is not",
+            (str(child),),
+            (f"spec.suspend of {child} is true{by}",),
+            f"Find the program that suspends the {child.kind}, such as a queueing system; it must resume it.",
+            Severity.WAITING,
+        )
+        return
+
+
+def _has_turn(job_set: Thing | None, child: Thing) -> bool:
+    """Return True if JobSet itself keeps a Job suspended until its turn."""
+    if job_set is None or child is job_set or job_set.at("spec", "suspend") is True:
+        return False
+    if job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder":
+        return True
+    steps = {text(each, "name"): each for each in job_set.maps("spec", "replicatedJobs")}
+    return bool(at(steps.get(child.label(REPLICATED_JOB)), "dependsOn"))
+
+
+def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a JobSet or Job that finalizers keep, so that it cannot be built again."""
+    for child in snapshot.owners[1:]:
+        if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
+            continue
+        finalizers = ", ".join(texts(child.data, "metadata", "finalizers")) or "none"
+        evidence = (
+            f"deletion of {child} was requested {ago(child.deleted, snapshot.now)} ago",
+            f"its finalizers are {finalizers}",
+        )
+        summary = f"the {child.kind} {child.name} is being deleted and still exists"
+        advice = "Look for pods that do not end and for finalizers; the manager builds it again once it is deleted."
+        yield Finding("deletion-blocked", summary, (str(child),), evidence, advice, Severity.WAITING)
+        return
+
+
+def writer(obj: Thing, field: str) -> str:
+    """Return the field manager that wrote a field of the spec last."""
+    owners = [
+        each
+        for each in obj.maps("metadata", "managedFields")
+        if at(each, "fieldsV1", "f:spec", field) is not None
+    ]
+    newest = max(owners, key=lambda each: text(each, "time"), default={})
+    return text(newest, "manager")
+
+
+def _is_kubernetes(finalizer: str) -> bool:
+    return finalizer in ("foregroundDeletion", "orphan") or finalizer.startswith("batch.kubernetes.io/")
+
+
+def terminating(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a namespace that is being deleted."""
+    for namespace in snapshot.all(kinds.NAMESPACE):
+        if (
+            namespace.text("status", "phase") == "Terminating"
+            and namespace.name == snapshot.train_job.namespace
+        ):
+            yield Finding(
+                "namespace-terminating",
+                f"the namespace {namespace.name} is being deleted",
+                (str(namespace),),
+                (f"phase of {namespace} is Terminating",),
+                "Create the TrainJob in another namespace.",
+            )

@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes that cannot be provisioned, attached or mounted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from pkg.why import kinds
+from pkg.why.finding import Finding, Severity
+from pkg.why.snapshot import Snapshot
+from pkg.why.things import Thing, maps, text
+
+_FAILED: Final = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
+_MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
+_KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ?(?P<key>\S+)")
+_CLASS: Final = re.compile(r'storageclass[\w.]* "(?P<name>[^"]+)" not found')
+_LATE: Final = ("WaitForFirstConsumer", "WaitForPodScheduled")
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the volumes that pods which have not started wait for."""
+    for pod in snapshot.pods:
+        if pod.text("status", "phase") not in ("", "Pending"):
+            continue
+        for name in _claims(pod):
+            yield from _claim(snapshot, pod, name)
+        if pod.text("spec", "nodeName"):
+            found = [_mount(snapshot, pod, event) for event in snapshot.events(pod, *_FAILED)]
+            yield from sorted(found, key=lambda each: each.rank)[:1]
+
+
+def _claims(pod: Thing) -> list[str]:
+    named = [text(each, "persistentVolumeClaim", "claimName") for each in maps(pod.data, "spec", "volumes")]
+    return [name for name in named if name]
+
+
+def _claim(snapshot: Snapshot, pod: Thing, name: str) -> Iterator[Finding]:
+    claim = next((each for each in snapshot.all(kinds.CLAIM) if each.name == name), None)
+    phase = claim.text("status", "phase") if claim is not None else "Bound"
+    if claim is None or phase == "Bound":
+        return
+    events = snapshot.events(claim)
+    evidence = (f"phase of {claim} is {phase}", *(snapshot.quote(each) for each in events[:2]))
+    subjects = (str(claim), str(pod))
+    words = " ".join(each.text("message") for each in events if each.text("type") == "Warning")
+    if phase == "Lost":
+        advice = "Restore the PersistentVolume, or create the claim again."
+        yield Finding(
+            "claim-lost", f"the volume of the claim {name} does not exist", subjects, evidence, advice
+        )
+    elif match := _CLASS.search(words):
+        summary = f"the storage class {match['name']} of the claim {name} does not exist"
+        yield Finding(
+            "storage-class-missing",
+            summary,
+            subjects,
+            evidence,
+            "Create the storage class, or the claim with another one.",
+        )
+    elif words:
+        summary = f"the claim {name} cannot be provisioned: {words}"
+        yield Finding("claim-pending", summary, subjects, evidence, "Correct the claim or its storage class.")
+    elif not any(each.text("reason") in _LATE for each in events):
+        summary = f"the claim {name} is not bound to a volume"
+        advice = "Create a PersistentVolume that matches, or set a storage class that provisions one."
+        yield Finding("claim-pending", summary, subjects, evidence, advice, Severity.WAITING)
+
+
+def _mount(snapshot: Snapshot, pod: Thing, event: Thing) -> Finding:
+    words, evidence = " ".join(event.text("message").split()), (snapshot.quote(event),)
+    if match := _MISSING.search(words):
+        kind = "Secret" if match["kind"] == "secret" else "ConfigMap"
+        cause = "secret-missing" if kind == "Secret" else "config-map-missing"
+        advice = f"Create the {kind} {match['name']} in namespace {pod.namespace}."
+        return Finding(cause, f"the {kind} {match['name']} does not exist", (str(pod),), evidence, advice)
+    if match := _KEY.search(words):
+        summary = f"a volume refers to the key {match['key']}, which its Secret or ConfigMap lacks"
+        return Finding("key-missing", summary, (str(pod),), evidence, "Add the key, or correct the volume.")
+    if "Multi-Attach error" in words:
+        summary = f"a volume of Pod {pod.name} is attached to another node"
+        advice = "Stop the pod that uses the volume, or use a volume with access mode ReadWriteMany."
+        return Finding("volume-in-use", summary, (str(pod),), evidence, advice)
+    summary = f"a volume cannot be mounted: {words}"
+    return Finding(
+        "volume-mount", summary, (str(pod),), evidence, "Correct the volume, or its storage system."
+    )

@@ -1,0 +1,175 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The verdict on a TrainJob: its state, one sentence, and the findings in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from controller_runtime.apis.machinery.base import JSON
+
+from pkg.why.causes import (
+    admission,
+    containers,
+    controllers,
+    images,
+    network,
+    nodes,
+    outcome,
+    queues,
+    references,
+    scheduling,
+    suspension,
+    volumes,
+)
+from pkg.why.finding import Finding, Severity, merged
+from pkg.why.snapshot import Snapshot
+from pkg.why.things import ago
+
+_LONG: Final = timedelta(minutes=10)
+_CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
+    suspension.find,
+    suspension.terminating,
+    admission.find,
+    references.find,
+    queues.find,
+    scheduling.find,
+    volumes.find,
+    images.find,
+    containers.find,
+    nodes.find,
+    network.find,
+    outcome.find,
+    controllers.find,
+)
+_OF_SUSPENDED: Final = (
+    suspension.find,
+    suspension.terminating,
+    queues.find,
+    admission.find,
+    controllers.find,
+)
+_EXPLAINED_BY: Final = {"scheduler-missing": ("gang-unschedulable", "queue-missing")}
+"""Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone."""
+_OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating")
+
+
+class State(StrEnum):
+    """The state of a TrainJob."""
+
+    COMPLETE = "complete"
+    RUNNING = "running"
+    STARTING = "starting"
+    WAITING = "waiting"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The state of a TrainJob and the reasons for it."""
+
+    namespace: str
+    name: str
+    state: State
+    progress: str
+    """The pods that run, in words."""
+    findings: tuple[Finding, ...]
+    unread: tuple[str, ...] = ()
+    """The kinds that could not be read, and why."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the TrainJob runs, starts or is complete, 1 if something is wrong, 3 if it waits."""
+        return {State.WRONG: 1, State.WAITING: 3}.get(self.state, 0)
+
+    @property
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        head = f"TrainJob {self.namespace}/{self.name} {self.progress}"
+        if self.state in (State.WRONG, State.WAITING):
+            return f"{head}: {self.findings[0].summary.rstrip('.')}."
+        return f"{head}."
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the verdict as JSON."""
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "state": str(self.state),
+            "exitCode": self.exit_code,
+            "sentence": self.sentence,
+            "progress": self.progress,
+            "findings": [each.to_dict() for each in self.findings],
+            "unread": list(self.unread),
+        }
+
+
+def diagnose(snapshot: Snapshot) -> Verdict:
+    """Return the verdict on a TrainJob."""
+    job = snapshot.train_job
+    findings = tuple(merged(list(_findings(snapshot))))
+    state, progress = _state(snapshot, findings)
+    if state is State.STARTING and not findings and job.older_than(_LONG, snapshot.now):
+        findings, state, progress = (_unexplained(snapshot),), State.WAITING, "waits"
+    unread = tuple(
+        f"{kind}: {reason}" for kind, reason in snapshot.unread.items() if reason != controllers.NOT_INSTALLED
+    )
+    return Verdict(job.namespace, job.name, state, progress, findings, unread)
+
+
+def _findings(snapshot: Snapshot) -> Iterator[Finding]:
+    job = snapshot.train_job
+    if job.deleted is not None:
+        yield from suspension.find_deletion(snapshot)
+        return
+    if job.is_true("Complete"):
+        return
+    causes = _CAUSES
+    if job.is_true("Failed"):
+        causes = (containers.find, nodes.find, images.find, outcome.find)
+    elif job.at("spec", "suspend") is True:
+        causes = _OF_SUSPENDED
+    found = [each for cause in causes for each in cause(snapshot)]
+    if any(each.cause == "managed-by" for each in found):
+        found = [each for each in found if each.cause in _OF_MANAGED]
+    causes_found = {each.cause for each in found}
+    yield from (each for each in found if not causes_found.intersection(_EXPLAINED_BY.get(each.cause, ())))
+
+
+def _state(snapshot: Snapshot, findings: tuple[Finding, ...]) -> tuple[State, str]:
+    """Return the state and the progress in words."""
+    job = snapshot.train_job
+    if job.is_true("Complete"):
+        return State.COMPLETE, "is complete"
+    if job.is_true("Failed"):
+        return State.WRONG, "has failed"
+    running, wanted = len(snapshot.running), max(snapshot.expected, len(snapshot.running))
+    counted = f"{running} of {wanted} pods"
+    gravest = findings[0].severity if findings else None
+    if gravest in (Severity.ERROR, Severity.WAITING):
+        state = State.WRONG if gravest is Severity.ERROR else State.WAITING
+        if not running:
+            return state, "does not run" if state is State.WRONG else "waits"
+        return state, f"runs in part ({counted})" if running < wanted else f"runs ({counted}) with a problem"
+    return (State.RUNNING, f"runs: {counted}") if running else (State.STARTING, "starts")
+
+
+def _unexplained(snapshot: Snapshot) -> Finding:
+    job = snapshot.train_job
+    evidence = [f"{job} is {ago(job.created, snapshot.now)} old and no pod runs"]
+    evidence += [f"phase of {pod} is {pod.text('status', 'phase')}" for pod in snapshot.pods[:3]]
+    for pod in snapshot.pods[:3]:
+        evidence += [snapshot.quote(each) for each in snapshot.events(pod)[:1]]
+    advice = "Look at the objects with kubectl describe, starting with the pods."
+    return Finding(
+        "unexplained",
+        "no pod has started, and no cause is visible",
+        (str(job),),
+        tuple(evidence),
+        advice,
+        Severity.WAITING,
+    )

@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A finding: one cause for which a TrainJob does not run, with its evidence and an advice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from controller_runtime.apis.machinery.base import JSON
+
+from pkg.why.catalog import CAUSES
+
+_MOST_EVIDENCE: Final = 12
+_MOST_SUBJECTS: Final = 3
+_ORDER: Final = {cause: number for number, cause in enumerate(CAUSES)}
+
+
+class Severity(StrEnum):
+    """The weight of a finding, the gravest first."""
+
+    ERROR = "error"
+    """Nothing changes until a fault is corrected."""
+    WAITING = "waiting"
+    """Nothing is wrong: the TrainJob waits for a person, a queue or free capacity."""
+    NOTE = "note"
+    """Worth knowing; not a reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause. ``summary`` is a clause without a capital letter and a full stop."""
+
+    cause: str
+    summary: str
+    subjects: tuple[str, ...]
+    """The objects concerned, as ``Pod llama-node-0-0-x``."""
+    evidence: tuple[str, ...]
+    advice: str
+    severity: Severity = Severity.ERROR
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The order of findings: the gravest first, then the most specific."""
+        return list(Severity).index(self.severity), _ORDER[self.cause]
+
+    @property
+    def about(self) -> str:
+        """The objects concerned, in one line."""
+        more = len(self.subjects) - _MOST_SUBJECTS
+        return ", ".join(self.subjects[:_MOST_SUBJECTS]) + (f" and {more} more" if more > 0 else "")
+
+    def to_dict(self) -> dict[str, JSON]:
+        """Return the finding as JSON."""
+        return {
+            "cause": self.cause,
+            "severity": str(self.severity),
+            "summary": self.summary,
+            "subjects": list(self.subjects),
+            "evidence": list(self.evidence),
+            "advice": self.advice,
+        }
+
+
+def merged(findings: list[Finding]) -> list[Finding]:
+    """Return the findings in order; those of equal cause and summary become one."""
+    groups: dict[tuple[str, str], list[Finding]] = {}
+    for each in findings:
+        groups.setdefault((each.cause, each.summary), []).append(each)
+    joined = [_joined(group) for group in groups.values()]
+    return sorted(joined, key=lambda each: each.rank)
+
+
+def _joined(group: list[Finding]) -> Finding:
+    gravest = min(group, key=lambda each: each.rank)
+    subjects = dict.fromkeys(name for each in group for name in each.subjects)
+    evidence = dict.fromkeys(line for each in group[:_MOST_SUBJECTS] for line in each.evidence)
+    return Finding(
+        gravest.cause,
+        gravest.summary,
+        tuple(subjects),
+        tuple(evidence)[:_MOST_EVIDENCE],
+        gravest.advice,
+        gravest.severity,
+    )

@@ -1,0 +1,190 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Takes a snapshot of a TrainJob from a cluster; nothing is written.
+
+A kind that is not installed or may not be read is left out, and the reason is kept. Of Secrets, ConfigMaps and other
+referred objects only the metadata is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final, TypedDict
+
+import anyio
+from controller_runtime import rest
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import metadata_only, unstructured
+from controller_runtime.client import LiveClient, Reader
+from controller_runtime.rest import NoKindMatchError, RestError, request
+
+from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
+from pkg.why import kinds
+from pkg.why.causes import containers, controllers, leases, queues, references
+from pkg.why.snapshot import Reference, Snapshot
+from pkg.why.things import Thing, at
+
+_PAGE: Final = 500
+_LOGS: Final = 3
+_LOG_TAIL: Final = (("tailLines", "20"), ("limitBytes", "16384"))
+_LOG_SECONDS: Final = 5.0
+
+
+class _Selection(TypedDict, total=False):
+    namespace: str
+    labels: Mapping[str, str]
+    fields: Mapping[str, str]
+
+
+class Reading:
+    """Reads the objects of one TrainJob, concurrently where they do not depend on each other."""
+
+    def __init__(self, client: Reader, namespace: str, name: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._name = name
+        self._objects: dict[str, list[Thing]] = {}
+        self._unread: dict[str, str] = {}
+        self._absent: set[Reference] = set()
+        self._logs: dict[tuple[str, str], list[str]] = {}
+
+    async def take(self, now: datetime) -> Snapshot:
+        """Return the snapshot.
+
+        Raises:
+            StatusError: the TrainJob cannot be read; NotFoundError if it does not exist.
+        """
+        kind = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
+        train_job = Thing((await self._client.get(kind, (self._namespace, self._name))).to_dict())
+        await self._list(_selections(self._namespace, self._name))
+        snapshot = Snapshot(train_job, now, self._objects, self._unread)
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._look_up, [*references.references(snapshot), *queues.queues(snapshot)])
+            group.start_soon(self._read_logs, snapshot)
+            group.start_soon(self._read_controllers)
+        return dataclasses.replace(snapshot, absent=frozenset(self._absent), logs=self._logs)
+
+    async def _list(self, wanted: Iterable[tuple[str, _Selection]]) -> None:
+        async with anyio.create_task_group() as group:
+            for kind, selection in wanted:
+                group.start_soon(self._list_kind, kind, selection)
+
+    async def _list_kind(self, kind: str, selection: _Selection) -> None:
+        for version in kinds.VERSIONS[kind]:
+            try:
+                found = await self._pages(version, selection)
+            except NoKindMatchError:
+                self._unread[kind] = controllers.NOT_INSTALLED
+                continue
+            except (StatusError, RestError) as error:
+                self._unread[kind] = str(error)
+                return
+            self._unread.pop(kind, None)
+            self._objects.setdefault(kind, []).extend(found)
+            return
+
+    async def _pages(self, version: GVK, selection: _Selection) -> list[Thing]:
+        found: list[Thing] = []
+        token = ""
+        while True:
+            page = await self._client.list(
+                unstructured(version), limit=_PAGE, continue_token=token, **selection
+            )
+            found += [Thing(each.to_dict()) for each in page]
+            if not (token := page.continue_token):
+                return found
+
+    async def _look_up(self, wanted: Iterable[Reference]) -> None:
+        async with anyio.create_task_group() as group:
+            for reference in dict.fromkeys(wanted):
+                group.start_soon(self._look_up_one, reference)
+
+    async def _look_up_one(self, reference: Reference) -> None:
+        for version in kinds.VERSIONS.get(reference.kind, ()):
+            try:
+                await self._client.get(metadata_only(version), (reference.namespace, reference.name))
+            except NoKindMatchError:
+                continue
+            except NotFoundError:
+                self._absent.add(reference)
+            except (StatusError, RestError) as error:
+                self._unread[reference.kind] = str(error)
+            return
+
+    async def _read_controllers(self) -> None:
+        """Read the Deployments of the managers, the lease, and the pods of a Deployment that has none available."""
+        names = (controllers.MANAGER, controllers.JOB_SET_MANAGER)
+        await self._list(
+            [
+                *((kinds.DEPLOYMENT, _Selection(fields={"metadata.name": name})) for name in names),
+                *((kinds.LEASE, _Selection(fields={"metadata.name": name})) for name in leases.NAMES),
+            ]
+        )
+        for each in self._objects.get(kinds.DEPLOYMENT, ()):
+            labels = at(each.data, "spec", "selector", "matchLabels")
+            if not each.number("status", "availableReplicas") and isinstance(labels, dict):
+                await self._list([(kinds.POD, _Selection(namespace=each.namespace, labels=labels))])
+
+    async def _read_logs(self, snapshot: Snapshot) -> None:
+        if not isinstance(self._client, LiveClient):
+            return
+        async with anyio.create_task_group() as group:
+            for status in list(containers.failures(snapshot))[:_LOGS]:
+                previous = at(status.data, "state", "terminated") is None
+                group.start_soon(self._read_log, self._client, status.pod.name, status.name, previous)
+
+    async def _read_log(self, client: LiveClient, pod: str, container: str, previous: bool) -> None:
+        query = [("container", container), *_LOG_TAIL, *([("previous", "true")] if previous else [])]
+        try:
+            asked = await log_request(client, (self._namespace, pod), query)
+            response = await client.transport.send(dataclasses.replace(asked, timeout=_LOG_SECONDS))
+            await response.raise_for_status()
+            text = (await response.read()).decode("utf-8", "replace")
+        except (StatusError, RestError) as error:
+            self._unread[f"log of {pod}"] = str(error)
+            return
+        self._logs[pod, container] = text.splitlines()
+
+
+async def take(client: Reader, namespace: str, name: str, now: datetime) -> Snapshot:
+    """Return the snapshot of a TrainJob.
+
+    Raises:
+        StatusError: the TrainJob cannot be read; NotFoundError if it does not exist.
+    """
+    return await Reading(client, namespace, name).take(now)
+
+
+async def log_request(
+    client: LiveClient, pod: tuple[str, str], query: Iterable[tuple[str, str]]
+) -> rest.Request:
+    """Return the request for the log of a container."""
+    resource = await client.mapper.resource_for(unstructured(kinds.VERSIONS[kinds.POD][0]))
+    target = request.subresource(request.get(resource, *pod), "log")
+    return dataclasses.replace(target, query=tuple(query), headers={"Accept": "text/plain, */*"})
+
+
+def _selections(namespace: str, name: str) -> list[tuple[str, _Selection]]:
+    labelled = _Selection(namespace=namespace, labels={JOB_SET_NAME_KEY: name})
+    everything = _Selection(namespace=namespace)
+    return [
+        (kinds.JOB_SET, _Selection(namespace=namespace, fields={"metadata.name": name})),
+        (kinds.JOB, labelled),
+        (kinds.POD, labelled),
+        (kinds.NODE, _Selection()),
+        (kinds.NAMESPACE, _Selection(fields={"metadata.name": namespace})),
+        *(
+            (kind, everything)
+            for kind in (
+                kinds.EVENT,
+                kinds.SERVICE,
+                kinds.QUOTA,
+                kinds.CLAIM,
+                kinds.WORKLOAD,
+                *kinds.POD_GROUPS,
+            )
+        ),
+    ]

@@ -1,0 +1,172 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The live objects of one TrainJob at one moment, and the relations between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from pkg.why import kinds
+from pkg.why.things import Thing, ago, at, moment, number, text
+
+COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
+REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
+PATIENCE: Final = timedelta(seconds=15)
+"""The time within which a working controller reacts to an object."""
+
+
+class Reference(NamedTuple):
+    """An object to which another one refers by name."""
+
+    kind: str
+    """Kind and group, as in ``RuntimeClass.node.k8s.io``."""
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.partition('.')[0]} {self.name}"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A TrainJob and everything that is known of it. Only objects that exist now are in it."""
+
+    train_job: Thing
+    now: datetime
+    objects: Mapping[str, Sequence[Thing]] = field(default_factory=dict)
+    """Live objects by ``Kind.group``: those of the TrainJob's namespace, nodes, and the controllers' own."""
+    unread: Mapping[str, str] = field(default_factory=dict)
+    """The kinds that could not be read, and why."""
+    absent: frozenset[Reference] = frozenset()
+    """Objects that were looked up by name and do not exist."""
+    logs: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
+    """The last lines of a container's log, by pod and container."""
+
+    def all(self, kind: str) -> Sequence[Thing]:
+        """Return the objects of a kind."""
+        return self.objects.get(kind, ())
+
+    def children(self, kind: str, owners: Iterable[Thing]) -> list[Thing]:
+        """Return the objects of a kind that one of ``owners`` owns."""
+        uids = [each.uid for each in owners]
+        return [each for each in self.all(kind) if any(each.owned_by(uid) for uid in uids)]
+
+    @cached_property
+    def job_set(self) -> Thing | None:
+        """The JobSet that the TrainJob owns."""
+        return next(iter(self.children(kinds.JOB_SET, [self.train_job])), None)
+
+    @cached_property
+    def jobs(self) -> list[Thing]:
+        """The Jobs of the JobSet."""
+        return self.children(kinds.JOB, [self.job_set]) if self.job_set is not None else []
+
+    @property
+    def owners(self) -> list[Thing]:
+        """The TrainJob, its JobSet and its Jobs."""
+        return [self.train_job, *([self.job_set] if self.job_set is not None else []), *self.jobs]
+
+    @cached_property
+    def all_pods(self) -> list[Thing]:
+        """The pods of the Jobs, with those that a later pod has replaced."""
+        return self.children(kinds.POD, self.jobs)
+
+    @cached_property
+    def pods(self) -> list[Thing]:
+        """The pods that count: the newest of each completion index, without finished ones that were replaced."""
+        newest: dict[tuple[str, str], Thing] = {}
+        for pod in sorted(
+            self.all_pods, key=lambda each: (each.text("metadata", "creationTimestamp"), each.name)
+        ):
+            job = next(each.uid for each in self.jobs if pod.owned_by(each.uid))
+            newest[job, pod.annotation(COMPLETION_INDEX) or pod.name] = pod
+        return list(newest.values())
+
+    @cached_property
+    def running(self) -> list[Thing]:
+        """The pods that run."""
+        return [pod for pod in self.pods if pod.text("status", "phase") == "Running" and pod.deleted is None]
+
+    @cached_property
+    def expected(self) -> int:
+        """The pods that the existing Jobs that have not finished want."""
+        return sum(_parallelism(job) for job in self.jobs if not finished(job))
+
+    @property
+    def lacks_pods(self) -> bool:
+        """True if a Job that should have a pod has fewer than it wants."""
+        return any(self.lacking(job) for job in self.jobs)
+
+    def lacking(self, job: Thing) -> int:
+        """Return the number of pods that a Job wants and does not have."""
+        if finished(job) or job.at("spec", "suspend") is True:
+            return 0
+        have = sum(pod.owned_by(job.uid) for pod in self.pods)
+        return max(0, _parallelism(job) - number(job.data, "status", "succeeded") - have)
+
+    def settled(self, obj: Thing) -> bool:
+        """Return True if the spec of an object was last written longer ago than a controller takes to react."""
+        writes = [
+            moment(each, "time")
+            for each in obj.maps("metadata", "managedFields")
+            if at(each, "fieldsV1", "f:spec") is not None
+        ]
+        last = max(filter(None, [obj.created, *writes]), default=None)
+        return last is not None and self.now - last > PATIENCE
+
+    def events(self, obj: Thing, *reasons: str) -> list[Thing]:
+        """Return the events of an object that exists, newest first; those of an earlier object of its name are not."""
+        found = [
+            each
+            for each in self.all(kinds.EVENT)
+            if each.text("involvedObject", "uid") == obj.uid
+            and (not reasons or each.text("reason") in reasons)
+        ]
+        return sorted(found, key=lambda each: event_time(each) or self.now, reverse=True)
+
+    def quote(self, event: Thing) -> str:
+        """Return an event as a line of evidence."""
+        count = event.number("series", "count") or event.number("count")
+        times = f", {count} times" if count > 1 else ""
+        subject = f"{event.text('involvedObject', 'kind')} {event.text('involvedObject', 'name')}"
+        age = ago(event_time(event), self.now)
+        return (
+            f"event {event.text('reason')} of {subject} ({age} ago{times}): {event.text('message').strip()}"
+        )
+
+
+def event_time(event: Thing) -> datetime | None:
+    """Return the time at which an event was last seen."""
+    return (
+        moment(event.data, "series", "lastObservedTime")
+        or moment(event.data, "lastTimestamp")
+        or moment(event.data, "eventTime")
+        or event.created
+    )
+
+
+def finished(obj: Thing) -> bool:
+    """Return True if a TrainJob, JobSet or Job is complete or has failed."""
+    return any(obj.is_true(kind) for kind in ("Complete", "Completed", "Failed"))
+
+
+def step_of(pod: Thing) -> str:
+    """Return the name of the replicated job of a pod, or its own name."""
+    return pod.label(REPLICATED_JOB) or pod.name
+
+
+def _parallelism(job: Thing) -> int:
+    parallelism, completions = job.at("spec", "parallelism"), job.at("spec", "completions")
+    wanted = parallelism if isinstance(parallelism, int) else 1
+    return min(wanted, completions) if isinstance(completions, int) else wanted
+
+
+def condition_line(obj: Thing, kind: str) -> str:
+    """Return a condition as a line of evidence."""
+    found = obj.condition(kind)
+    shown = ", ".join(each for each in (text(found, "reason"), text(found, "message")) if each)
+    return f"condition {kind} of {obj} is {text(found, 'status')}: {shown}"

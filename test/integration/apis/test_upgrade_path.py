@@ -1,0 +1,181 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""CRDs of Trainer v2.1.0, then ours, then those of v2.3.0, and back: the fields of stored objects that each step keeps.
+
+``docs/migration.md`` has the table of these steps. The CRDs of the two releases are read from the reference, if present.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import pytest
+import yaml
+from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.cache import Cache
+from controller_runtime.client import LiveClient, raw_patch
+from controller_runtime.envtest import Environment
+from controller_runtime.envtest.crds import CRD, wait_established
+from controller_runtime.rest import RESTMapper, Transport
+
+from pkg.controller.storednumbers import StoredNumbers
+from pkg.offline import shipped
+
+pytestmark = pytest.mark.integration
+
+ROOT = Path(__file__).resolve().parents[3]
+REFERENCE = Path(os.environ.get("TRAINER_REFERENCE") or ROOT.parent / "shared" / "reference") / "crds"
+MERGE = "application/merge-patch+json"
+WORD = "trainer.kubeflow.org/num-proc-per-node"
+Document = dict[str, Any]
+
+FIRST: Document = {
+    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"a": "b"}}}],
+    "labels": {"l": "1"},
+    "annotations": {"n": "1"},
+}
+SECOND: Document = {"runtimePatches": [{"manager": "a.io/b"}], "activeDeadlineSeconds": 60}
+SHARED: Document = {"initializer": {"dataset": {"storageUri": "no-scheme"}}, "trainer": {"image": "i" * 600}}
+TORCH: Document = {"numProcPerNode": 4, "elasticPolicy": {"minNodes": 1, "maxNodes": 2}}
+
+
+class World:
+    """An API server whose CRDs are replaced."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+        self.client = LiveClient(transport, RESTMapper(transport))
+
+    async def use(self, manifests: list[Document]) -> None:
+        """Replace the CRDs, as ``kubectl replace`` does, and wait until the server decodes by them."""
+        names = [each["metadata"]["name"] for each in manifests]
+        for manifest in manifests:
+            crd = Unstructured.wrap(msgspec.json.decode(msgspec.json.encode(manifest)))
+            try:
+                stored = await self.client.get(CRD, ("", crd.name))
+            except Exception:
+                await self.client.create(crd)
+            else:
+                crd.metadata.resource_version = stored.metadata.resource_version
+                await self.client.update(crd)
+        await wait_established(self.client, names)
+
+    async def read(self, name: str, kind: str = "TrainJob") -> Document:
+        found = Unstructured.wrap(document(name, {}, kind))
+        return (await self.client.get(type(found), found.key)).to_dict()
+
+    async def touch(self, name: str, kind: str = "TrainJob") -> Document:
+        """Write an object without a change of its spec, as a controller does; return its spec."""
+        body = msgspec.json.encode({"metadata": {"annotations": {"touched": os.urandom(4).hex()}}})
+        patched = await self.client.patch(Unstructured.wrap(document(name, {}, kind)), raw_patch(MERGE, body))
+        spec: Document = patched.to_dict()["spec"]
+        return spec
+
+
+def document(name: str, spec: Document, kind: str = "TrainJob") -> Document:
+    metadata = {"name": name, **({"namespace": "default"} if kind == "TrainJob" else {})}
+    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def reference(release: str) -> list[Document]:
+    folder = REFERENCE / f"trainer-{release}"
+    if not folder.is_dir():
+        pytest.skip(f"the CRDs of Trainer {release} are not at {folder}")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [yaml.load(path.read_text(), Loader=loader) for path in sorted(folder.glob("*.yaml"))]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    reference("v2.1.0")
+    async with Environment() as server, Transport(server.config) as transport:
+        yield World(transport)
+
+
+async def create(world: World, name: str, spec: Document) -> None:
+    spec = {"runtimeRef": {"name": "torch"}, "suspend": True, **spec}
+    await world.client.create(Unstructured.wrap(document(name, spec)))
+
+
+def kept(wanted: Document, spec: Document) -> list[str]:
+    """The wanted fields that a spec still has."""
+    return [name for name, value in wanted.items() if spec.get(name) == value]
+
+
+async def rewrite_strings(world: World) -> None:
+    """Rewrite strings as a manager does that becomes the leader."""
+    informers = Cache(world.transport)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(informers.start)
+        await StoredNumbers(world.client, world.client, informers).start()
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.timeout(300)
+async def test_what_each_step_of_an_upgrade_and_of_the_way_back_keeps(world: World) -> None:
+    template = {
+        "spec": {
+            "replicatedJobs": [
+                {"name": "node", "template": {"spec": {"template": {"spec": {"containers": []}}}}}
+            ]
+        }
+    }
+    await world.use(reference("v2.1.0"))
+    runtime = document(
+        "torch", {"mlPolicy": {"torch": TORCH}, "template": template}, "ClusterTrainingRuntime"
+    )
+    await world.client.create(Unstructured.wrap(runtime))
+    await create(world, "first", FIRST)
+    await create(world, "shared", SHARED)
+    for name, value in (("word", "auto"), ("text", "4"), ("late", "gpu")):
+        await create(world, name, {"trainer": {"numProcPerNode": value}})
+
+    # v2.1.0 to ours: everything stays, and everything can be written.
+    await world.use(shipped.crds())
+    await create(world, "second", SECOND)
+    await create(world, "both", {**FIRST, **SECOND})
+    assert kept(FIRST, await world.touch("first")) == list(FIRST)
+    assert kept(SHARED, await world.touch("shared")) == list(SHARED)
+    assert (await world.touch("torch", "ClusterTrainingRuntime"))["mlPolicy"]["torch"] == TORCH
+    for name in ("word", "text"):
+        await world.touch(name)
+
+    # Ours to v2.3.0 without the rewrite: a stored string blocks every write, and only ours can be returned to.
+    await world.use(reference("v2.3.0"))
+    with pytest.raises(InvalidError, match="expected int, got string"):
+        await world.touch("word")
+    await world.use(shipped.crds())
+    await world.touch("word")
+
+    # With it, every object can be written.
+    await rewrite_strings(world)
+    assert (await world.read("word"))["metadata"]["annotations"][WORD] == "auto"
+    assert (await world.read("text"))["spec"]["trainer"] == {"numProcPerNode": 4}
+    await world.use(reference("v2.3.0"))
+    for name in ("word", "text", "late", "second", "shared"):
+        await world.touch(name)
+    assert kept(SECOND, await world.touch("second")) == list(SECOND)
+    assert kept(SHARED, await world.touch("shared")) == list(SHARED)
+    # v2.3.0 shows the first generation's fields no more, and drops them at the next write.
+    assert kept(FIRST, (await world.read("first"))["spec"]) == []
+    both = await world.touch("both")
+    assert (kept(FIRST, both), kept(SECOND, both)) == ([], list(SECOND))
+
+    # Back to ours: fields that were not written meanwhile are there again.
+    await world.use(shipped.crds())
+    assert kept(FIRST, (await world.read("first"))["spec"]) == list(FIRST)
+    assert kept(FIRST, (await world.read("both"))["spec"]) == []
+    assert kept(SECOND, await world.touch("both")) == list(SECOND)
+    assert (await world.touch("torch", "ClusterTrainingRuntime"))["mlPolicy"]["torch"] == TORCH
+
+    # And to v2.1.0: the second generation's fields go with the next write, the word stays in its annotation.
+    await world.use(reference("v2.1.0"))
+    assert kept(FIRST, await world.touch("first")) == list(FIRST)
+    assert kept(SECOND, (await world.read("second"))["spec"]) == []
+    assert (await world.read("word"))["metadata"]["annotations"][WORD] == "auto"
+    for name in ("first", "second", "both", "shared", "word", "text", "late"):
+        await world.client.delete(Unstructured.wrap(document(name, {})))

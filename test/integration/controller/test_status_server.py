@@ -1,0 +1,319 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Progress from a pod to the status of its TrainJob: a real API server signs the tokens and enforces the schema."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pytest
+from controller_runtime.apis.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
+from controller_runtime.apis.batch.v1 import Job
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, ServiceAccount
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.envtest.ports import free_ports
+from controller_runtime.rest import (
+    Config,
+    Request,
+    Response,
+    StaticToken,
+    TLSConfig,
+    Transport,
+    TransportError,
+)
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.statusserver import status_url, token_audience
+
+pytestmark = pytest.mark.integration
+
+T = TypeVar("T", bound=Object)
+
+SERVICE = "kubeflow-trainer-controller-manager.kubeflow-system.svc"
+UPDATE = {
+    "trainerStatus": {
+        "progressPercentage": 42,
+        "metrics": [{"name": "loss", "value": "0.25"}],
+        "lastUpdatedTime": "2026-01-02T03:04:05Z",
+    }
+}
+
+
+_POD: dict[str, Any] = {
+    "serviceAccountName": "default",
+    "restartPolicy": "Never",
+    "containers": [{"name": "node", "image": "x"}],
+}
+
+
+@dataclass
+class World:
+    """A manager with the status server, and pods as JobSet and the Job controller would create them."""
+
+    client: LiveClient
+    namespace: str
+    runtime: str
+    port: int
+
+    async def train_job(self, name: str) -> Pod:
+        """Create a TrainJob, wait for its JobSet, and return a pod of it."""
+        spec = {"runtimeRef": {"name": self.runtime, "kind": "ClusterTrainingRuntime"}}
+        await self.client.create(
+            TrainJob.from_dict({"metadata": {"namespace": self.namespace, "name": name}, "spec": spec})
+        )
+        job_set = await self._found(JobSet, name)
+        template = {"spec": _POD}
+        job = await self._child(Job, f"{name}-node-0", job_set, {"template": template})
+        return await self._child(Pod, f"{name}-node-0-0-abcde", job, template["spec"])
+
+    async def stray_pod(self, name: str) -> Pod:
+        """Create a pod that belongs to no TrainJob."""
+        return await self._child(Pod, name, None, _POD)
+
+    async def token(self, pod: Pod | None, train_job: str, **changed: Any) -> str:
+        """Return a token as the kubelet requests it for the volume of a TrainJob's pod."""
+        bound = None
+        if pod is not None:
+            bound = BoundObjectReference(kind="Pod", api_version="v1", name=pod.name, uid=pod.metadata.uid)
+        spec = {
+            "audiences": [token_audience(self.namespace, train_job)],
+            "expiration_seconds": 3600,
+            **changed,
+        }
+        account = ServiceAccount.from_dict({"metadata": {"namespace": self.namespace, "name": "default"}})
+        request = TokenRequest(spec=TokenRequestSpec(bound_object_ref=bound, **spec))
+        issued = await self.client.subresource("token").create(account, request)
+        return issued.status.token or ""
+
+    async def authority(self, train_job: str) -> bytes:
+        """Return the authority that the pods of a TrainJob trust."""
+        config_map = await self._found(ConfigMap, f"{train_job}-tls-config")
+        return str((config_map.data or {})["ca.crt"]).encode()
+
+    async def post(
+        self, train_job: str, token: str, body: Any = UPDATE, authority: bytes = b""
+    ) -> tuple[int, Any]:
+        """Return the answer to an update, sent as the SDK does: over TLS with the authority of the ConfigMap."""
+        authority = authority or await self.authority(train_job)
+        config = Config(
+            host=f"https://127.0.0.1:{self.port}",
+            tls=TLSConfig(ca=authority, server_name=SERVICE),
+            credentials=StaticToken(token),
+        )
+        async with Transport(config) as transport:
+            request = Request("POST", status_url(self.namespace, train_job), body=json.dumps(body).encode())
+            response: Response = await transport.send(request)
+            return response.status, json.loads(await response.read())
+
+    async def status(self, train_job: str) -> dict[str, Any]:
+        return (await self.client.get(TrainJob, (self.namespace, train_job))).status.to_dict()
+
+    async def suspend(self, train_job: str) -> None:
+        """Suspend a TrainJob, and wait until the controller has written that into its status."""
+        job = await self.client.get(TrainJob, (self.namespace, train_job))
+        await self.client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":true}}'))
+
+        async def written() -> bool:
+            conditions = (await self.status(train_job)).get("conditions") or []
+            return any(each["type"] == "Suspended" and each["status"] == "True" for each in conditions)
+
+        await eventually(written, timeout=30, reason="the condition Suspended is True")
+
+    async def _found(self, kind: type[Any], name: str) -> Any:
+        async def look() -> Any:
+            return await self.client.get(kind, (self.namespace, name))
+
+        return await eventually(look, timeout=30, reason=f"{kind.gvk.kind} {name} exists")
+
+    async def _child(self, kind: type[T], name: str, owner: Object | None, spec: dict[str, Any]) -> T:
+        references = []
+        if owner is not None:
+            gvk, uid = type(owner).gvk, owner.metadata.uid
+            named = {"apiVersion": gvk.api_version, "kind": gvk.kind, "name": owner.name, "uid": uid}
+            references = [{**named, "controller": True}]
+        metadata = {"namespace": self.namespace, "name": name, "ownerReferences": references}
+        return await self.client.create(kind.from_dict({"metadata": metadata, "spec": spec}))
+
+
+StartWorld = Callable[[], AbstractAsyncContextManager[World]]
+
+
+@pytest.fixture
+async def start(
+    run_manager: Callable[..., Any], live_client: LiveClient, namespace: str, torch_runtime: str
+) -> StartWorld:
+    """Run the manager with the feature gate: ``async with start() as world``."""
+    account = {"metadata": {"namespace": namespace, "name": "default"}}
+    await live_client.create(ServiceAccount.from_dict(account))
+    (port,) = free_ports(1)
+
+    @asynccontextmanager
+    async def started() -> AsyncIterator[World]:
+        async with run_manager("--feature-gates=TrainJobStatus=true", status_port=port):
+            yield World(live_client, namespace, torch_runtime, port)
+
+    return started
+
+
+async def test_a_pod_reports_the_progress_of_its_train_job(start: StartWorld) -> None:
+    async with start() as world:
+        pod = await world.train_job("bert")
+
+        code, answer = await world.post("bert", await world.token(pod, "bert"))
+
+        assert (code, answer) == (200, UPDATE)
+        assert (await world.status("bert"))["trainerStatus"] == UPDATE["trainerStatus"]
+        stored = await world.client.get(TrainJob, (world.namespace, "bert"))
+        await world.suspend("bert")
+        assert (await world.status("bert"))["trainerStatus"] == UPDATE["trainerStatus"]
+        owners = {
+            each["manager"]
+            for each in stored.metadata.managed_fields or ()
+            if each.get("subresource") == "status"
+        }
+        assert "trainer-status" in owners
+
+
+async def test_the_job_set_of_a_train_job_gives_its_pods_the_token_and_the_address(start: StartWorld) -> None:
+    async with start() as world:
+        await world.train_job("bert")
+
+        job_set = await world.client.get(JobSet, (world.namespace, "bert"))
+
+        (job,) = job_set.spec.replicated_jobs or []
+        pod = job.template.spec.template.spec.to_dict()
+        env = {each["name"]: each["value"] for each in pod["containers"][0]["env"] if "value" in each}
+        assert (
+            env["KUBEFLOW_TRAINER_SERVER_URL"]
+            == f"https://{SERVICE}:{world.port}{status_url(world.namespace, 'bert')}"
+        )
+        token = pod["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"]
+        assert token["audience"] == token_audience(world.namespace, "bert")
+
+
+async def test_each_wrong_token_is_refused_with_its_reason(
+    start: StartWorld, trainer_control_plane: Environment
+) -> None:
+    async with start() as world:
+        mine, other = await world.train_job("bert"), await world.train_job("bart")
+        stray = await world.stray_pod("notebook")
+        good = await world.token(mine, "bert")
+
+        async def refusal(token: str) -> str:
+            code, answer = await world.post("bert", token)
+            assert (code, answer["status"], answer["reason"]) == (403, "Failure", "Forbidden")
+            return str(answer["message"])
+
+        key = trainer_control_plane.control_plane.pki / "sa.key"
+        expired = _signed_again(good, key.read_bytes(), exp=int(time.time()) - 10)
+        forged = _signed_again(good, None)
+        other_audience = await world.token(mine, "bert", audiences=["https://kubernetes.default.svc"])
+        key_of = f"{world.namespace}/bert"
+        assert {
+            "other job": await refusal(await world.token(other, "bert")),
+            "stray pod": await refusal(await world.token(stray, "bert")),
+            "no pod": await refusal(await world.token(None, "bert")),
+            "audience": await refusal(other_audience),
+            "expired": await refusal(expired),
+            "forged": await refusal(forged),
+            "no token": await refusal("x"),
+        } == {
+            "other job": f"Forbidden: pod {world.namespace}/{other.name} does not belong to TrainJob {key_of}",
+            "stray pod": f"Forbidden: pod {world.namespace}/notebook does not belong to TrainJob {key_of}",
+            "no pod": "Forbidden: the token is not bound to a pod",
+            "audience": f"Forbidden: the token is not for the audience {token_audience(world.namespace, 'bert')}",
+            "expired": "Forbidden: the token has expired",
+            "forged": "Forbidden: the signature of the token is not valid",
+            "no token": "Forbidden: the token is not a JSON Web Token",
+        }
+        assert "trainerStatus" not in await world.status("bert")
+        assert (await world.post("bert", good))[0] == 200
+
+
+async def test_the_schema_refuses_bad_values_with_one_clear_error(start: StartWorld) -> None:
+    async with start() as world:
+        token = await world.token(await world.train_job("bert"), "bert")
+
+        async def refused(**status: Any) -> str:
+            code, answer = await world.post("bert", token, {"trainerStatus": status})
+            assert (code, answer["reason"]) == (422, "Invalid")
+            return str(answer["message"])
+
+        now = "2026-01-02T03:04:05Z"
+        assert "should be less than or equal to 100" in await refused(
+            progressPercentage=101, lastUpdatedTime=now
+        )
+        assert "lastUpdatedTime" in await refused(progressPercentage=1)
+        assert await refused(progressPercentage=2**31, lastUpdatedTime=now) == "Invalid payload"
+
+
+async def test_a_config_map_that_is_deleted_is_restored(start: StartWorld) -> None:
+    async with start() as world:
+        await world.train_job("bert")
+        before = await world.authority("bert")
+
+        name = {"namespace": world.namespace, "name": "bert-tls-config"}
+        await world.client.delete(ConfigMap.from_dict({"metadata": name}))
+
+        async def restored() -> bool:
+            return await world.authority("bert") == before
+
+        await eventually(restored, timeout=30, reason="the ConfigMap is restored")
+
+
+async def test_pods_trust_a_new_authority_before_the_server_uses_it(start: StartWorld) -> None:
+    async with start() as world:
+        token = await world.token(await world.train_job("bert"), "bert")
+        old = await world.authority("bert")
+        secrets = await world.client.list(Secret, namespace="kubeflow-system")
+        (secret,) = [each for each in secrets if _authority_in(each) == old]
+
+        await world.client.delete(secret)
+
+        async def followed() -> bool:
+            renewed = await world.client.get(Secret, secret.key)
+            return _authority_in(renewed) == await world.authority("bert") != old
+
+        await eventually(followed, timeout=30, reason="the ConfigMap has the new authority")
+        post = functools.partial(world.post, "bert", token)
+        assert (await post(authority=old))[0] == 200, "the server still has the former certificate"
+
+        async def switched() -> bool:
+            try:
+                return (await post())[0] == 200
+            except TransportError:
+                return False
+
+        await eventually(switched, timeout=60, reason="the server has a certificate of the new authority")
+
+
+def _authority_in(secret: Secret) -> bytes:
+    return base64.b64decode((secret.data or {}).get("ca.crt") or "")
+
+
+def _signed_again(token: str, key: bytes | None, **changed: Any) -> str:
+    """Return a token with other claims, signed by ``key`` or by one of our own, under the name of the cluster's."""
+    head, claims, _ = token.split(".")
+    decoded = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+    text = f"{head}.{_base64url(json.dumps({**decoded, **changed}).encode())}"
+    private: Any = rsa.generate_private_key(65537, 2048)
+    if key is not None:
+        private = serialization.load_pem_private_key(key, None)
+    signature = private.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
+    return f"{text}.{_base64url(signature)}"
+
+
+def _base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -1,0 +1,212 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Clients of both API generations on one real API server: each reads the fields that the others write."""
+
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from controller_runtime.apis.core.v1 import Container
+from controller_runtime.apis.machinery.errors import ConflictError, InvalidError
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import LiveClient, raw_patch
+from controller_runtime.envtest import eventually
+from controller_runtime.rest import Config, RESTMapper, Transport
+
+from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
+
+pytestmark = pytest.mark.integration
+
+MERGE = "application/merge-patch+json"
+WORD = "trainer.kubeflow.org/num-proc-per-node"
+MIRROR = "trainer.kubeflow.org/first-generation"
+QUEUE = {"kueue.x-k8s.io/queue-name": "q"}
+Document = dict[str, Any]
+Running = Callable[[], AbstractAsyncContextManager[None]]
+As = Callable[[str], AbstractAsyncContextManager[LiveClient]]
+
+
+@pytest.fixture
+def acting_as(rest_config: Config) -> As:
+    """A client with a user agent of its own, which the API server makes its field manager."""
+
+    @asynccontextmanager
+    async def client(agent: str) -> AsyncIterator[LiveClient]:
+        async with Transport(dataclasses.replace(rest_config, user_agent=f"{agent}/1.0")) as transport:
+            yield LiveClient(transport, RESTMapper(transport))
+
+    return client
+
+
+def job(namespace: str, runtime: str, metadata: Document | None = None, **spec: Any) -> Unstructured:
+    return Unstructured.wrap(
+        {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "metadata": {"name": "job", "namespace": namespace, **(metadata or {})},
+            "spec": {"runtimeRef": {"name": runtime}, "suspend": True, **spec},
+        }
+    )
+
+
+async def read(client: LiveClient, namespace: str) -> Document:
+    return (await client.get(TrainJob, (namespace, "job"))).to_dict()
+
+
+async def put_without(
+    client: LiveClient, namespace: str, *fields: str, owner: str = "", **changes: Any
+) -> Document:
+    """Replace the TrainJob as a typed client does that knows none of the fields."""
+    while True:
+        found = await read(client, namespace)
+        for field in fields:
+            found["spec"].pop(field, None)
+        found["spec"] |= changes
+        try:
+            return (await client.update(Unstructured.wrap(found), field_owner=owner)).to_dict()
+        except ConflictError:
+            continue  # the controller wrote the status meanwhile
+
+
+def owners(train_job: Document, field: str) -> set[str]:
+    return {
+        entry["manager"]
+        for entry in train_job["metadata"]["managedFields"]
+        if f"f:{field}" in entry["fieldsV1"].get("f:spec", {})
+    }
+
+
+PATCHES = [
+    {
+        "manager": "trainer.kubeflow.org/kubeflow-sdk",
+        "trainingRuntimeSpec": {
+            "template": {
+                "spec": {
+                    "replicatedJobs": [
+                        {
+                            "name": "node",
+                            "template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}},
+                        }
+                    ]
+                }
+            }
+        },
+    }
+]
+OVERRIDES = [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"c": "d"}}}]
+
+
+async def test_a_put_of_a_client_of_the_other_generation_loses_nothing(
+    admitting_manager: Running, acting_as: As, namespace: str, torch_runtime: str
+) -> None:
+    async with admitting_manager(), acting_as("sdk") as sdk, acting_as("kueue") as kueue:
+        made = job(
+            namespace, torch_runtime, runtimePatches=PATCHES, activeDeadlineSeconds=60, labels={"l": "1"}
+        )
+        before = (await sdk.create(made)).to_dict()
+        # Kueue of the first generation, then of the second.
+        await put_without(kueue, namespace, "runtimePatches", "activeDeadlineSeconds", suspend=False)
+        await put_without(kueue, namespace, "labels", "podTemplateOverrides", "annotations", suspend=True)
+        after = await read(sdk, namespace)
+        assert after["spec"] == before["spec"]
+        for field in ("runtimePatches", "activeDeadlineSeconds", "labels"):
+            assert owners(after, field) == {"sdk"}
+        # Its owner may remove a field, and so may a client that leaves others of the same generation.
+        assert "labels" not in (await put_without(sdk, namespace, "labels", owner="sdk"))["spec"]
+        body = msgspec.json.encode({"spec": {"runtimePatches": None}})
+        removed = await kueue.patch(Unstructured.wrap(after), raw_patch(MERGE, body))
+        assert "runtimePatches" not in removed.to_dict()["spec"]
+
+
+async def test_a_field_that_was_put_back_still_follows_its_owners_next_apply(
+    admitting_manager: Running, acting_as: As, namespace: str, torch_runtime: str
+) -> None:
+    async with admitting_manager(), acting_as("user") as user, acting_as("kueue") as kueue:
+        wanted = job(
+            namespace, torch_runtime, {"labels": QUEUE}, labels={"l": "1"}, podTemplateOverrides=OVERRIDES
+        )
+        await user.apply(wanted, field_owner="argocd")
+        await put_without(kueue, namespace, "labels", "podTemplateOverrides", suspend=False)
+        kept = await read(user, namespace)
+        assert (kept["spec"]["labels"], kept["spec"]["podTemplateOverrides"]) == ({"l": "1"}, OVERRIDES)
+        assert [each["manager"] for each in kept["spec"]["runtimePatches"]] == [MIRROR]
+        await user.apply(job(namespace, torch_runtime, {"labels": QUEUE}), field_owner="argocd", force=True)
+        gone = await read(user, namespace)
+        assert not {"labels", "podTemplateOverrides", "runtimePatches"} & gone["spec"].keys()
+
+
+async def test_sources_of_a_mirror_may_change_its_immutable_fields(
+    admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    async with admitting_manager():
+        managers = []
+        for name in ("one", "two", "three"):
+            volumes: list[Document] = [{"name": name, "emptyDir": {}}]
+            overrides = [{"targetJobs": [{"name": "node"}], "spec": {"volumes": volumes}}]
+            if name == "one":
+                made = job(namespace, torch_runtime, {"labels": QUEUE}, podTemplateOverrides=overrides)
+                stored = (await live_client.create(made)).to_dict()
+            else:
+                body = msgspec.json.encode({"spec": {"podTemplateOverrides": overrides}})
+                stored = (await live_client.patch(made, raw_patch(MERGE, body))).to_dict()
+            (mirror,) = stored["spec"]["runtimePatches"]
+            managers.append(mirror["manager"])
+            (patched,) = mirror["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+            assert patched["template"]["spec"]["template"]["spec"]["volumes"] == volumes
+        assert managers == [MIRROR, f"{MIRROR}-2", MIRROR]
+
+
+async def test_a_word_is_stored_where_typed_clients_do_not_stumble_and_takes_effect(
+    admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    async with admitting_manager():
+        made = await live_client.create(job(namespace, torch_runtime, trainer={"numProcPerNode": "cpu"}))
+        stored = made.to_dict()
+        assert stored["spec"]["trainer"] == {}
+        assert stored["metadata"]["annotations"] == {WORD: "cpu"}
+        wrong = job(namespace, torch_runtime, {"name": "wrong"}, trainer={"numProcPerNode": "many"})
+        with pytest.raises(Exception, match=r"spec.trainer.numProcPerNode: Invalid value: .*many"):
+            await live_client.create(wrong)
+        with pytest.raises(InvalidError, match=r"spec.trainer.numNodes"):
+            await live_client.create(
+                job(namespace, torch_runtime, {"name": "big"}, trainer={"numNodes": 2**31})
+            )
+        built = await eventually(
+            lambda: live_client.get(JobSet, (namespace, "job")),
+            timeout=30,
+            reason="the TrainJob has its JobSet",
+        )
+        (replicated,) = built.spec.replicated_jobs or [ReplicatedJob()]
+        pod = replicated.template.spec.template.spec
+        (container,) = pod.containers or [Container()]
+        env = {each.name: each.value for each in container.env or ()}
+        assert env["PET_NPROC_PER_NODE"] == "1"  # a container without a CPU limit
+
+
+async def test_strings_that_were_stored_before_are_rewritten_by_the_leader(
+    admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    for name, value in (("word", "auto"), ("text", "4")):
+        made = job(namespace, torch_runtime, {"name": name}, trainer={"numNodes": 2, "numProcPerNode": value})
+        assert (await live_client.create(made))["spec"]["trainer"]["numProcPerNode"] == value
+    # A runtime that no longer exists does not keep a TrainJob from being rewritten.
+    await live_client.create(job(namespace, "gone", {"name": "stray"}, trainer={"numProcPerNode": "gpu"}))
+    async with admitting_manager():
+
+        async def rewritten() -> bool:
+            found = {
+                each.name: each.to_dict() for each in await live_client.list(TrainJob, namespace=namespace)
+            }
+            assert {name: each["spec"]["trainer"] for name, each in found.items()} == {
+                "word": {"numNodes": 2},
+                "text": {"numNodes": 2, "numProcPerNode": 4},
+                "stray": {},
+            }
+            words = {name: each["metadata"].get("annotations", {}).get(WORD) for name, each in found.items()}
+            return words == {"word": "auto", "text": None, "stray": "gpu"}
+
+        await eventually(rewritten, timeout=60, reason="no TrainJob stores a string")

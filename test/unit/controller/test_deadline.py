@@ -1,0 +1,170 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``activeDeadlineSeconds``: when it passes, and the end of the TrainJob."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from controller_runtime.apis.machinery import conditions
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.client import FakeClient
+from controller_runtime.reconcile import Request, Result
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.controller import TrainJobReconciler
+from pkg.runtime import core
+from pkg.util.testing import make_cluster_training_runtime, make_train_job, make_training_runtime_spec
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+KEY = ("team-a", "job")
+
+
+class Events:
+    def event(self, _obj: Object, event_type: str, reason: str, message: str) -> None:
+        raise AssertionError(f"{event_type} {reason} {message}")
+
+
+class World(FakeClient):
+    """A TrainJob with a deadline of one minute, its controller and a clock."""
+
+    def __init__(self, **spec: Any) -> None:
+        self.clock = START
+        job = make_train_job(*KEY, active_deadline_seconds=60, **spec)
+        job.metadata.creation_timestamp = format_time(START)
+        stored = {key: value for key, value in job.to_dict().items() if key != "status"}
+        super().__init__(
+            TrainJob.from_dict(stored),
+            make_cluster_training_runtime("runtime", make_training_runtime_spec()),
+            now=lambda: self.clock,
+        )
+        self.refuses_deletes = False
+
+    async def delete(self, obj: Object, **options: Any) -> None:
+        if self.refuses_deletes:
+            raise StatusError("no", code=500, reason="InternalError")
+        await super().delete(obj, **options)
+
+    async def start(self) -> None:
+        runtimes = await core.new(self, FakeClient())
+        self.reconciler = TrainJobReconciler(self, Events(), runtimes, now=lambda: self.clock)
+
+    async def after(self, seconds: float) -> Result:
+        self.clock = START + timedelta(seconds=seconds)
+        return await self.reconciler.reconcile(Request(*KEY))
+
+    async def failed(self) -> str | None:
+        found = conditions.find((await self.get(TrainJob, KEY)).status.conditions, "Failed")
+        return found.reason if found is not None and found.status == "True" else None
+
+    async def job_sets(self) -> int:
+        return len(await self.list(JobSet))
+
+
+@pytest.fixture
+async def world() -> World:
+    made = World()
+    await made.start()
+    return made
+
+
+async def test_a_train_job_fails_at_its_deadline_and_its_job_set_is_deleted(world: World) -> None:
+    assert (await world.after(0)).requeue_after == timedelta(seconds=60)
+    assert (await world.after(45)).requeue_after == timedelta(seconds=15)
+    assert (await world.failed(), await world.job_sets()) == (None, 1)
+
+    assert (await world.after(60)).requeue_after is None
+
+    assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 0)
+    await world.after(61)
+    assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 0)
+
+
+async def test_a_failed_delete_is_tried_again_also_after_a_restart(world: World) -> None:
+    await world.after(0)
+    world.refuses_deletes = True
+    with pytest.raises(StatusError, match="no"):
+        await world.after(60)
+    assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 1)
+
+    await world.start()
+    world.refuses_deletes = False
+    await world.after(61)
+
+    assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 0)
+
+
+async def test_a_train_job_without_a_job_set_is_not_built_after_its_deadline(world: World) -> None:
+    await world.after(61)
+    assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 0)
+    assert not [call for call in world.writes if call.kind.kind == "JobSet"]
+
+
+@pytest.mark.parametrize(("end", "condition"), [("Completed", "Complete"), ("Failed", "Failed")])
+async def test_a_job_set_that_has_ended_before_the_deadline_decides(
+    world: World, end: str, condition: str
+) -> None:
+    await world.after(0)
+    job_set = await world.get(JobSet, KEY)
+    ended = {
+        "type": end,
+        "status": "True",
+        "reason": "Ended",
+        "message": "",
+        "lastTransitionTime": format_time(START),
+    }
+    job_set.status = type(job_set.status).from_dict({"conditions": [ended]})
+    await world.status.update(job_set)
+
+    await world.after(61)
+
+    found = (await world.get(TrainJob, KEY)).status.conditions or []
+    assert [(each.type, each.reason) for each in found] == [(condition, "Ended")]
+    assert await world.job_sets() == 1
+
+
+async def test_a_job_set_that_completes_late_does_not_complete_the_train_job(world: World) -> None:
+    await world.after(0)
+    world.refuses_deletes = True
+    with pytest.raises(StatusError, match="no"):
+        await world.after(60)
+    job_set = await world.get(JobSet, KEY)
+    ended = {
+        "type": "Completed",
+        "status": "True",
+        "reason": "Ended",
+        "message": "",
+        "lastTransitionTime": "",
+    }
+    job_set.status = type(job_set.status).from_dict(
+        {"conditions": [ended | {"lastTransitionTime": format_time(START)}]}
+    )
+    await world.status.update(job_set)
+
+    with pytest.raises(StatusError, match="no"):
+        await world.after(61)
+
+    found = (await world.get(TrainJob, KEY)).status.conditions or []
+    assert [(each.type, each.reason) for each in found] == [("Failed", "DeadlineExceeded")]
+
+
+async def test_the_time_counts_from_the_last_resume() -> None:
+    world = World(suspend=True)
+    await world.start()
+    assert (await world.after(0)).requeue_after is None
+    await world.after(1000)
+    assert await world.failed() is None
+
+    job = await world.get(TrainJob, KEY)
+    job.spec.suspend = False
+    await world.update(job)
+
+    assert (await world.after(1000)).requeue_after == timedelta(seconds=60)
+    assert (await world.after(1050)).requeue_after == timedelta(seconds=10)
+    await world.after(1061)
+    assert await world.failed() == "DeadlineExceeded"

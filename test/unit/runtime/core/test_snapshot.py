@@ -1,0 +1,174 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Snapshots of runtimes: when they are created and read, and with how many requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.errors import ForbiddenError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.client import FakeClient
+
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.runtime.core import snapshottext
+from pkg.runtime.core.snapshot import SnapshotError, Snapshots
+from pkg.util import trainjob
+from pkg.util.testing import make_cluster_training_runtime, make_train_job, make_training_runtime_spec
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def runtime() -> ClusterTrainingRuntime:
+    return make_cluster_training_runtime("runtime", make_training_runtime_spec())
+
+
+def job(*, age: int | None = None, uid: str = "uid-1") -> TrainJob:
+    """Return a TrainJob created ``age`` seconds before the first call, or without a time."""
+    made = make_train_job("team-a", "job", uid=uid)
+    if age is not None:
+        made.metadata.creation_timestamp = format_time(START - timedelta(seconds=age))
+    return made
+
+
+def snapshots(store: FakeClient, *, creates: bool) -> Snapshots:
+    return Snapshots(store, creates=creates, now=lambda: START)
+
+
+def config_map(train_job: TrainJob, runtime: Object) -> ConfigMap:
+    found = ConfigMap.from_dict(
+        {
+            "metadata": {"namespace": "team-a", "name": "job-runtime-snapshot"},
+            "data": {"runtime": snapshottext.encode(runtime)},
+        }
+    )
+    found.metadata.owner_references = [trainjob.controller_reference(train_job)]
+    return found
+
+
+def reading(runtime: ClusterTrainingRuntime) -> Callable[[], Any]:
+    async def live() -> ClusterTrainingRuntime:
+        return runtime
+
+    return live
+
+
+async def verbs(
+    held: Snapshots, store: FakeClient, train_job: TrainJob, live: ClusterTrainingRuntime
+) -> list[str]:
+    """Return the requests of one call."""
+    before = len(store.calls)
+    await held.runtime_of(train_job, ClusterTrainingRuntime, reading(live))
+    return [call.verb for call in store.calls[before:]]
+
+
+async def test_a_new_train_job_costs_one_request_and_keeps_its_runtime(
+    runtime: ClusterTrainingRuntime,
+) -> None:
+    store = FakeClient()
+    held = snapshots(store, creates=True)
+    changed = make_cluster_training_runtime("runtime", make_training_runtime_spec(labels={"new": "yes"}))
+
+    assert await verbs(held, store, job(age=0), runtime) == ["create"]
+    assert await verbs(held, store, job(age=0), changed) == []
+    assert await held.runtime_of(job(age=0), ClusterTrainingRuntime, reading(changed)) is runtime
+
+    after_a_restart = snapshots(store, creates=True)
+    assert await verbs(after_a_restart, store, job(age=9), changed) == ["get"]
+    found = await after_a_restart.runtime_of(job(age=9), ClusterTrainingRuntime, reading(changed))
+    assert snapshottext.encode(found) == snapshottext.encode(runtime)
+
+
+async def test_the_first_generation_sends_nothing_for_new_train_jobs_and_lists_a_namespace_once(
+    runtime: ClusterTrainingRuntime,
+) -> None:
+    store = FakeClient()
+    held = snapshots(store, creates=False)
+
+    assert await verbs(held, store, job(age=0), runtime) == []
+    assert await verbs(held, store, job(age=9, uid="a"), runtime) == ["list"]
+    assert await verbs(held, store, job(age=9, uid="b"), runtime) == []
+    assert not store.writes
+
+
+async def test_the_first_generation_reads_a_snapshot_that_exists(runtime: ClusterTrainingRuntime) -> None:
+    train_job = job(age=9)
+    store = FakeClient(config_map(train_job, runtime))
+    changed = make_cluster_training_runtime("runtime", make_training_runtime_spec(labels={"new": "yes"}))
+
+    found = await snapshots(store, creates=False).runtime_of(
+        train_job, ClusterTrainingRuntime, reading(changed)
+    )
+
+    assert snapshottext.encode(found) == snapshottext.encode(runtime)
+
+
+async def test_the_first_generation_works_without_the_permission_to_list(
+    runtime: ClusterTrainingRuntime,
+) -> None:
+    class Denying(FakeClient):
+        async def list(self, kind: Any, **options: Any) -> Any:
+            raise ForbiddenError("configmaps is forbidden", code=403, reason="Forbidden")
+
+    held = snapshots(Denying(), creates=False)
+    assert await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime)) is runtime
+
+
+async def test_a_snapshot_that_another_writer_created_meanwhile_is_used(
+    runtime: ClusterTrainingRuntime,
+) -> None:
+    train_job = job(age=0)
+    store = FakeClient(config_map(train_job, runtime))
+    changed = make_cluster_training_runtime("runtime", make_training_runtime_spec(labels={"new": "yes"}))
+
+    found = await snapshots(store, creates=True).runtime_of(
+        train_job, ClusterTrainingRuntime, reading(changed)
+    )
+
+    assert snapshottext.encode(found) == snapshottext.encode(runtime)
+
+
+async def test_the_snapshot_of_another_train_job_is_refused(runtime: ClusterTrainingRuntime) -> None:
+    store = FakeClient(config_map(job(uid="other"), runtime))
+    with pytest.raises(SnapshotError, match="owned by another object"):
+        await snapshots(store, creates=True).runtime_of(job(), ClusterTrainingRuntime, reading(runtime))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["yes", "1e3", "0o7", "12:30", "2001-01-01", "~", "", "y", ".5", "a: b", "- a", "x\ny", "NaN", "0x1F"],
+)
+def test_every_string_stays_a_string(text: str, runtime: ClusterTrainingRuntime) -> None:
+    runtime.metadata.annotations = {"text": text}
+    written = snapshottext.encode(runtime)
+    assert yaml.safe_load(written)["metadata"]["annotations"] == {"text": text}
+    assert 'text: "' in written  # quoted, since readers differ
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[", "while parsing"),
+        ("just text", "it is not a map"),
+        ("&a [*a]", "it is not a map"),
+        ("a: &a [*a, *a]", "more than 100000 values"),
+        (
+            "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
+            + "".join(
+                f"{n}: &{n} [{', '.join([f'*{p}'] * 10)}]\n" for p, n in zip("abcdef", "bcdefg", strict=True)
+            ),
+            "more than 100000 values",
+        ),
+    ],
+    ids=["no YAML", "no map", "recursion", "endless", "a billion values"],
+)
+def test_a_text_without_a_runtime_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(snapshottext.SnapshotTextError, match=f"unable to unmarshal the snapshot: .*{reason}"):
+        snapshottext.decode(ClusterTrainingRuntime, text, make_train_job("a", "b").spec.runtime_ref)

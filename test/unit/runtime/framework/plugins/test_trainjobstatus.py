@@ -1,0 +1,118 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+import base64
+
+import pytest
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.object import Object, metadata_only
+from controller_runtime.client import FakeClient
+
+from pkg import config, features
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import MLPolicy, Trainer
+from pkg.runtime import core as runtimes
+from pkg.runtime.framework import PluginError, core
+from pkg.runtime.framework.plugins import registry, trainjobstatus
+from pkg.util import trainjob
+from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
+
+JOB = make_train_job(
+    "lab",
+    "bert",
+    trainer=Trainer.from_dict({"env": [{"name": "KUBEFLOW_TRAINER_SERVER_URL", "value": "mine"}]}),
+)
+SPEC = make_training_runtime_spec(
+    make_replicated_job("dataset-initializer", ancestor="dataset-initializer"),
+    make_replicated_job("node", ancestor="trainer"),
+    ml_policy=MLPolicy(num_nodes=2),
+)
+
+
+def enabled() -> Configuration:
+    cfg = config.load()
+    cfg.cert_management.webhook_secret_name = "certs"
+    cfg.cert_management.webhook_service_name = "manager"
+    cfg.status_server.port = 1234
+    return cfg.model_copy(update={"feature_gates": {features.TRAIN_JOB_STATUS: True}})
+
+
+def secret(**data: str) -> Secret:
+    return Secret.from_dict({"metadata": {"namespace": "kubeflow-system", "name": "certs"}, "data": data})
+
+
+async def build(client: FakeClient) -> list[Object]:
+    gates = features.resolve({features.TRAIN_JOB_STATUS: True})
+    framework = await core.new(client, registry.new_registry((), gates), client, enabled())
+    return await runtimes.TrainingRuntime(framework, client).objects_from(SPEC, JOB)
+
+
+def job_set(objects: list[Object]) -> JobSet:
+    (found,) = [each for each in objects if isinstance(each, JobSet)]
+    return found
+
+
+def test_it_is_registered_with_its_feature_gate() -> None:
+    assert trainjobstatus.NAME not in registry.new_registry(())
+    assert trainjobstatus.NAME not in registry.new_registry((), features.resolve({}))
+    gates = features.resolve({features.TRAIN_JOB_STATUS: True})
+    assert trainjobstatus.NAME in registry.new_registry((), gates)
+
+
+async def test_the_trainers_pods_get_address_token_and_authority() -> None:
+    objects = await build(FakeClient(secret(**{"ca.crt": base64.b64encode(b"PEM").decode()})))
+
+    (config_map,) = [each for each in objects if isinstance(each, ConfigMap)]
+    assert config_map.to_dict()["data"] == {"ca.crt": "PEM"}
+    assert (config_map.namespace, config_map.name) == ("lab", "bert-tls-config")
+    assert config_map.metadata.owner_references == [trainjob.controller_reference(JOB)]
+    initializer, node = (
+        job.template.spec.template.spec.to_dict() for job in job_set(objects).spec.replicated_jobs or ()
+    )
+    assert "volumes" not in initializer
+    (volume,) = node["volumes"]
+    assert volume["projected"]["sources"] == [
+        {
+            "serviceAccountToken": {
+                "audience": "trainer.kubeflow.org/v1alpha1/namespaces/lab/trainjobs/bert/status",
+                "expirationSeconds": 3600,
+                "path": "token",
+            }
+        },
+        {"configMap": {"items": [{"key": "ca.crt", "path": "ca.crt"}], "name": "bert-tls-config"}},
+    ]
+    (container,) = node["containers"]
+    folder = "/var/run/secrets/kubeflow/trainer"
+    assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": folder, "readOnly": True}]
+    assert {env["name"]: env["value"] for env in container["env"]} == {
+        "KUBEFLOW_TRAINER_SERVER_URL": "mine",
+        "KUBEFLOW_TRAINER_SERVER_CA_CERT": f"{folder}/ca.crt",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN": f"{folder}/token",
+    }
+
+
+async def test_the_address_is_that_of_the_service() -> None:
+    plugin = trainjobstatus.Status(FakeClient())
+    plugin.configure(enabled())
+    assert plugin._environment(JOB)[0].value == (
+        "https://manager.kubeflow-system.svc:1234/apis/trainer.kubeflow.org/v1alpha1/namespaces/lab/trainjobs/bert/status"
+    )
+
+
+@pytest.mark.parametrize("data", [{}, {"ca.crt": ""}, {"ca.crt": "!"}, {"ca.crt": "/w=="}])
+async def test_a_secret_without_an_authority_is_an_error(data: dict[str, str]) -> None:
+    with pytest.raises(PluginError, match=r"failed to find status server ca\.crt in tls secret"):
+        await build(FakeClient(secret(**data)))
+
+
+async def test_a_secret_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(PluginError, match=r"failed to look up status server tls secret: .*certs"):
+        await build(FakeClient())
+
+
+def test_of_all_secrets_only_that_of_the_certificates_is_cached_in_full() -> None:
+    options = trainjobstatus.cache_options(enabled())
+
+    assert options[Secret].fields == {"metadata.name": "certs"}
+    assert options[Secret].namespaces == ("kubeflow-system",)
+    assert options[metadata_only(Secret)].fields is None

@@ -1,0 +1,111 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Values that Trainer v2.3 refuses and v2.1 admits: a warning in one profile, an error in the other."""
+
+from typing import Any
+
+import pytest
+from controller_runtime.apis.admission.v1 import AdmissionRequest
+from controller_runtime.apis.core.v1 import EnvVar
+from controller_runtime.apis.machinery import field
+from controller_runtime.webhook import MutatorHandler
+
+from pkg.apis.config.v1alpha1 import Configuration
+from pkg.apis.trainer.v1alpha1 import DatasetInitializer, Initializer, ModelInitializer, Trainer, TrainJob
+from pkg.constants import trainer as constants
+from pkg.util.testing import make_train_job
+from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, newerrules
+
+IMMUTABLE = "field is immutable"
+
+
+def job(trainer: Trainer | None = None, *, dataset: str | None = None, **spec: Any) -> TrainJob:
+    initializer = (
+        Initializer(dataset=DatasetInitializer(storage_uri=dataset)) if dataset is not None else None
+    )
+    return make_train_job("ns", "bert", trainer=trainer, initializer=initializer, **spec)
+
+
+def found(old: TrainJob | None, new: TrainJob) -> list[str]:
+    return [error.field for error in newerrules.violations(old, new)]
+
+
+@pytest.mark.parametrize(
+    ("new", "fields"),
+    [
+        (job(Trainer(image="i" * 500, command=["c"] * 128, args=["a" * (1 << 20)]), dataset="s3://b"), []),
+        (job(dataset=""), []),
+        (job(Trainer(image="i" * 501)), ["spec.trainer.image"]),
+        (job(Trainer(command=["c"] * 129)), ["spec.trainer.command"]),
+        (job(Trainer(args=["a", "a" * ((1 << 20) + 1)])), ["spec.trainer.args[1]"]),
+        (job(Trainer(env=[EnvVar(name=f"E{n}") for n in range(129)])), ["spec.trainer.env"]),
+        (job(dataset="no-scheme"), ["spec.initializer.dataset.storageUri"]),
+        (job(dataset="s3://"), ["spec.initializer.dataset.storageUri"]),
+        (job(dataset="9s://b"), ["spec.initializer.dataset.storageUri"]),
+        (job(dataset="s3://a\nb"), ["spec.initializer.dataset.storageUri"]),
+        (job(dataset="s3://" + "b" * 2048), ["spec.initializer.dataset.storageUri"]),
+        (job(runtime="r" * 254), ["spec.runtimeRef.name"]),
+    ],
+)
+def test_a_new_train_job_is_checked(new: TrainJob, fields: list[str]) -> None:
+    assert found(None, new) == fields
+
+
+def test_values_that_do_not_change_are_not_checked_again() -> None:
+    old = job(Trainer(image="i" * 501), dataset="no-scheme", runtime="r" * 254)
+    assert (
+        found(old, job(Trainer(image="i" * 501), dataset="no-scheme", runtime="r" * 254, suspend=True)) == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fields"),
+    [
+        (job(Trainer(num_nodes=1)), job(Trainer(num_nodes=2)), ["spec.trainer"]),
+        (job(dataset="s3://a"), job(dataset="s3://b"), ["spec.initializer"]),
+        (job(), job(Trainer(num_nodes=2), dataset="s3://b"), []),
+        (job(Trainer(num_nodes=2), dataset="s3://b"), job(), []),
+        (job(Trainer(num_proc_per_node="4")), job(Trainer(num_proc_per_node=4)), []),
+    ],
+)
+def test_trainer_and_initializer_are_immutable_in_v23(
+    old: TrainJob, new: TrainJob, fields: list[str]
+) -> None:
+    assert found(old, new) == fields
+
+
+def test_a_word_that_moves_to_the_annotation_is_no_change() -> None:
+    moved = job(Trainer())
+    moved.metadata.annotations = {constants.NUM_PROC_PER_NODE_ANNOTATION: "auto"}
+    assert found(job(Trainer(num_proc_per_node="auto")), moved) == []
+
+
+def test_a_model_is_checked_as_a_dataset_is() -> None:
+    new = make_train_job("ns", "bert", initializer=Initializer(model=ModelInitializer(storage_uri="x")))
+    assert found(None, new) == ["spec.initializer.model.storageUri"]
+
+
+class Admitting:
+    """A runtime without an objection."""
+
+    async def validate_objects(self, _old: Any, _new: Any) -> tuple[list[str], field.ErrorList]:
+        return [], field.ErrorList()
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.3"])
+async def test_one_profile_warns_and_the_other_refuses(version: str) -> None:
+    cfg = Configuration(compatibility_version=version)
+    new = job(dataset="no-scheme")
+    request = AdmissionRequest(uid="u", operation="CREATE", object=new.to_dict())
+    response = await MutatorHandler(TrainJob, TrainJobDefaulter(cfg)).handle(request)
+    runtimes: Any = {"ClusterTrainingRuntime.trainer.kubeflow.org": Admitting()}
+    webhook = TrainJobWebhook(runtimes, cfg)
+    if version == "2.1":
+        (warning,) = response.warnings or [""]
+        assert warning.startswith('spec.initializer.dataset.storageUri: Invalid value: "no-scheme"')
+        assert warning.endswith("; Trainer v2.3 refuses this")
+        assert await webhook.validate_create(new) == []
+    else:
+        assert response.warnings is None
+        with pytest.raises(field.AggregateError, match="must be a valid URI"):
+            await webhook.validate_create(new)

@@ -1,0 +1,24 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The causes are documented, and each is found by some module."""
+
+import re
+from pathlib import Path
+
+from pkg.why.catalog import CAUSES
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_cause_is_documented_with_its_meaning() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| (.*) \|$", (ROOT / "docs" / "why.md").read_text(), re.MULTILINE)
+
+    assert dict(rows) == CAUSES
+
+
+def test_every_cause_is_found_by_some_module() -> None:
+    code = "\n".join(
+        path.read_text() for path in (ROOT / "pkg" / "why").rglob("*.py") if path.name != "catalog.py"
+    )
+
+    assert [cause for cause in CAUSES if f'"{cause}"' not in code] == []

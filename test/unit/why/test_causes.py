@@ -1,0 +1,560 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Each injected cause is the answer; the objects and messages are those that Kubernetes' components write."""
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from why_world import World, condition, when
+
+from pkg.why import Reference, State
+
+Case = tuple[str, int, str, Callable[[World], Any]]
+
+NO_GPU = (
+    "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: "
+    "2 No preemption victims found for incoming pod."
+)
+QUOTA = (
+    'Error creating: pods "llama-node-0-0-abcde" is forbidden: exceeded quota: compute, requested: '
+    "requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=6, limited: requests.nvidia.com/gpu=8"
+)
+FORBIDDEN = 'Error creating: pods "llama-node-0-0-abcde" is forbidden: '
+
+
+def refused(message: str) -> Callable[[World], Any]:
+    """Return the state in which the Job controller cannot create pods."""
+
+    def state(world: World) -> None:
+        world.without_pods()
+        world.event(world.job, "FailedCreate", message, count=5)
+
+    return state
+
+
+def uncreated(message: str) -> Callable[[World], Any]:
+    """Return the state in which the manager cannot create the TrainJob's children."""
+
+    def state(world: World) -> None:
+        world.without_children()
+        text = f"TrainJob resources reconciliation failed: {message}"
+        world.event(world.train_job, "TrainJobResourcesCreationFailed", text, count=7)
+
+    return state
+
+
+def mount(message: str, reason: str = "FailedMount") -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.waits("ContainerCreating")
+        world.event(world.pods[0], reason, message)
+
+    return state
+
+
+def claimed(phase: str, *events: tuple[str, str]) -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
+        claim = world.make("v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": phase})
+        for pod in world.pods:
+            pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+        for reason, message in events:
+            world.event(claim, reason, message)
+
+    return state
+
+
+def missing(kind: str, name: str, **spec: Any) -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.waits("ContainerCreating")
+        world.pods[0]["spec"].update(spec)
+        world.absent.add(Reference(kind, "team-a", name))
+
+    return state
+
+
+def failed(world: World, reason: str, message: str) -> Any:
+    """Make Job, JobSet and TrainJob fail."""
+    world.job["status"]["conditions"] = [condition("Failed", reason=reason, message=message)]
+    text = "jobset failed due to one or more job failures (first failed job: llama-node-0)"
+    for each in (world.job_set, world.train_job):
+        each["status"]["conditions"] = [condition("Failed", reason="FailedJobs", message=text)]
+
+
+def fail_by(code: int, reason: str = "Error", log: str = "") -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.ended(code, reason)
+        world.logs[world.pods[0]["metadata"]["name"], "node"] = ["step 10", log]
+        failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+
+    return state
+
+
+def crash_loop(world: World) -> None:
+    last = {"exitCode": 1, "reason": "Error", "finishedAt": when(20)}
+    message = "back-off 40s restarting failed container=node pod=llama-node-0-0-abcde_team-a(uid)"
+    world.waits("CrashLoopBackOff", message, phase="Running", restarts=4, last=last)
+    world.logs[world.pods[0]["metadata"]["name"], "node"] = [
+        "ModuleNotFoundError: No module named 'torchvision'"
+    ]
+
+
+def node_unknown(world: World) -> None:
+    message = "Kubelet stopped posting node status."
+    world.nodes[0]["status"]["conditions"] = [condition("Ready", "Unknown", "NodeStatusUnknown", message)]
+    world.pods[0]["status"]["conditions"] = [condition("PodScheduled"), condition("Ready", "False")]
+
+
+def pod_failed(reason: str, message: str, **status: Any) -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.pods[0]["status"] = {"phase": "Failed", "reason": reason, "message": message, **status}
+
+    return state
+
+
+def deleting(world: World) -> None:
+    world.train_job["metadata"].update(deletionTimestamp=when(600), finalizers=["example.com/backup"])
+
+
+def managed(world: World) -> None:
+    world.without_children()
+    world.train_job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
+
+
+def unsupported(world: World) -> None:
+    world.without_children()
+    message = "unsupported runtime: Nothing.trainer.kubeflow.org"
+    world.train_job["status"]["conditions"] = [
+        condition("Failed", reason="TrainingRuntimeNotSupported", message=message)
+    ]
+
+
+def no_runtime(world: World) -> None:
+    world.without_children()
+    world.absent.add(Reference("ClusterTrainingRuntime.trainer.kubeflow.org", "", "torch-distributed"))
+    world.event(
+        world.train_job,
+        "TrainJobResourcesCreationFailed",
+        "TrainJob resources reconciliation failed: not found",
+    )
+
+
+def no_job_set_kind(world: World) -> None:
+    world.without_children()
+    world.unread["JobSet.jobset.x-k8s.io"] = "the kind is not installed"
+
+
+def manager_scaled_down(world: World) -> None:
+    world.without_children()
+    world.manager["spec"]["replicas"] = 0
+    world.manager["status"] = {}
+
+
+def manager_crashing(world: World) -> None:
+    world.without_children()
+    world.manager["status"] = {"replicas": 1, "unavailableReplicas": 1}
+    world.make(
+        "v1", "Pod", "kubeflow-trainer-controller-manager-7d9-x", namespace="kubeflow-system", spec={},
+        status={"phase": "Running", "containerStatuses": [{"name": "manager", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]},
+    )  # fmt: skip
+
+
+def no_leader(world: World) -> None:
+    world.without_children()
+    world.lease["spec"]["renewTime"] = when(900)
+
+
+def no_leader_since(seconds: float, holder: str = "a") -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.without_children()
+        world.lease["spec"].update(renewTime=when(seconds), holderIdentity=holder)
+
+    return state
+
+
+def resumed_and_ignored(world: World) -> None:
+    job_set_suspended(world)
+    world.job_set["metadata"]["managedFields"] = [
+        {
+            "manager": "trainer",
+            "operation": "Apply",
+            "time": when(300),
+            "fieldsV1": {"f:spec": {"f:suspend": {}}},
+        }
+    ]
+
+
+def no_scheduler_leads(world: World) -> None:
+    world.unscheduled()
+    world.make("coordination.k8s.io/v1", "Lease", "kube-scheduler", namespace="kube-system",
+               spec={"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": when(40)})  # fmt: skip
+
+
+def jobs_not_made(world: World) -> None:
+    world.remove(world.job, *world.pods)
+
+
+def no_node_for(labels: dict[str, str], message: str) -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.unscheduled(message)
+        for pod in world.pods:
+            pod["spec"]["nodeSelector"] = labels
+
+    return state
+
+
+def job_set_stays(world: World) -> None:
+    world.without_pods()
+    world.remove(world.job)
+    world.job_set["metadata"].update(deletionTimestamp=when(120), finalizers=["foregroundDeletion"])
+
+
+def several_mounts(world: World) -> None:
+    mount('MountVolume.SetUp failed for volume "ssh" : secret "mpi-ssh" not found')(world)
+    world.event(world.pods[0], "FailedMount", "Unable to attach or mount volumes: timed out waiting", age=1)
+
+
+def tainted(world: World) -> None:
+    world.unscheduled(
+        "0/2 nodes are available: 2 node(s) had untolerated taint(s). no new claims to deallocate"
+    )
+    for node in world.nodes:
+        node["spec"] = {"taints": [{"key": "gpu-only", "effect": "NoSchedule"}]}
+
+
+def huge(world: World) -> None:
+    world.unscheduled(NO_GPU)
+    for pod in world.pods:
+        pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "16"
+
+
+def no_gpus_at_all(world: World) -> None:
+    world.unscheduled(NO_GPU)
+    for node in world.nodes:
+        del node["status"]["allocatable"]["nvidia.com/gpu"]
+
+
+def gated(world: World) -> None:
+    world.unscheduled("Scheduling is blocked due to non-empty scheduling gates", "SchedulingGated")
+    for pod in world.pods:
+        pod["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
+
+
+def coscheduling(world: World) -> None:
+    world.unscheduled(
+        "0/2 nodes are available: pre-filter pod llama-node-0-0-abcde cannot find enough sibling pods, "
+        "current pods number: 2, minMember of group: 4."
+    )
+    world.group("scheduling.x-k8s.io/v1alpha1", status={"phase": "PreScheduling"}, minMember=4)
+
+
+def volcano(world: World) -> None:
+    message = "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
+    world.unscheduled()
+    world.group(
+        "scheduling.volcano.sh/v1beta1", queue="team",
+        status={"phase": "Inqueue", "conditions": [condition("Unschedulable", reason="NotEnoughResources", message=message)]},
+    )  # fmt: skip
+
+
+def kai(world: World) -> None:
+    message = "Node-Group default: no nodes with enough resources were found: 2 node(s) didn't have enough resource: GPUs."
+    world.unscheduled()
+    world.group(
+        "scheduling.run.ai/v2alpha2", queue="team",
+        status={"schedulingConditions": [{"type": "UnschedulableOnNodePool", "status": "True", "reason": "Unschedulable",
+                                          "message": message, "nodePool": "default", "transitionID": "0"}]},
+    )  # fmt: skip
+
+
+def kai_queue_missing(world: World) -> None:
+    world.unscheduled()
+    world.group("scheduling.run.ai/v2alpha2", status={}, queue="nowhere")
+    world.absent.add(Reference("Queue.scheduling.run.ai", "", "nowhere"))
+
+
+def no_service(world: World) -> None:
+    world.remove(world.service)
+
+
+def job_set_suspended(world: World) -> None:
+    world.job_set["spec"]["suspend"] = world.job["spec"]["suspend"] = True
+    world.job_set["metadata"]["managedFields"] = [
+        {
+            "manager": "other",
+            "operation": "Update",
+            "time": when(100),
+            "fieldsV1": {"f:spec": {"f:suspend": {}}},
+        }
+    ]
+    world.without_pods()
+
+
+def unready(world: World) -> None:
+    pod = world.pods[0]
+    pod["status"]["conditions"] = [
+        condition("PodScheduled"),
+        condition("Ready", "False", "ContainersNotReady", age=900),
+    ]
+    world.event(
+        pod, "Unhealthy", 'Readiness probe failed: Get "http://10.0.0.1:8080/ready": connection refused'
+    )
+
+
+def pending_quota(message: str) -> Callable[[World], Any]:
+    return lambda world: world.workload(condition("QuotaReserved", "False", "Pending", message))
+
+
+def kueue_evicted(world: World) -> None:
+    world.workload(
+        condition("QuotaReserved", "False", "Pending", "Preempted to accommodate a workload"),
+        condition("Evicted", "True", "Preempted", "Preempted to accommodate a workload due to reclamation"),
+        condition("Admitted", "False", "NoReservation", "The workload has no reservation"),
+    )
+
+
+def kueue_check(world: World) -> None:
+    world.workload(
+        condition("QuotaReserved", "True", "QuotaReserved", "Quota reserved in ClusterQueue team"),
+        admissionChecks=[{"name": "provision", "state": "Pending", "message": "Waiting for a node group"}],
+    )
+
+
+def bound_and_ignored(world: World) -> None:
+    world.pods[0]["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled")]}
+
+
+CASES: list[Any] = [
+    pytest.param(cause, code, words, state, id=name)
+    for name, cause, code, words, state in (
+        ("suspended by a person", "suspended", 3, "suspended by kubectl-patch", lambda w: w.suspend()),
+        ("managed by MultiKueue", "managed-by", 3, "kueue.x-k8s.io/multikueue", managed),
+        ("a finalizer holds it", "deletion-blocked", 3, "example.com/backup", deleting),
+        ("unsupported runtime", "runtime-unsupported", 1, "Nothing.trainer", unsupported),
+        ("runtime deleted", "runtime-missing", 1, "torch-distributed", no_runtime),
+        ("JobSet not installed", "jobset-missing", 1, "not installed", no_job_set_kind),
+        ("manager scaled to 0", "manager-down", 1, "scaled to 0", manager_scaled_down),
+        ("manager crash loop", "manager-down", 1, "CrashLoopBackOff", manager_crashing),
+        ("no replica leads", "manager-down", 1, "no replica leads", no_leader),
+        ("no replica leads since seconds", "manager-down", 1, "last renewed 25s ago", no_leader_since(25)),
+        ("the lease was released", "manager-down", 1, "released 8s ago", no_leader_since(8, holder="")),
+        ("resumed, and the manager does nothing", "manager-silent", 1, "does not react", resumed_and_ignored),
+        ("no scheduler leads", "scheduler-missing", 1, "default-scheduler", no_scheduler_leads),
+        ("manager does nothing", "manager-silent", 1, "does not react", lambda w: w.without_children()),
+        ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", jobs_not_made),
+        ("Job controller does nothing", "job-controller", 1, "Jobs", lambda w: (w.without_pods(), w.job["status"].clear())),
+        ("quota", "quota-exceeded", 1, "compute", refused(QUOTA)),
+        ("quota wants limits", "quota-exceeded", 1, "limits.memory",
+         refused(FORBIDDEN + "failed quota: compute: must specify limits.memory for: node")),
+        ("limit range", "limit-range", 1, "maximum memory usage",
+         refused(FORBIDDEN + "maximum memory usage per Container is 8Gi, but limit is 16Gi")),
+        ("limit range without a limit", "limit-range", 1, "No limit is specified",
+         refused(FORBIDDEN + "[maximum cpu usage per Container is 2.  No limit is specified, maximum memory usage per "
+                 "Container is 8Gi, but limit is 16Gi]")),
+        ("pod security", "pod-security", 1, "restricted:latest",
+         refused(FORBIDDEN + 'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false')),
+        ("service account", "service-account-missing", 1, "trainer",
+         refused(FORBIDDEN + 'error looking up service account team-a/trainer: serviceaccount "trainer" not found')),
+        ("priority class", "priority-class-missing", 1, "urgent",
+         refused(FORBIDDEN + "no PriorityClass with name urgent was found")),
+        ("RuntimeClass", "runtime-class-missing", 1, "nvidia",
+         refused(FORBIDDEN + 'pod rejected: RuntimeClass "nvidia" not found')),
+        ("webhook of another product denies pods", "webhook-denied", 1, "policy.example.com",
+         refused('Error creating: admission webhook "policy.example.com" denied the request: images must be signed')),
+        ("admission policy", "webhook-denied", 1, "images",
+         refused(FORBIDDEN + "ValidatingAdmissionPolicy 'images' with binding 'images' denied request: no tag")),
+        ("webhook has no endpoints", "webhook-unreachable", 1, "no endpoints",
+         uncreated('Internal error occurred: failed calling webhook "mjobset.kb.io": failed to call webhook: Post '
+                   '"https://jobset-webhook-service.jobset-system.svc:443/mutate?timeout=10s": no endpoints available '
+                   'for service "jobset-webhook-service"')),
+        ("the manager's role is too small", "forbidden", 1, "system:serviceaccount:kubeflow-system:trainer may not patch jobsets",
+         uncreated('jobsets.jobset.x-k8s.io "llama" is forbidden: User "system:serviceaccount:kubeflow-system:trainer" '
+                   'cannot patch resource "jobsets" in API group "jobset.x-k8s.io" in the namespace "team-a"')),
+        ("a stranger's JobSet", "name-conflict", 1, "jobset team-a/llama",
+         uncreated("jobset team-a/llama: exists and has no controller")),
+        ("invalid JobSet", "object-invalid", 1, "spec.replicatedJobs",
+         uncreated('JobSet.jobset.x-k8s.io "llama" is invalid: spec.replicatedJobs[0].template.spec.completions: Invalid value: 0')),
+        ("namespace is terminating", "namespace-terminating", 1, "team-a",
+         uncreated('jobsets.jobset.x-k8s.io "llama" is forbidden: unable to create new content in namespace team-a '
+                   "because it is being terminated")),
+        ("unknown error", "creation-failed", 1, "etcdserver: request timed out", uncreated("etcdserver: request timed out")),
+        ("image does not exist", "image-not-found", 1, "registry.example/train:1", lambda w: w.waits(
+            "ImagePullBackOff", 'Back-off pulling image "registry.example/train:1": ErrImagePull: rpc error: code = NotFound '
+            'desc = failed to pull and unpack image: failed to resolve reference: registry.example/train:1: not found')),
+        ("image needs credentials", "image-unauthorized", 1, "refuses access", lambda w: w.waits(
+            "ErrImagePull", "failed to authorize: failed to fetch oauth token: unexpected status: 401 Unauthorized")),
+        ("registry limits pulls", "image-rate-limited", 1, "rate", lambda w: w.waits(
+            "ErrImagePull", "toomanyrequests: You have reached your pull rate limit")),
+        ("registry is not reached", "image-pull", 1, "cannot be pulled", lambda w: w.waits(
+            "ErrImagePull", "dial tcp 10.0.0.9:443: i/o timeout")),
+        ("image name", "image-name-invalid", 1, "not valid", lambda w: w.waits(
+            "InvalidImageName", 'Failed to apply default image tag "Bad:::": couldn\'t parse image name')),
+        ("image never pulled", "image-not-found", 1, "Never", lambda w: w.waits("ErrImageNeverPull", "Container image is not present")),
+        ("Secret of a variable", "secret-missing", 1, "hf-token", lambda w: w.waits(
+            "CreateContainerConfigError", 'secret "hf-token" not found')),
+        ("ConfigMap of a variable", "config-map-missing", 1, "settings", lambda w: w.waits(
+            "CreateContainerConfigError", 'configmap "settings" not found')),
+        ("key of a Secret", "key-missing", 1, "HF_TOKEN", lambda w: w.waits(
+            "CreateContainerConfigError", "couldn't find key HF_TOKEN in Secret team-a/hf-token")),
+        ("root is not allowed", "container-config", 1, "runAsNonRoot", lambda w: w.waits(
+            "CreateContainerConfigError", "container has runAsNonRoot and image will run as root")),
+        ("Secret seen by its absence", "secret-missing", 1, "hf-token", missing(
+            "Secret", "hf-token", volumes=[{"name": "t", "secret": {"secretName": "hf-token"}}])),
+        ("claim seen by its absence", "claim-missing", 1, "data", missing(
+            "PersistentVolumeClaim", "data", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])),
+        ("Secret of a volume", "secret-missing", 1, "mpi-ssh", mount(
+            'MountVolume.SetUp failed for volume "ssh" : secret "mpi-ssh" not found')),
+        ("Secret of a volume, then a time limit", "secret-missing", 1, "mpi-ssh", several_mounts),
+        ("JobSet does not go", "deletion-blocked", 3, "JobSet llama", job_set_stays),
+        ("PodGroup not installed", "kind-missing", 1, "PodGroup",
+         uncreated('PodGroup.scheduling.x-k8s.io: no matches for kind "PodGroup" in version "scheduling.x-k8s.io/v1alpha1"')),
+        ("deadline of a pod", "deadline-exceeded", 1, "deadline", pod_failed(
+            "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")),
+        ("pod failed for a new reason", "failed", 1, "Preempting", pod_failed("Preempting", "Preempted in order to admit critical pod")),
+        ("volume elsewhere", "volume-in-use", 1, "another node", mount(
+            'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) other', "FailedAttachVolume")),
+        ("NFS", "volume-mount", 1, "nfs", mount('MountVolume.SetUp failed for volume "nfs" : mount failed: exit status 32')),
+        ("claim missing for the scheduler", "claim-missing", 1, "data", lambda w: w.unscheduled(
+            '0/2 nodes are available: persistentvolumeclaim "data" not found. preemption: 0/2 nodes are available')),
+        ("storage class", "storage-class-missing", 1, "fast", claimed(
+            "Pending", ("ProvisioningFailed", 'storageclass.storage.k8s.io "fast" not found'))),
+        ("lost volume", "claim-lost", 1, "data", claimed("Lost")),
+        ("command", "command-not-found", 1, "torchrunn", lambda w: w.ended(128, "StartError", message=(
+            'failed to create containerd task: OCI runtime create failed: exec: "torchrunn": executable file not found in $PATH'))),
+        ("out of memory", "out-of-memory", 1, "16Gi", fail_by(137, "OOMKilled")),
+        ("exit code", "container-failed", 1, "exit code 2", fail_by(2, log="ValueError: bad learning rate")),
+        ("DNS", "dns-failure", 1, "host name", fail_by(1, log="socket.gaierror: [Errno -2] Name or service not known")),
+        ("crash loop", "crash-loop", 1, "exit code 1", crash_loop),
+        ("init container", "container-failed", 1, "init container", lambda w: w.container(
+            init=True, terminated={"exitCode": 3, "reason": "Error"})),
+        ("deadline", "deadline-exceeded", 1, "deadline", lambda w: (
+            w.without_pods(), failed(w, "DeadlineExceeded", "Job was active longer than specified deadline"))),
+        ("backoff limit without pods", "retries-exhausted", 1, "BackoffLimitExceeded", lambda w: (
+            w.without_pods(), failed(w, "BackoffLimitExceeded", "Job has reached the specified backoff limit"))),
+        ("node lost", "node-lost", 1, "worker-0", node_unknown),
+        ("node deleted", "node-lost", 1, "worker-0", lambda w: w.remove(w.nodes[0])),
+        ("evicted", "evicted", 1, "low on resource", pod_failed(
+            "Evicted", "The node was low on resource: ephemeral-storage.")),
+        ("preempted", "preempted", 1, "preempted", pod_failed("", "", conditions=[
+            condition("DisruptionTarget", reason="PreemptionByScheduler", message="default-scheduler: preempting")])),
+        ("device plugin", "node-rejected", 1, "UnexpectedAdmissionError", pod_failed(
+            "UnexpectedAdmissionError", "Pod Allocate failed due to no healthy devices present; cannot allocate unhealthy devices")),
+        ("network plugin", "sandbox-failed", 1, "sandbox", mount(
+            "Failed to create pod sandbox: rpc error: plugin type=\"calico\" failed (add)", "FailedCreatePodSandBox")),
+        ("kubelet does nothing", "kubelet-silent", 1, "worker-0", bound_and_ignored),
+        ("no GPUs free", "insufficient-resources", 3, "4 nvidia.com/gpu free", lambda w: w.unscheduled(NO_GPU)),
+        ("more GPUs than any node has", "never-fits", 1, "16 nvidia.com/gpu, and no node has more than 8", huge),
+        ("no GPU node", "never-fits", 1, "no node has nvidia.com/gpu", no_gpus_at_all),
+        ("node selector", "node-selector", 1, "zone=moon", no_node_for({"zone": "moon"}, (
+            "0/3 nodes are available: 1 node(s) had untolerated taint {node-role.kubernetes.io/control-plane: }, "
+            "2 node(s) didn't match Pod's node affinity/selector. preemption: 0/3 nodes are available"))),
+        ("taints", "taints", 1, "nvidia.com/gpu: present", lambda w: w.unscheduled(
+            "0/2 nodes are available: 2 node(s) had untolerated taint {nvidia.com/gpu: present}. preemption: none")),
+        ("taints that the message does not name", "taints", 1, "gpu-only", tainted),
+        ("selector leaves a full node", "insufficient-resources", 3, "nvidia.com/gpu", lambda w: w.unscheduled(
+            "0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) didn't match Pod's node affinity/selector.")),
+        ("cordoned", "nodes-cordoned", 1, "cordoned", lambda w: w.unscheduled("0/2 nodes are available: 2 node(s) were unschedulable.")),
+        ("anti-affinity", "affinity", 1, "affinity", lambda w: w.unscheduled(
+            "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules.")),
+        ("volume zone", "volume-node", 1, "volumes", lambda w: w.unscheduled(
+            "0/2 nodes are available: 2 node(s) had volume node affinity conflict.")),
+        ("no nodes", "no-nodes", 3, "no nodes", lambda w: w.unscheduled("no nodes available to schedule pods")),
+        ("no scheduler", "scheduler-missing", 1, "default-scheduler", lambda w: w.unscheduled()),
+        ("gates", "scheduling-gated", 3, "example.com/quota", gated),
+        ("coscheduling", "gang-waiting", 3, "gang", coscheduling),
+        ("Volcano", "gang-unschedulable", 3, "2 pods", volcano),
+        ("KAI", "gang-unschedulable", 3, "GPUs", kai),
+        ("KAI's queue", "queue-missing", 1, "nowhere", kai_queue_missing),
+        ("Kueue waits for quota", "queued", 3, "insufficient unused quota", pending_quota(
+            "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor a100, 4 more needed")),
+        ("Kueue's LocalQueue", "queue-missing", 1, "team-queue", pending_quota("LocalQueue team-queue doesn't exist")),
+        ("Kueue's queue stopped", "queue-inactive", 3, "team-queue", pending_quota("ClusterQueue team is inactive")),
+        ("Kueue evicted it", "workload-evicted", 3, "Preempted", kueue_evicted),
+        ("Kueue's check", "admission-check", 3, "provision", kueue_check),
+        ("Kueue deactivated it", "workload-deactivated", 3, "deactivated", lambda w: w.workload(spec={"active": False})),
+        ("headless service", "service-missing", 1, "llama", no_service),
+        ("a stranger suspends the JobSet", "child-suspended", 3, "JobSet llama", job_set_suspended),
+        ("probe", "probe-failing", 1, "connection refused", unready),
+    )
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "code", "words", "state"), CASES)
+def test_the_injected_cause_is_the_answer(
+    cause: str, code: int, words: str, state: Callable[[World], Any]
+) -> None:
+    world = World()
+    state(world)
+
+    verdict = world.verdict()
+
+    assert [each.cause for each in verdict.findings[:1]] == [cause], verdict.to_dict()
+    assert verdict.exit_code == code
+    assert words in verdict.sentence
+    first = verdict.findings[0]
+    assert first.evidence
+    assert first.advice.endswith((".", "llama -n team-a", "NODE")) or "kubectl logs" in first.advice
+
+
+def test_a_cause_of_many_pods_is_one_finding() -> None:
+    world = World(nodes=6)
+    for number in range(6):
+        world.waits("CreateContainerConfigError", 'secret "hf-token" not found', pod=number)
+
+    (found,) = world.verdict().findings
+
+    assert len(found.subjects) == 6
+    assert found.about.endswith("and 3 more")
+
+
+def test_several_causes_are_listed_the_gravest_and_most_specific_first() -> None:
+    world = World()
+    fail_by(137, "OOMKilled")(world)
+
+    causes = [each.cause for each in world.verdict().findings]
+
+    assert causes == ["out-of-memory", "retries-exhausted"]
+
+
+def test_the_log_is_evidence_of_a_failed_container() -> None:
+    world = World()
+    crash_loop(world)
+
+    assert any("No module named 'torchvision'" in line for line in world.verdict().findings[0].evidence)
+
+
+def test_a_kind_that_cannot_be_read_is_named() -> None:
+    world = World()
+    world.unread["Node"] = 'nodes is forbidden: User "ann" cannot list resource "nodes"'
+    world.unread["Workload.kueue.x-k8s.io"] = "the kind is not installed"
+
+    verdict = world.verdict()
+
+    assert verdict.state is State.RUNNING
+    assert verdict.unread == ('Node: nodes is forbidden: User "ann" cannot list resource "nodes"',)
+
+
+def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """Yield every container within ``data`` with one of its keys or indices."""
+    for key, value in list(data.items() if isinstance(data, dict) else enumerate(data)):
+        if path or key not in ("apiVersion", "kind", "metadata"):
+            yield data, key
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_malformed_objects_do_no_harm(seed: int) -> None:
+    rng = random.Random(seed)
+    junk: list[Any] = [None, 3, -5, True, "x", "", [], {}, [None], [{}], {"a": {}}, "2026-01-01T00:00:00Z"]
+    changed = 0
+    for case in CASES:
+        world = World()
+        case.values[-1](world)
+        before = world.verdict().to_dict()
+        for each in world.objects:
+            for container, key in rng.sample(found := list(places(each)), min(2, len(found))):
+                container[key] = rng.choice(junk)
+        changed += world.verdict().to_dict() != before
+    assert changed > len(CASES) / 2

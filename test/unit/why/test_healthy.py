@@ -1,0 +1,299 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""States in which nothing is wrong, among them ones that look like causes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from why_world import World, condition, when
+
+from pkg.why import Reference, State
+
+NO_GPU = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+
+
+def complete(world: World) -> None:
+    world.train_job["status"]["conditions"] = [condition("Complete", reason="AllJobsCompleted")]
+    world.job_set["status"]["conditions"] = [condition("Completed", reason="AllJobsCompleted")]
+
+
+def complete_without_children(world: World) -> None:
+    complete(world)
+    world.without_children()
+
+
+def complete_on_lost_nodes(world: World) -> None:
+    complete(world)
+    world.remove(*world.nodes)
+
+
+def complete_after_failures(world: World) -> None:
+    complete(world)
+    world.ended(1, pod=0)
+
+
+def just_created(world: World) -> None:
+    world.without_children()
+
+
+def job_set_without_jobs(world: World) -> None:
+    world.remove(world.job, *world.pods, world.service)
+
+
+def job_without_pods(world: World) -> None:
+    world.without_pods()
+    world.job["status"] = {}
+
+
+def pulling(world: World) -> None:
+    for pod in world.pods:
+        pod["status"]["phase"] = "Pending"
+        pod["status"]["containerStatuses"][0]["state"] = {"waiting": {"reason": "ContainerCreating"}}
+        world.event(pod, "Pulling", 'Pulling image "registry.example/train:1"', kind="Normal")
+
+
+def initializing(world: World) -> None:
+    for number in range(2):
+        world.container(pod=number, init=True, running={"startedAt": when(10)})
+
+
+def replaced_pod(world: World) -> None:
+    failed = world.add_pod(0, suffix="older", age=900)
+    failed["status"] = {"phase": "Failed", "containerStatuses": [
+        {"name": "node", "restartCount": 0, "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}]}  # fmt: skip
+    world.event(failed, "BackOff", "Back-off restarting failed container")
+
+
+def events_of_an_earlier_job(world: World) -> None:
+    quota = (
+        "Error creating: pods is forbidden: exceeded quota: a, requested: cpu=1, used: cpu=1, limited: cpu=1"
+    )
+    world.event(world.job, "FailedCreate", quota, uid="uid-of-an-earlier-job")
+    world.event(world.pods[0], "FailedMount", 'secret "x" not found', uid="uid-of-an-earlier-pod")
+    world.event(world.train_job, "TrainJobResourcesCreationFailed", "x", uid="uid-of-an-earlier-train-job")
+
+
+def refused_before(world: World) -> None:
+    quota = (
+        "Error creating: pods is forbidden: exceeded quota: a, requested: cpu=1, used: cpu=1, limited: cpu=1"
+    )
+    world.event(world.job, "FailedCreate", quota, age=280)
+    world.event(world.train_job, "TrainJobResourcesCreationFailed", "conflict", age=290)
+    world.event(world.pods[0], "FailedScheduling", NO_GPU, age=200)
+    world.event(world.pods[0], "FailedMount", 'MountVolume.SetUp failed: secret "x" not found', age=200)
+
+
+def restarted_once_long_ago(world: World) -> None:
+    status = world.pods[0]["status"]["containerStatuses"][0]
+    status.update(restartCount=1, lastState={"terminated": {"exitCode": 1, "reason": "Error"}})
+    status["state"] = {"running": {"startedAt": when(7200)}}
+
+
+def restarted_once_just_now(world: World) -> None:
+    status = world.pods[0]["status"]["containerStatuses"][0]
+    status.update(restartCount=1, lastState={"terminated": {"exitCode": 1, "reason": "Error"}})
+    status["state"] = {"running": {"startedAt": when(10)}}
+
+
+def not_ready_yet(world: World) -> None:
+    pod = world.pods[0]
+    pod["status"]["conditions"] = [condition("PodScheduled"), condition("Ready", "False", age=20)]
+    world.event(pod, "Unhealthy", "Readiness probe failed: connection refused")
+
+
+def one_done(world: World) -> None:
+    world.pods[0]["status"]["phase"] = "Succeeded"
+    world.pods[0]["status"]["containerStatuses"][0]["state"] = {
+        "terminated": {"exitCode": 0, "reason": "Completed"}
+    }
+    world.job["status"]["succeeded"] = 1
+
+
+def one_done_and_deleted(world: World) -> None:
+    world.remove(world.pods[0])
+    world.job["status"]["succeeded"] = 1
+
+
+def steps(world: World) -> None:
+    """Make the initializer run while the trainer's Job waits for it."""
+    world.job_set["spec"]["replicatedJobs"] = [
+        {"name": "dataset-initializer"}, {"name": "node", "dependsOn": [{"name": "dataset-initializer", "status": "Complete"}]}
+    ]  # fmt: skip
+
+
+def in_order(world: World) -> None:
+    world.job_set["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
+    world.make("batch/v1", "Job", "llama-later-0", owner=world.job_set,
+               spec={"parallelism": 1, "suspend": True, "template": {"spec": {}}}, status={})  # fmt: skip
+
+
+def between_steps(world: World) -> None:
+    steps(world)
+    world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete")]}
+    for pod in world.pods:
+        pod["status"]["phase"] = "Succeeded"
+
+
+def deleted_secret(world: World) -> None:
+    for pod in world.pods:
+        pod["spec"]["volumes"] = [{"name": "t", "secret": {"secretName": "token"}}]
+    world.absent.add(Reference("Secret", "team-a", "token"))
+
+
+def optional_secret(world: World) -> None:
+    pulling(world)
+    for pod in world.pods:
+        pod["spec"]["volumes"] = [{"name": "t", "secret": {"secretName": "token", "optional": True}}]
+    world.absent.add(Reference("Secret", "team-a", "token"))
+
+
+def late_claim(world: World) -> None:
+    claim = world.make("v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": "Pending"})
+    world.event(
+        claim,
+        "WaitForFirstConsumer",
+        "waiting for first consumer to be created before binding",
+        kind="Normal",
+    )
+    pulling(world)
+    for pod in world.pods:
+        pod["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
+def gang_runs(world: World) -> None:
+    world.group(
+        "scheduling.volcano.sh/v1beta1", status={"phase": "Running", "conditions": [
+            condition("Unschedulable", message="2/2 tasks in gang unschedulable", age=250), condition("Scheduled", age=200)]},
+    )  # fmt: skip
+
+
+def admitted(world: World) -> None:
+    world.train_job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "team-queue"
+    conditions = [condition("QuotaReserved"), condition("Admitted")]
+    world.make("kueue.x-k8s.io/v1beta1", "Workload", "w", owner=world.train_job,
+               spec={"queueName": "team-queue"}, status={"conditions": conditions})  # fmt: skip
+
+
+def resumed(world: World) -> None:
+    world.train_job["status"]["conditions"] = [
+        condition("Suspended", "False", "Resumed", "TrainJob is resumed")
+    ]
+
+
+def just_resumed(world: World) -> None:
+    world.suspend()
+    world.train_job["spec"]["suspend"] = False
+    world.train_job["metadata"]["managedFields"][1]["time"] = when(1)
+    world.job_set["metadata"]["managedFields"] = [
+        {
+            "manager": "trainer",
+            "operation": "Apply",
+            "time": when(300),
+            "fieldsV1": {"f:spec": {"f:suspend": {}}},
+        }
+    ]
+
+
+def new_leader(world: World) -> None:
+    world.without_children()
+    world.lease["spec"].update(holderIdentity="", renewTime=when(3))
+
+
+def manager_restarts(world: World) -> None:
+    world.manager["status"] = {"unavailableReplicas": 1}
+    world.lease["spec"]["renewTime"] = when(600)
+
+
+def nothing_else_is_readable(world: World) -> None:
+    for kind in ("Node", "Event", "Deployment.apps", "Lease.coordination.k8s.io", "ResourceQuota", "Service"):
+        world.unread[kind] = "forbidden"
+    kept = ("TrainJob", "JobSet", "Job", "Pod")
+    world.objects = [each for each in world.objects if each["kind"] in kept]
+
+
+def no_dns_host_names(world: World) -> None:
+    world.job_set["spec"]["network"] = {"enableDNSHostnames": False}
+    world.remove(world.service)
+
+
+def other_trouble_of_the_namespace(world: World) -> None:
+    other = world.make("v1", "Pod", "web", spec={}, status={"phase": "Pending", "conditions": [
+        condition("PodScheduled", "False", "Unschedulable", NO_GPU)]})  # fmt: skip
+    world.event(other, "FailedScheduling", NO_GPU)
+    world.make(
+        "scheduling.volcano.sh/v1beta1", "PodGroup", "web", spec={"minMember": 9}, status={"phase": "Pending"}
+    )
+
+
+def job_set_just_finished(world: World) -> None:
+    world.job_set["status"]["conditions"] = [condition("Completed", age=1)]
+    world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete", age=1)]}
+    for pod in world.pods:
+        pod["status"]["phase"] = "Succeeded"
+
+
+def other_node_down(world: World) -> None:
+    world.add_node("worker-9")["status"]["conditions"] = [condition("Ready", "Unknown")]
+
+
+def deletion_of_a_replaced_pod(world: World) -> None:
+    old = world.add_pod(0, suffix="older", age=900)
+    old["metadata"]["deletionTimestamp"] = when(30)
+    old["spec"]["nodeName"] = "gone"
+
+
+CASES: list[Any] = [
+    pytest.param(age, state, build, id=name)
+    for name, age, state, build in (
+        ("complete", 300, State.COMPLETE, complete),
+        ("complete, children deleted", 300, State.COMPLETE, complete_without_children),
+        ("complete, nodes deleted", 300, State.COMPLETE, complete_on_lost_nodes),
+        ("complete after a retry", 300, State.COMPLETE, complete_after_failures),
+        ("runs", 300, State.RUNNING, lambda world: None),
+        ("runs for days", 300000, State.RUNNING, lambda world: None),
+        ("created a second ago", 1, State.STARTING, just_created),
+        ("JobSet a second old", 1, State.STARTING, job_set_without_jobs),
+        ("Job a second old", 1, State.STARTING, job_without_pods),
+        ("pods not scheduled yet", 2, State.STARTING, lambda world: world.unscheduled()),
+        ("pulls a large image", 240, State.STARTING, pulling),
+        ("init containers run", 60, State.STARTING, initializing),
+        ("a failed pod was replaced", 300, State.RUNNING, replaced_pod),
+        ("events of earlier objects", 300, State.RUNNING, events_of_an_earlier_job),
+        ("refused before, created since", 300, State.RUNNING, refused_before),
+        ("restarted long ago", 9000, State.RUNNING, restarted_once_long_ago),
+        ("restarted just now", 300, State.RUNNING, restarted_once_just_now),
+        ("not ready yet", 30, State.RUNNING, not_ready_yet),
+        ("one pod is done", 300, State.RUNNING, one_done),
+        ("one pod is done and deleted", 300, State.RUNNING, one_done_and_deleted),
+        ("the initializer runs", 300, State.RUNNING, steps),
+        ("a later Job waits for its turn", 300, State.RUNNING, in_order),
+        ("between two steps", 60, State.STARTING, between_steps),
+        ("a Secret deleted after the start", 300, State.RUNNING, deleted_secret),
+        ("an optional Secret", 60, State.STARTING, optional_secret),
+        ("a claim bound at the first pod", 60, State.STARTING, late_claim),
+        ("the gang runs", 300, State.RUNNING, gang_runs),
+        ("Kueue admitted it", 300, State.RUNNING, admitted),
+        ("resumed", 300, State.RUNNING, resumed),
+        ("resumed a second ago", 300, State.STARTING, just_resumed),
+        ("the manager's replicas change", 2, State.STARTING, new_leader),
+        ("the manager restarts", 300, State.RUNNING, manager_restarts),
+        ("no other kind is readable", 300, State.RUNNING, nothing_else_is_readable),
+        ("no DNS host names", 300, State.RUNNING, no_dns_host_names),
+        ("other pods have trouble", 300, State.RUNNING, other_trouble_of_the_namespace),
+        ("the JobSet just finished", 300, State.STARTING, job_set_just_finished),
+        ("another node is down", 300, State.RUNNING, other_node_down),
+        ("an old pod is deleted slowly", 300, State.RUNNING, deletion_of_a_replaced_pod),
+    )
+]
+
+
+@pytest.mark.parametrize(("age", "state", "build"), CASES)
+def test_a_healthy_state_is_not_called_wrong(age: float, state: State, build: Callable[[World], Any]) -> None:
+    world = World(age=age)
+    build(world)
+
+    verdict = world.verdict()
+
+    assert (verdict.state, verdict.exit_code) == (state, 0), verdict.to_dict()
+    assert all(each.severity == "note" for each in verdict.findings)

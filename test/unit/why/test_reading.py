@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The snapshot that is read: relations, absent references, and kinds that are refused."""
+
+from typing import Any
+
+import pytest
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.apis.machinery.object import Object, Unstructured
+from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.rest import NoKindMatchError
+from why_world import NOW, World
+
+from pkg.why import Reference, State, diagnose, reading
+
+OPTIONAL = ("kueue.x-k8s.io", "scheduling.x-k8s.io", "scheduling.volcano.sh", "scheduling.run.ai")
+
+
+def client_of(world: World, refused: dict[str, Exception] | None = None) -> Any:
+    """Return a client of a cluster with the objects, without gang schedulers and Kueue."""
+    for each in world.objects:
+        if each["kind"] in ("Job", "Pod"):
+            each["metadata"].setdefault("labels", {})["jobset.sigs.k8s.io/jobset-name"] = "llama"
+    objects = [Unstructured.wrap(each) for each in world.objects]
+    shared = [
+        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime",
+         "metadata": {"name": "torch-distributed"}},
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "team-a"}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-a"}},
+    ]  # fmt: skip
+    client = FakeClient(*objects, *(Unstructured.wrap(each) for each in shared))
+
+    def check(kind: type[Object]) -> None:
+        if kind.gvk.group in OPTIONAL:
+            raise NoKindMatchError(kind.gvk)
+        if refused and kind.gvk.kind in refused:
+            raise refused[kind.gvk.kind]
+
+    async def listing(inner: Any, kind: type[Object], **options: Any) -> Any:
+        check(kind)
+        return await inner.list(kind, **options)
+
+    async def getting(inner: Any, kind: type[Object], key: Any) -> Any:
+        check(kind)
+        return await inner.get(kind, key)
+
+    return interceptor.wrap(client, interceptor.Funcs(list=listing, get=getting))
+
+
+async def test_a_running_train_job_is_read_and_runs() -> None:
+    snapshot = await reading.take(client_of(World()), "team-a", "llama", NOW)
+
+    assert diagnose(snapshot).state is State.RUNNING
+    assert len(snapshot.pods) == 2
+    assert snapshot.absent == frozenset()
+    assert diagnose(snapshot).unread == ()
+
+
+async def test_a_missing_secret_is_found_by_its_reference() -> None:
+    world = World()
+    world.waits("ContainerCreating")
+    for pod in world.pods:
+        pod["spec"]["volumes"] = [{"name": "token", "secret": {"secretName": "hf-token"}}]
+
+    snapshot = await reading.take(client_of(world), "team-a", "llama", NOW)
+
+    assert snapshot.absent == {Reference("Secret", "team-a", "hf-token")}
+    assert diagnose(snapshot).findings[0].cause == "secret-missing"
+
+
+async def test_a_refused_kind_is_evidence_and_no_error() -> None:
+    refusal = ForbiddenError("nodes is forbidden", code=403, reason="Forbidden")
+    world = World()
+    world.without_children()
+
+    snapshot = await reading.take(
+        client_of(world, {"Node": refusal, "Deployment": refusal, "Lease": refusal}), "team-a", "llama", NOW
+    )
+
+    verdict = diagnose(snapshot)
+    assert verdict.findings[0].cause == "manager-silent"
+    assert any("nodes is forbidden" in each for each in verdict.unread)
+    assert any("not known" in each for each in verdict.findings[0].evidence)
+
+
+async def test_a_cluster_without_job_set_is_named() -> None:
+    world = World()
+    world.without_children()
+    client = client_of(world, {"JobSet": NoKindMatchError(Unstructured.wrap(world.job_set).gvk)})
+
+    assert diagnose(await reading.take(client, "team-a", "llama", NOW)).findings[0].cause == "jobset-missing"
+
+
+async def test_a_train_job_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(NotFoundError):
+        await reading.take(client_of(World()), "team-a", "other", NOW)
+
+
+async def test_secrets_are_read_as_metadata_alone() -> None:
+    world = World()
+    for pod in world.pods:
+        pod["status"]["phase"] = "Pending"
+        pod["spec"]["volumes"] = [{"name": "token", "secret": {"secretName": "hf-token"}}]
+    secret = world.make("v1", "Secret", "hf-token", data={"token": "c2VjcmV0"})
+    assert secret in world.objects
+
+    snapshot = await reading.take(client_of(world), "team-a", "llama", NOW)
+
+    assert not snapshot.absent
+    assert "Secret" not in snapshot.objects
