@@ -132,7 +132,11 @@ class Nodes:
         if phase(pod) in ENDED:
             self._ends.pop(uid, None)
             return
-        length = math.inf if HELD in (pod["metadata"].get("annotations") or {}) else rng.uniform(1, 40)
+        length = (
+            math.inf
+            if HELD in (pod["metadata"].get("annotations") or {})
+            else rng.choice([10, 40, 150]) * rng.random()
+        )
         due = self._ends.setdefault(uid, sim.loop.time() + length)
         wanted = "Running"
         if sim.loop.time() >= due:

@@ -7,7 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.core.v1 import ConfigMap, Secret
+from controller_runtime.apis.machinery.object import Object
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
 from sim_objects import by_uid, controller, is_suspended, is_true
@@ -22,6 +23,11 @@ _STALEST = 60.0
 """Seconds for which a manager may not know of a change: faults do not take longer."""
 _OTHERS = "kueue.x-k8s.io/multikueue"
 _HOST_FILE = "-mpi-hostfile"
+_SIBLINGS: dict[str, list[tuple[type[Object], str]]] = {
+    "gang": [(PodGroup, "")],
+    "mpi": [(ConfigMap, _HOST_FILE), (Secret, "-mpi-ssh-auth")],
+}
+"""By runtime, the kinds and suffixes of the JobSet's siblings."""
 
 
 class Rules:
@@ -32,6 +38,8 @@ class Rules:
         self._past = past
         self._ended: dict[str, set[str]] = {"Completed": set(), "Failed": set()}
         """Uids of the TrainJobs whose JobSets reached the condition."""
+        self._deleted: dict[tuple[str, str], float] = {}
+        """By kind and name, when an object was last deleted."""
         self._released: set[tuple[str, str]] = set()
         """Uids of a JobSet and of an owner that the garbage collector removed from it."""
 
@@ -40,6 +48,7 @@ class Rules:
         self._past.see(event)
         kind = event.table.facts.gvk.kind
         if event.type == "DELETED":
+            self._deleted[kind, _name(event.document)] = self._sim.loop.time()
             return
         if kind == "TrainJob":
             self._train_job(event)
@@ -93,10 +102,21 @@ class Rules:
             f"a JobSet starts with another spec than its TrainJob's: {_name(job_set)} "
             f"has {_spec_of(job_set)}, wanted {wanted}"
         )
+        for sibling, suffix in _SIBLINGS.get(states[0]["spec"]["runtimeRef"]["name"], ()):
+            self._exists(sibling, _name(job_set) + suffix, uid)
         for kind in (ConfigMap, PodGroup):
             for each in self._sim.server.objects(kind):
                 if (controller(each) or {}).get("uid") == uid:
                     self._fits(each, job_set)
+
+    def _exists(self, kind: type[Object], name: str, uid: str) -> None:
+        """A sibling exists when the JobSet starts, unless it was deleted a moment ago."""
+        if self._sim.loop.time() - self._deleted.get((kind.gvk.kind, name), -_STALEST) < _STALEST:
+            return
+        found = [each for each in self._sim.server.objects(kind) if _name(each) == name]
+        assert any((controller(each) or {}).get("uid") == uid for each in found), (
+            f"a JobSet starts without a sibling: {kind.gvk.kind} {name}"
+        )
 
     def _sibling(self, sibling: Document) -> None:
         """A sibling of a running JobSet fits it."""

@@ -16,7 +16,7 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from sim_kueue import QUEUE_LABEL, is_queued
-from sim_objects import PROPAGATIONS, by_name, controller, refusals_expected
+from sim_objects import PROPAGATIONS, by_name, controller, is_true, refusals_expected
 from sim_world import Cluster
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -80,6 +80,8 @@ class Users:
     def _pick(self, sim: Simulation, rng: random.Random) -> TrainJob | None:
         """Return one of the users' TrainJobs, as far as they are theirs to change."""
         found = [each for each in sim.server.objects(TrainJob) if not is_queued(each)]
+        if rng.random() < 0.8:
+            found = [each for each in found if not (is_true(each, "Complete") or is_true(each, "Failed"))]
         return TrainJob.from_dict(rng.choice(found)) if found else None
 
     async def _patch(self, sim: Simulation, rng: random.Random, spec: Document) -> None:
