@@ -22,8 +22,92 @@ def _why(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(function="pkg.cli.why:why_command")
 
 
+def _get(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        type=flagtypes.name,
+        help="TrainJob to show with its JobSet, Jobs and pods",
+    )
+    parser.add_argument(
+        "-A", "--all-namespaces", action="store_true", help="list the TrainJobs of all namespaces"
+    )
+    _cluster(parser, ("table", "json", "yaml"))
+    parser.set_defaults(function="pkg.cli.get:get_command")
+
+
+def _describe(parser: argparse.ArgumentParser) -> None:
+    _named(parser)
+    parser.set_defaults(function="pkg.cli.describe:describe_command")
+
+
+def _wait(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _named(parser)
+    states = ("complete", "failed", "finished", "running", "suspended", "deleted")
+    add(
+        "--for", dest="state", choices=states, default="complete", help="state to wait for (default complete)"
+    )
+    add(
+        "--timeout", type=flagtypes.seconds, default=3600, metavar="SECONDS", help="time limit (default 3600)"
+    )
+    parser.epilog = (
+        "The exit code is 0 once the state is reached, 1 if it is out of reach, and 3 after the time limit."
+    )
+    parser.set_defaults(function="pkg.cli.wait:wait_command")
+
+
+def _events(parser: argparse.ArgumentParser) -> None:
+    _named(parser, ("table", "json"))
+    parser.add_argument(
+        "--types", nargs="+", choices=("Normal", "Warning"), help="types of events to show (default all)"
+    )
+    parser.set_defaults(function="pkg.cli.events:events_command")
+
+
+def _logs(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _named(parser)
+    add("--step", default="node", help="replicated job whose log to print (default node)")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--rank",
+        type=flagtypes.integer(0, 1 << 20),
+        default=0,
+        metavar="N",
+        help="pod of the step (default 0)",
+    )
+    which.add_argument(
+        "--all", action="store_true", help="print the logs of all pods of the step, with a prefix"
+    )
+    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
+    add("-f", "--follow", action="store_true", help="print new lines until the containers end")
+    add("--previous", action="store_true", help="print the log of the previous run of the container")
+    parser.set_defaults(function="pkg.cli.logs:logs_command")
+
+
+def _change(verb: str) -> Add:
+    def add_flags(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "names", metavar="NAME", nargs="+", type=flagtypes.name, help=f"names of the TrainJobs to {verb}"
+        )
+        _cluster(parser)
+        parser.set_defaults(function=f"pkg.cli.change:{verb}_command")
+
+    return add_flags
+
+
 COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
+    ("get", "list TrainJobs, or show one with its JobSet, Jobs and pods", _get),
     ("why", "explain why a TrainJob does not run: the cause, its evidence, and the remedy", _why),
+    ("describe", "show the state of a TrainJob, its objects and their events on one page", _describe),
+    ("events", "print the events of a TrainJob and of all objects that belong to it", _events),
+    ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
+    ("wait", "wait until a TrainJob reaches a state", _wait),
+    ("suspend", "suspend TrainJobs; their pods are deleted", _change("suspend")),
+    ("resume", "resume suspended TrainJobs", _change("resume")),
+    ("delete", "delete TrainJobs with all their objects", _change("delete")),
 )
 
 

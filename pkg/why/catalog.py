@@ -12,6 +12,7 @@ CAUSES: Final[dict[str, str]] = {
     "runtime-unsupported": "the kind of the runtime is not supported",
     "runtime-missing": "the runtime does not exist",
     "jobset-missing": "JobSet is not installed",
+    "kind-missing": "a kind that a plugin needs is not installed",
     "namespace-terminating": "the namespace is being deleted",
     "quota-exceeded": "a ResourceQuota refuses the pods or objects",
     "limit-range": "a LimitRange refuses the pods",

@@ -89,17 +89,10 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The answer in one sentence."""
-        head = f"TrainJob {self.namespace}/{self.name}"
+        head = f"TrainJob {self.namespace}/{self.name} {self.progress}"
         if self.state in (State.WRONG, State.WAITING):
-            verb = (
-                "waits"
-                if self.state is State.WAITING
-                else "does not run"
-                if self.progress in _NOTHING
-                else self.progress
-            )
-            return f"{head} {verb}: {self.findings[0].summary.rstrip('.')}."
-        return f"{head} {self.progress}."
+            return f"{head}: {self.findings[0].summary.rstrip('.')}."
+        return f"{head}."
 
     def to_dict(self) -> dict[str, JSON]:
         """Return the verdict as JSON."""
@@ -115,16 +108,13 @@ class Verdict:
         }
 
 
-_NOTHING: Final = ("does not run", "starts")
-
-
 def diagnose(snapshot: Snapshot) -> Verdict:
     """Return the verdict on a TrainJob."""
     job = snapshot.train_job
     findings = tuple(merged(list(_findings(snapshot))))
     state, progress = _state(snapshot, findings)
     if state is State.STARTING and not findings and job.older_than(_LONG, snapshot.now):
-        findings, state = (_unexplained(snapshot),), State.WAITING
+        findings, state, progress = (_unexplained(snapshot),), State.WAITING, "waits"
     unread = tuple(
         f"{kind}: {reason}" for kind, reason in snapshot.unread.items() if reason != controllers.NOT_INSTALLED
     )
@@ -151,25 +141,21 @@ def _findings(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _state(snapshot: Snapshot, findings: tuple[Finding, ...]) -> tuple[State, str]:
+    """Return the state and the progress in words."""
     job = snapshot.train_job
     if job.is_true("Complete"):
         return State.COMPLETE, "is complete"
-    progress = _progress(snapshot)
     if job.is_true("Failed"):
         return State.WRONG, "has failed"
-    gravest = findings[0].severity if findings else None
-    if gravest is Severity.ERROR:
-        return State.WRONG, progress
-    if gravest is Severity.WAITING:
-        return State.WAITING, progress
-    return (State.RUNNING if snapshot.running else State.STARTING), progress
-
-
-def _progress(snapshot: Snapshot) -> str:
     running, wanted = len(snapshot.running), max(snapshot.expected, len(snapshot.running))
-    if not running:
-        return "starts"
-    return f"runs: {running} of {wanted} pods run"
+    counted = f"{running} of {wanted} pods"
+    gravest = findings[0].severity if findings else None
+    if gravest in (Severity.ERROR, Severity.WAITING):
+        state = State.WRONG if gravest is Severity.ERROR else State.WAITING
+        if not running:
+            return state, "does not run" if state is State.WRONG else "waits"
+        return state, f"runs in part ({counted})" if running < wanted else f"runs ({counted}) with a problem"
+    return (State.RUNNING, f"runs: {counted}") if running else (State.STARTING, "starts")
 
 
 def _unexplained(snapshot: Snapshot) -> Finding:

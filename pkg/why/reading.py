@@ -23,7 +23,7 @@ from controller_runtime.rest import NoKindMatchError, RestError, request
 
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.why import kinds
-from pkg.why.causes import containers, controllers, queues, references
+from pkg.why.causes import containers, controllers, leases, queues, references
 from pkg.why.snapshot import Reference, Snapshot
 from pkg.why.things import Thing, at
 
@@ -120,7 +120,7 @@ class Reading:
         await self._list(
             [
                 *((kinds.DEPLOYMENT, _Selection(fields={"metadata.name": name})) for name in names),
-                (kinds.LEASE, _Selection(fields={"metadata.name": controllers.LEASE})),
+                *((kinds.LEASE, _Selection(fields={"metadata.name": name})) for name in leases.NAMES),
             ]
         )
         for each in self._objects.get(kinds.DEPLOYMENT, ()):
@@ -137,8 +137,12 @@ class Reading:
                 group.start_soon(self._read_log, self._client, status.pod.name, status.name, previous)
 
     async def _read_log(self, client: LiveClient, pod: str, container: str, previous: bool) -> None:
+        query = [("container", container), *_LOG_TAIL, *([("previous", "true")] if previous else [])]
         try:
-            text = await read_log(client, (self._namespace, pod), container, _LOG_TAIL, previous=previous)
+            asked = await log_request(client, (self._namespace, pod), query)
+            response = await client.transport.send(dataclasses.replace(asked, timeout=_LOG_SECONDS))
+            await response.raise_for_status()
+            text = (await response.read()).decode("utf-8", "replace")
         except (StatusError, RestError) as error:
             self._unread[f"log of {pod}"] = str(error)
             return
@@ -154,28 +158,13 @@ async def take(client: Reader, namespace: str, name: str, now: datetime) -> Snap
     return await Reading(client, namespace, name).take(now)
 
 
-async def read_log(
-    client: LiveClient,
-    pod: tuple[str, str],
-    container: str,
-    query: tuple[tuple[str, str], ...],
-    *,
-    previous: bool = False,
-) -> str:
-    """Return the log of a container.
-
-    Raises:
-        StatusError: the server or the kubelet refuses it.
-    """
+async def log_request(
+    client: LiveClient, pod: tuple[str, str], query: Iterable[tuple[str, str]]
+) -> rest.Request:
+    """Return the request for the log of a container."""
     resource = await client.mapper.resource_for(unstructured(kinds.VERSIONS[kinds.POD][0]))
     target = request.subresource(request.get(resource, *pod), "log")
-    query = (("container", container), *query, *((("previous", "true"),) if previous else ()))
-    asked: rest.Request = dataclasses.replace(
-        target, query=query, headers={"Accept": "text/plain, */*"}, timeout=_LOG_SECONDS
-    )
-    response = await client.transport.send(asked)
-    await response.raise_for_status()
-    return (await response.read()).decode("utf-8", "replace")
+    return dataclasses.replace(target, query=tuple(query), headers={"Accept": "text/plain, */*"})
 
 
 def _selections(namespace: str, name: str) -> list[tuple[str, _Selection]]:

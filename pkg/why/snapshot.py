@@ -11,11 +11,11 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from pkg.why import kinds
-from pkg.why.things import Thing, ago, moment, number, text
+from pkg.why.things import Thing, ago, at, moment, number, text
 
 COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
-PATIENCE: Final = timedelta(seconds=30)
+PATIENCE: Final = timedelta(seconds=15)
 """The time within which a working controller reacts to an object."""
 
 
@@ -107,6 +107,16 @@ class Snapshot:
             return 0
         have = sum(pod.owned_by(job.uid) for pod in self.pods)
         return max(0, _parallelism(job) - number(job.data, "status", "succeeded") - have)
+
+    def settled(self, obj: Thing) -> bool:
+        """Return True if the spec of an object was last written longer ago than a controller takes to react."""
+        writes = [
+            moment(each, "time")
+            for each in obj.maps("metadata", "managedFields")
+            if at(each, "fieldsV1", "f:spec") is not None
+        ]
+        last = max(filter(None, [obj.created, *writes]), default=None)
+        return last is not None and self.now - last > PATIENCE
 
     def events(self, obj: Thing, *reasons: str) -> list[Thing]:
         """Return the events of an object that exists, newest first; those of an earlier object of its name are not."""

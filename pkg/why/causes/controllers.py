@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
+from pkg.constants.trainer import FIELD_OWNER
 from pkg.why import kinds
+from pkg.why.causes import leases
 from pkg.why.causes.statuses import of_pod
+from pkg.why.causes.suspension import writer
 from pkg.why.finding import Finding
 from pkg.why.snapshot import PATIENCE, Snapshot, finished
 from pkg.why.things import Thing, ago, maps, moment, text
 
 MANAGER: Final = "kubeflow-trainer-controller-manager"
 JOB_SET_MANAGER: Final = "jobset-controller-manager"
-LEASE: Final = "trainer.kubeflow.org"
-_STALE: Final = timedelta(seconds=60)
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -34,6 +35,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if kinds.JOB_SET in snapshot.unread:
         return
     job_set = snapshot.job_set
+    if job_set is not None and job_set.deleted is not None:
+        return
     if job_set is None or _is_ignored(snapshot, job_set):
         yield from _manager(snapshot)
     elif (
@@ -49,9 +52,13 @@ NOT_INSTALLED: Final = "the kind is not installed"
 
 
 def _is_ignored(snapshot: Snapshot, job_set: Thing) -> bool:
-    """Return True if the TrainJob's status does not follow a JobSet that finished before."""
-    if finished(snapshot.train_job):
+    """Return True if JobSet and TrainJob differ in a way that only the manager can correct."""
+    job = snapshot.train_job
+    if finished(job):
         return False
+    suspended = job_set.at("spec", "suspend") is True
+    if suspended != (job.at("spec", "suspend") is True) and writer(job_set, "f:suspend") in ("", FIELD_OWNER):
+        return snapshot.settled(job)
     ended = [
         moment(job_set.condition(kind), "lastTransitionTime")
         for kind in ("Completed", "Failed")
@@ -66,10 +73,10 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
         return
     evidence = [
         f"{job} is {ago(job.created, snapshot.now)} old",
-        "it has no JobSet" if snapshot.job_set is None else "its status does not follow its JobSet",
+        "it has no JobSet" if snapshot.job_set is None else "it and its JobSet differ",
     ]
     down = _down(snapshot, MANAGER)
-    lease = _lease(snapshot)
+    lease = leases.lost(snapshot, leases.MANAGER)
     if down is not None or lease is not None:
         evidence += [each for each in (down, lease) if each]
         advice = "Start the manager; its Deployment, pods and log say why it does not run."
@@ -80,7 +87,7 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
             tuple(evidence),
             advice,
         )
-    elif job.older_than(PATIENCE, snapshot.now):
+    elif snapshot.settled(job):
         advice = "Read the log of the manager, and its /readyz?verbose, which names unreadable kinds."
         yield Finding(
             "manager-silent",
@@ -94,32 +101,32 @@ def _manager(snapshot: Snapshot) -> Iterator[Finding]:
 def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
     wanted = [each for each in maps(job_set.data, "spec", "replicatedJobs") if not each.get("dependsOn")]
     if wanted and not snapshot.jobs and not snapshot.events(job_set, "JobCreationFailed"):
-        down = _down(snapshot, JOB_SET_MANAGER)
+        down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
+        missing = f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no Jobs"
+        advice = "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log."
         if down is not None or job_set.older_than(PATIENCE, snapshot.now):
+            evidence = (missing, *([down] if down else []))
+            summary = "the controller of JobSet does not react"
+            yield Finding("jobset-controller", summary, (str(job_set),), evidence, advice)
+    down = leases.lost(snapshot, leases.JOB_CONTROLLER)
+    for job in snapshot.jobs:
+        if kinds.POD not in snapshot.unread and _is_idle(
+            snapshot, job, PATIENCE if down is None else timedelta()
+        ):
+            age = ago(job.created, snapshot.now)
             evidence = (
-                f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no Jobs",
+                f"{job} is {age} old, and has neither pods, nor a status, nor events",
                 *([down] if down else []),
             )
-            advice = (
-                "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log."
-            )
-            yield Finding(
-                "jobset-controller",
-                "the controller of JobSet does not react",
-                (str(job_set),),
-                evidence,
-                advice,
-            )
-    for job in snapshot.jobs:
-        idle = snapshot.lacking(job) and not snapshot.events(job) and not job.text("status", "startTime")
-        if idle and job.older_than(PATIENCE, snapshot.now) and kinds.POD not in snapshot.unread:
-            evidence = (
-                f"{job} is {ago(job.created, snapshot.now)} old, and has neither pods, nor a status, nor events",
-            )
-            advice = "Check kube-controller-manager."
-            yield Finding(
-                "job-controller", "the controller of Jobs does not react", (str(job),), evidence, advice
-            )
+            summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
+            yield Finding("job-controller", summary, (str(job),), evidence, advice)
+
+
+def _is_idle(snapshot: Snapshot, job: Thing, patience: timedelta) -> bool:
+    """Return True if nothing has happened to a Job that wants pods, for longer than ``patience``."""
+    if not snapshot.lacking(job) or snapshot.events(job) or job.text("status", "startTime"):
+        return False
+    return job.older_than(patience, snapshot.now)
 
 
 def _down(snapshot: Snapshot, name: str) -> str | None:
@@ -141,15 +148,6 @@ def _of_pods(snapshot: Snapshot, deployment: Thing) -> str:
             for reason in filter(None, reasons):
                 return f": {reason}"
     return ""
-
-
-def _lease(snapshot: Snapshot) -> str | None:
-    """Return that the manager's lease is not renewed, if there is one that a replica took."""
-    for each in snapshot.all(kinds.LEASE):
-        renewed = moment(each.data, "spec", "renewTime")
-        if each.name == LEASE and renewed is not None and snapshot.now - renewed > _STALE:
-            return f"no replica leads: the lease {LEASE} was last renewed {ago(renewed, snapshot.now)} ago"
-    return None
 
 
 def _unknown(snapshot: Snapshot) -> list[str]:

@@ -13,7 +13,7 @@ from pkg.why import kinds
 from pkg.why.causes.statuses import of_pod
 from pkg.why.finding import Finding
 from pkg.why.snapshot import Snapshot, condition_line
-from pkg.why.things import Thing, ago, text
+from pkg.why.things import Thing, ago, number, text
 
 _REJECTED: Final = re.compile(
     r"OutOf\w+|UnexpectedAdmissionError|NodeAffinity|NodePorts|NodeName|TopologyAffinityError"
@@ -47,7 +47,7 @@ def _ended(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
     reason, message = pod.text("status", "reason"), pod.text("status", "message")
     line = f"phase of {pod} is Failed: {', '.join(filter(None, (reason, message)))}"
     if reason == "Evicted":
-        advice = "Raise the requests (memory, ephemeral-storage) to the real usage: the pods then get nodes with room."
+        advice = "Raise the requests for memory and ephemeral-storage to the real usage of the pods."
         yield Finding(
             "evicted", f"the kubelet evicted Pod {pod.name}: {message}", (str(pod),), (line,), advice
         )
@@ -64,6 +64,14 @@ def _ended(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:
         yield Finding("node-rejected", summary, (str(pod),), (line,), advice)
     elif pod.is_true("DisruptionTarget"):
         yield _disrupted(pod)
+    elif reason == "DeadlineExceeded":
+        advice = "Raise activeDeadlineSeconds of the pods, or make the training shorter."
+        yield Finding(
+            "deadline-exceeded", f"the deadline of Pod {pod.name} has passed", (str(pod),), (line,), advice
+        )
+    elif not any(number(each.ended, "exitCode") for each in of_pod(pod)):
+        summary = f"Pod {pod.name} failed: {', '.join(filter(None, (reason, message))) or 'the reason is not known'}"
+        yield Finding("failed", summary, (str(pod),), (line,), "See the events of the pod.")
 
 
 def _disrupted(pod: Thing) -> Finding:

@@ -67,79 +67,50 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def _workload(snapshot: Snapshot, workload: Thing) -> Iterator[Finding]:
+    """Yield why Kueue has not admitted a Workload."""
     if workload.is_true("Finished") or (workload.is_true("Admitted") and not workload.is_true("Evicted")):
         return
     queue = workload.text("spec", "queueName")
-    subjects = (str(workload),)
-    reserved, evicted = workload.condition("QuotaReserved"), workload.condition("Evicted")
-    words = " ".join(text(reserved, "message").split()) if reserved.get("status") == "False" else ""
+    head = f"{workload} in the queue {queue}, spec.active {workload.at('spec', 'active') is not False}"
     lines = [
         condition_line(workload, kind) for kind in ("QuotaReserved", "Evicted") if workload.condition(kind)
     ]
-    head = f"{workload} in the queue {queue}, spec.active {workload.at('spec', 'active') is not False}"
     evidence = (head, *lines, *(snapshot.quote(each) for each in snapshot.events(workload)[:1]))
+    if checks := _checks(workload):
+        yield _unchecked(workload, checks, evidence)
+        return
+    cause, summary, advice = _held(workload, queue)
+    severity = Severity.ERROR if cause == "queue-missing" else Severity.WAITING
+    yield Finding(cause, summary, (str(workload),), evidence, advice, severity)
+
+
+def _held(workload: Thing, queue: str) -> tuple[str, str, str]:
+    """Return cause, summary and advice of a Workload that is not admitted, from Kueue's own words."""
+    reserved, evicted = workload.condition("QuotaReserved"), workload.condition("Evicted")
+    words = " ".join(text(reserved, "message").split()) if reserved.get("status") == "False" else ""
     if workload.at("spec", "active") is False:
         advice = "Activate it: set spec.active of the Workload to true."
-        yield Finding(
-            "workload-deactivated",
-            f"Kueue deactivated the Workload {workload.name}",
-            subjects,
-            evidence,
-            advice,
-            Severity.WAITING,
-        )
-    elif words.startswith("LocalQueue") and "doesn't exist" in words:
-        yield Finding(
-            "queue-missing",
-            f"the LocalQueue {queue} does not exist",
-            subjects,
-            evidence,
-            f"Create the LocalQueue {queue}, or correct the label {_QUEUE_LABEL}.",
-        )
-    elif "doesn't exist" in words:
-        yield Finding(
-            "queue-missing",
-            f"a queue does not exist: {words}",
-            subjects,
-            evidence,
-            "Create the ClusterQueue.",
-        )
-    elif "inactive" in words or "stopped" in words.lower():
-        yield Finding(
-            "queue-inactive",
-            f"the queue {queue} does not admit jobs: {words}",
-            subjects,
-            evidence,
-            "Ask the administrator of the queue.",
-            Severity.WAITING,
-        )
-    elif checks := _checks(workload):
-        yield _unchecked(workload, checks, evidence)
-    elif evicted.get("status") == "True":
+        return "workload-deactivated", f"Kueue deactivated the Workload {workload.name}", advice
+    if words.startswith("LocalQueue") and "doesn't exist" in words:
+        advice = f"Create the LocalQueue {queue}, or correct the label {_QUEUE_LABEL}."
+        return "queue-missing", f"the LocalQueue {queue} does not exist", advice
+    if "doesn't exist" in words:
+        return "queue-missing", f"a queue does not exist: {words}", "Create the ClusterQueue."
+    if "inactive" in words or "stopped" in words.lower():
+        summary = f"the queue {queue} does not admit jobs: {words}"
+        return "queue-inactive", summary, "Ask the administrator of the queue."
+    if evicted.get("status") == "True":
         summary = f"Kueue evicted the Workload ({text(evicted, 'reason')}): {text(evicted, 'message')}"
-        yield Finding(
-            "workload-evicted",
-            summary,
-            subjects,
-            evidence,
-            "Wait until Kueue admits it again.",
-            Severity.WAITING,
-        )
-    else:
-        reason = f": {words.rstrip('.')}" if words else ""
-        advice = "Wait for quota of the queue, or ask its administrator."
-        yield Finding(
-            "queued",
-            f"Kueue has not admitted the TrainJob in the queue {queue}{reason}",
-            subjects,
-            evidence,
-            advice,
-            Severity.WAITING,
-        )
+        return "workload-evicted", summary, "Wait until Kueue admits it again."
+    reason = f": {words.rstrip('.')}" if words else ""
+    summary = f"Kueue has not admitted the TrainJob in the queue {queue}{reason}"
+    return "queued", summary, "Wait for quota of the queue, or ask its administrator."
 
 
 def _checks(workload: Thing) -> list[str]:
     """Return the admission checks that have not passed, once the quota is reserved or a check failed."""
+    if workload.at("spec", "active") is False:
+        return []
     states = workload.maps("status", "admissionChecks")
     failed = [each for each in states if text(each, "state") in ("Rejected", "Retry")]
     if not workload.is_true("QuotaReserved") and not failed:

@@ -45,7 +45,8 @@ _RULES: Final = (
         "Set {b} in spec.trainer.resourcesPerNode, or add a LimitRange with defaults.",
     ),
     _rule(
-        r"(?P<a>(?:maximum|minimum) \S+ usage per (?:Container|Pod|PersistentVolumeClaim) is [^,]+, but [^.\n\]]*)",
+        r"(?P<a>(?:maximum|minimum) \S+ usage per (?:Container|Pod|PersistentVolumeClaim) is [^,]+?"
+        r"(?:, but [^,\]]*|\. +No \w+ is specified))",
         "limit-range",
         "a LimitRange refuses the pods: {a}",
         "Change spec.trainer.resourcesPerNode, or the LimitRange of the namespace.",
@@ -115,6 +116,18 @@ _RULES: Final = (
         "jobset-missing",
         "JobSet is not installed",
         "Install JobSet.",
+    ),
+    _rule(
+        r'no matches for kind "(?P<a>[^"]+)" in version "(?P<b>[^"]+)"',
+        "kind-missing",
+        "the kind {a} ({b}) is not installed",
+        "Install the program that provides {a}, or use a runtime that does not need it.",
+    ),
+    _rule(
+        r"(?P<a>[A-Z]\w+\.[\w.-]+): .*could not find the requested resource",
+        "kind-missing",
+        "the kind {a} is not installed",
+        "Install the program that provides {a}, or use a runtime that does not need it.",
     ),
     _rule(
         r"(?P<a>\S+ \S+): (?P<b>exists and has no controller|controlled by [^\n,]*)",

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from pkg.why.causes import capacity
+from pkg.why import kinds
+from pkg.why.causes import capacity, leases
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import PATIENCE, Snapshot, condition_line
 from pkg.why.things import Thing, maps, text
@@ -24,6 +25,8 @@ _SHORT: Final = re.compile(
     r"Insufficient (?P<name>[\w./-]*\w)|(?P<pods>Too many pods)"
     r"|didn't have enough resources?: (?P<kai>[\w ,/-]+)"
 )
+
+_DEFAULT: Final = "default-scheduler"
 
 _Maker = Callable[[Snapshot, Thing, "re.Match[str]"], Finding]
 
@@ -45,8 +48,10 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield _unschedulable(snapshot, pod, message)
         elif (warning := _warned(snapshot, pod)) is not None:
             yield _unschedulable(snapshot, pod, warning)
-        elif not snapshot.events(pod, "Scheduled") and pod.older_than(PATIENCE, snapshot.now):
-            yield _no_scheduler(pod)
+        elif not snapshot.events(pod, "Scheduled"):
+            lost = leases.lost(snapshot, leases.SCHEDULER) if _is_default(pod) else None
+            if lost is not None or pod.older_than(PATIENCE, snapshot.now):
+                yield _no_scheduler(pod, lost)
 
 
 def _warned(snapshot: Snapshot, pod: Thing) -> str | None:
@@ -70,11 +75,16 @@ def _gated(pod: Thing) -> Finding:
     )
 
 
-def _no_scheduler(pod: Thing) -> Finding:
-    name = pod.text("spec", "schedulerName") or "default-scheduler"
+def _is_default(pod: Thing) -> bool:
+    return pod.text("spec", "schedulerName") in ("", _DEFAULT)
+
+
+def _no_scheduler(pod: Thing, lost: str | None) -> Finding:
+    name = pod.text("spec", "schedulerName") or _DEFAULT
     evidence = (
         f"{pod} has no node, no PodScheduled condition and no event of a scheduler",
         f"spec.schedulerName is {name}",
+        *([lost] if lost else []),
     )
     advice = f"Check that the scheduler {name} is installed and runs."
     return Finding(
@@ -153,12 +163,18 @@ def _selected(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
 
 
 def _tainted(snapshot: Snapshot, pod: Thing, match: re.Match[str]) -> Finding:
-    del snapshot
-    taint = " ".join(match["taint"].replace(": }", "}").split()).rstrip(":").strip()
+    """Return the taint of the message, or those of the nodes: newer schedulers name none."""
+    taint = " ".join(match["taint"].replace(": }", "}").split())
+    if not taint:
+        keys = {
+            text(each, "key"): None
+            for node in snapshot.all(kinds.NODE)
+            for each in node.maps("spec", "taints")
+        }
+        taint = f"{{{', '.join(keys)}}}" if keys else ""
     advice = "Add a toleration (podTemplateOverrides of the TrainJob, or the runtime), or remove the taint."
-    return Finding(
-        "taints", f"the pods do not tolerate the taint {taint} of the nodes", (str(pod),), (), advice
-    )
+    summary = f"the pods do not tolerate the taints {taint}".rstrip() + " of the nodes"
+    return Finding("taints", summary, (str(pod),), (), advice)
 
 
 def _simple(cause: str, summary: str, advice: str, severity: Severity = Severity.ERROR) -> _Maker:

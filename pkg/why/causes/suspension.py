@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pkg.constants.trainer import TRAIN_JOB_CONTROLLER_NAME
+from pkg.constants.trainer import FIELD_OWNER, TRAIN_JOB_CONTROLLER_NAME
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
-from pkg.why.snapshot import PATIENCE, Snapshot, finished
+from pkg.why.snapshot import PATIENCE, REPLICATED_JOB, Snapshot, finished
 from pkg.why.things import Thing, ago, at, text, texts
 
 _OURS: Final = ("", TRAIN_JOB_CONTROLLER_NAME)
@@ -30,18 +30,19 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             Severity.WAITING,
         )
     if job.at("spec", "suspend") is True:
-        writer = _writer(job, "f:suspend")
-        by = f" by {writer}" if writer else ""
+        by_whom = writer(job, "f:suspend")
+        by = f" by {by_whom}" if by_whom else ""
         yield Finding(
             "suspended",
             f"the TrainJob was suspended{by}",
             (str(job),),
-            ("spec.suspend is true", *([f"the field manager {writer} set spec.suspend"] if writer else [])),
+            ("spec.suspend is true", *([f"the field manager {by_whom} set spec.suspend"] if by_whom else [])),
             f"Resume it: trainerctl resume {job.name} -n {job.namespace}",
             Severity.WAITING,
         )
     else:
         yield from _children(snapshot)
+    yield from _deleted_child(snapshot)
 
 
 def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
@@ -70,14 +71,14 @@ def find_deletion(snapshot: Snapshot) -> Iterator[Finding]:
 def _children(snapshot: Snapshot) -> Iterator[Finding]:
     """Yield a JobSet or Job that is suspended while the TrainJob is not, long after it changed."""
     for child in snapshot.owners[1:]:
-        if child.at("spec", "suspend") is not True or finished(child):
+        if child.at("spec", "suspend") is not True or finished(child) or _has_turn(snapshot.job_set, child):
             continue
-        if not child.older_than(PATIENCE, snapshot.now) or snapshot.events(
-            snapshot.train_job, "TrainJobResourcesCreationFailed"
-        ):
+        by_whom = writer(child, "f:suspend")
+        if by_whom in ("", FIELD_OWNER) and child is snapshot.job_set:
+            return  # the manager resumes it
+        if not child.older_than(PATIENCE, snapshot.now) or not snapshot.settled(snapshot.train_job):
             continue
-        writer = _writer(child, "f:suspend")
-        by = f"; the field manager {writer} set it" if writer else ""
+        by = f"; the field manager {by_whom} set it" if by_whom else ""
         yield Finding(
             "child-suspended",
             f"the {child.kind} {child.name} is suspended, and the TrainJob is not",
@@ -89,7 +90,33 @@ def _children(snapshot: Snapshot) -> Iterator[Finding]:
         return
 
 
-def _writer(obj: Thing, field: str) -> str:
+def _has_turn(job_set: Thing | None, child: Thing) -> bool:
+    """Return True if JobSet itself keeps a Job suspended until its turn."""
+    if job_set is None or child is job_set or job_set.at("spec", "suspend") is True:
+        return False
+    if job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder":
+        return True
+    steps = {text(each, "name"): each for each in job_set.maps("spec", "replicatedJobs")}
+    return bool(at(steps.get(child.label(REPLICATED_JOB)), "dependsOn"))
+
+
+def _deleted_child(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield a JobSet or Job that finalizers keep, so that it cannot be built again."""
+    for child in snapshot.owners[1:]:
+        if child.deleted is None or snapshot.now - child.deleted < PATIENCE or finished(snapshot.train_job):
+            continue
+        finalizers = ", ".join(texts(child.data, "metadata", "finalizers")) or "none"
+        evidence = (
+            f"deletion of {child} was requested {ago(child.deleted, snapshot.now)} ago",
+            f"its finalizers are {finalizers}",
+        )
+        summary = f"the {child.kind} {child.name} is being deleted and still exists"
+        advice = "Look for pods that do not end and for finalizers; the manager builds it again once it is deleted."
+        yield Finding("deletion-blocked", summary, (str(child),), evidence, advice, Severity.WAITING)
+        return
+
+
+def writer(obj: Thing, field: str) -> str:
     """Return the field manager that wrote a field of the spec last."""
     owners = [
         each

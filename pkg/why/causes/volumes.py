@@ -17,7 +17,7 @@ _FAILED: Final = ("FailedMount", "FailedAttachVolume", "FailedMapVolume")
 _MISSING: Final = re.compile(r'\b(?P<kind>secret|configmap) "(?P<name>[^"]+)" not found')
 _KEY: Final = re.compile(r"references non-existent (?:secret|config) key: ?(?P<key>\S+)")
 _CLASS: Final = re.compile(r'storageclass[\w.]* "(?P<name>[^"]+)" not found')
-_LATE: Final = "WaitForFirstConsumer"
+_LATE: Final = ("WaitForFirstConsumer", "WaitForPodScheduled")
 
 
 def find(snapshot: Snapshot) -> Iterator[Finding]:
@@ -28,8 +28,8 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
         for name in _claims(pod):
             yield from _claim(snapshot, pod, name)
         if pod.text("spec", "nodeName"):
-            for event in snapshot.events(pod, *_FAILED)[:1]:
-                yield _mount(snapshot, pod, event)
+            found = [_mount(snapshot, pod, event) for event in snapshot.events(pod, *_FAILED)]
+            yield from sorted(found, key=lambda each: each.rank)[:1]
 
 
 def _claims(pod: Thing) -> list[str]:
@@ -63,7 +63,7 @@ def _claim(snapshot: Snapshot, pod: Thing, name: str) -> Iterator[Finding]:
     elif words:
         summary = f"the claim {name} cannot be provisioned: {words}"
         yield Finding("claim-pending", summary, subjects, evidence, "Correct the claim or its storage class.")
-    elif not any(each.text("reason") == _LATE for each in events):
+    elif not any(each.text("reason") in _LATE for each in events):
         summary = f"the claim {name} is not bound to a volume"
         advice = "Create a PersistentVolume that matches, or set a storage class that provisions one."
         yield Finding("claim-pending", summary, subjects, evidence, advice, Severity.WAITING)

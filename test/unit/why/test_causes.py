@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each injected cause is the answer; the objects and messages are those that Kubernetes' components write."""
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -164,6 +165,32 @@ def no_leader(world: World) -> None:
     world.lease["spec"]["renewTime"] = when(900)
 
 
+def no_leader_since(seconds: float, holder: str = "a") -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.without_children()
+        world.lease["spec"].update(renewTime=when(seconds), holderIdentity=holder)
+
+    return state
+
+
+def resumed_and_ignored(world: World) -> None:
+    job_set_suspended(world)
+    world.job_set["metadata"]["managedFields"] = [
+        {
+            "manager": "trainer",
+            "operation": "Apply",
+            "time": when(300),
+            "fieldsV1": {"f:spec": {"f:suspend": {}}},
+        }
+    ]
+
+
+def no_scheduler_leads(world: World) -> None:
+    world.unscheduled()
+    world.make("coordination.k8s.io/v1", "Lease", "kube-scheduler", namespace="kube-system",
+               spec={"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": when(40)})  # fmt: skip
+
+
 def jobs_not_made(world: World) -> None:
     world.remove(world.job, *world.pods)
 
@@ -175,6 +202,25 @@ def no_node_for(labels: dict[str, str], message: str) -> Callable[[World], Any]:
             pod["spec"]["nodeSelector"] = labels
 
     return state
+
+
+def job_set_stays(world: World) -> None:
+    world.without_pods()
+    world.remove(world.job)
+    world.job_set["metadata"].update(deletionTimestamp=when(120), finalizers=["foregroundDeletion"])
+
+
+def several_mounts(world: World) -> None:
+    mount('MountVolume.SetUp failed for volume "ssh" : secret "mpi-ssh" not found')(world)
+    world.event(world.pods[0], "FailedMount", "Unable to attach or mount volumes: timed out waiting", age=1)
+
+
+def tainted(world: World) -> None:
+    world.unscheduled(
+        "0/2 nodes are available: 2 node(s) had untolerated taint(s). no new claims to deallocate"
+    )
+    for node in world.nodes:
+        node["spec"] = {"taints": [{"key": "gpu-only", "effect": "NoSchedule"}]}
 
 
 def huge(world: World) -> None:
@@ -234,6 +280,14 @@ def no_service(world: World) -> None:
 
 def job_set_suspended(world: World) -> None:
     world.job_set["spec"]["suspend"] = world.job["spec"]["suspend"] = True
+    world.job_set["metadata"]["managedFields"] = [
+        {
+            "manager": "other",
+            "operation": "Update",
+            "time": when(100),
+            "fieldsV1": {"f:spec": {"f:suspend": {}}},
+        }
+    ]
     world.without_pods()
 
 
@@ -283,6 +337,10 @@ CASES: list[Any] = [
         ("manager scaled to 0", "manager-down", 1, "scaled to 0", manager_scaled_down),
         ("manager crash loop", "manager-down", 1, "CrashLoopBackOff", manager_crashing),
         ("no replica leads", "manager-down", 1, "no replica leads", no_leader),
+        ("no replica leads since seconds", "manager-down", 1, "last renewed 25s ago", no_leader_since(25)),
+        ("the lease was released", "manager-down", 1, "released 8s ago", no_leader_since(8, holder="")),
+        ("resumed, and the manager does nothing", "manager-silent", 1, "does not react", resumed_and_ignored),
+        ("no scheduler leads", "scheduler-missing", 1, "default-scheduler", no_scheduler_leads),
         ("manager does nothing", "manager-silent", 1, "does not react", lambda w: w.without_children()),
         ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", jobs_not_made),
         ("Job controller does nothing", "job-controller", 1, "Jobs", lambda w: (w.without_pods(), w.job["status"].clear())),
@@ -291,6 +349,9 @@ CASES: list[Any] = [
          refused(FORBIDDEN + "failed quota: compute: must specify limits.memory for: node")),
         ("limit range", "limit-range", 1, "maximum memory usage",
          refused(FORBIDDEN + "maximum memory usage per Container is 8Gi, but limit is 16Gi")),
+        ("limit range without a limit", "limit-range", 1, "No limit is specified",
+         refused(FORBIDDEN + "[maximum cpu usage per Container is 2.  No limit is specified, maximum memory usage per "
+                 "Container is 8Gi, but limit is 16Gi]")),
         ("pod security", "pod-security", 1, "restricted:latest",
          refused(FORBIDDEN + 'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false')),
         ("service account", "service-account-missing", 1, "trainer",
@@ -344,6 +405,13 @@ CASES: list[Any] = [
             "PersistentVolumeClaim", "data", volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}])),
         ("Secret of a volume", "secret-missing", 1, "mpi-ssh", mount(
             'MountVolume.SetUp failed for volume "ssh" : secret "mpi-ssh" not found')),
+        ("Secret of a volume, then a time limit", "secret-missing", 1, "mpi-ssh", several_mounts),
+        ("JobSet does not go", "deletion-blocked", 3, "JobSet llama", job_set_stays),
+        ("PodGroup not installed", "kind-missing", 1, "PodGroup",
+         uncreated('PodGroup.scheduling.x-k8s.io: no matches for kind "PodGroup" in version "scheduling.x-k8s.io/v1alpha1"')),
+        ("deadline of a pod", "deadline-exceeded", 1, "deadline", pod_failed(
+            "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")),
+        ("pod failed for a new reason", "failed", 1, "Preempting", pod_failed("Preempting", "Preempted in order to admit critical pod")),
         ("volume elsewhere", "volume-in-use", 1, "another node", mount(
             'Multi-Attach error for volume "pvc-1" Volume is already used by pod(s) other', "FailedAttachVolume")),
         ("NFS", "volume-mount", 1, "nfs", mount('MountVolume.SetUp failed for volume "nfs" : mount failed: exit status 32')),
@@ -383,6 +451,7 @@ CASES: list[Any] = [
             "2 node(s) didn't match Pod's node affinity/selector. preemption: 0/3 nodes are available"))),
         ("taints", "taints", 1, "nvidia.com/gpu: present", lambda w: w.unscheduled(
             "0/2 nodes are available: 2 node(s) had untolerated taint {nvidia.com/gpu: present}. preemption: none")),
+        ("taints that the message does not name", "taints", 1, "gpu-only", tainted),
         ("selector leaves a full node", "insufficient-resources", 3, "nvidia.com/gpu", lambda w: w.unscheduled(
             "0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) didn't match Pod's node affinity/selector.")),
         ("cordoned", "nodes-cordoned", 1, "cordoned", lambda w: w.unscheduled("0/2 nodes are available: 2 node(s) were unschedulable.")),
@@ -466,10 +535,26 @@ def test_a_kind_that_cannot_be_read_is_named() -> None:
     assert verdict.unread == ('Node: nodes is forbidden: User "ann" cannot list resource "nodes"',)
 
 
-def test_malformed_objects_do_no_harm() -> None:
-    world = World()
-    for each in (world.train_job, world.job_set, world.job, *world.pods):
-        each["status"] = {"conditions": "none", "containerStatuses": [None, 3], "phase": 7}
-        each["spec"]["volumes"] = each["spec"]["containers"] = "none"
+def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
+    """Yield every container within ``data`` with one of its keys or indices."""
+    for key, value in list(data.items() if isinstance(data, dict) else enumerate(data)):
+        if path or key not in ("apiVersion", "kind", "metadata"):
+            yield data, key
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
 
-    assert world.verdict().to_dict()["name"] == "llama"
+
+@pytest.mark.parametrize("seed", range(5))
+def test_malformed_objects_do_no_harm(seed: int) -> None:
+    rng = random.Random(seed)
+    junk: list[Any] = [None, 3, -5, True, "x", "", [], {}, [None], [{}], {"a": {}}, "2026-01-01T00:00:00Z"]
+    changed = 0
+    for case in CASES:
+        world = World()
+        case.values[-1](world)
+        before = world.verdict().to_dict()
+        for each in world.objects:
+            for container, key in rng.sample(found := list(places(each)), min(2, len(found))):
+                container[key] = rng.choice(junk)
+        changed += world.verdict().to_dict() != before
+    assert changed > len(CASES) / 2

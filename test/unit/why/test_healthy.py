@@ -122,6 +122,12 @@ def steps(world: World) -> None:
     ]  # fmt: skip
 
 
+def in_order(world: World) -> None:
+    world.job_set["spec"]["startupPolicy"] = {"startupPolicyOrder": "InOrder"}
+    world.make("batch/v1", "Job", "llama-later-0", owner=world.job_set,
+               spec={"parallelism": 1, "suspend": True, "template": {"spec": {}}}, status={})  # fmt: skip
+
+
 def between_steps(world: World) -> None:
     steps(world)
     world.job["status"] = {"succeeded": 2, "conditions": [condition("Complete")]}
@@ -173,6 +179,25 @@ def resumed(world: World) -> None:
     world.train_job["status"]["conditions"] = [
         condition("Suspended", "False", "Resumed", "TrainJob is resumed")
     ]
+
+
+def just_resumed(world: World) -> None:
+    world.suspend()
+    world.train_job["spec"]["suspend"] = False
+    world.train_job["metadata"]["managedFields"][1]["time"] = when(1)
+    world.job_set["metadata"]["managedFields"] = [
+        {
+            "manager": "trainer",
+            "operation": "Apply",
+            "time": when(300),
+            "fieldsV1": {"f:spec": {"f:suspend": {}}},
+        }
+    ]
+
+
+def new_leader(world: World) -> None:
+    world.without_children()
+    world.lease["spec"].update(holderIdentity="", renewTime=when(3))
 
 
 def manager_restarts(world: World) -> None:
@@ -242,6 +267,7 @@ CASES: list[Any] = [
         ("one pod is done", 300, State.RUNNING, one_done),
         ("one pod is done and deleted", 300, State.RUNNING, one_done_and_deleted),
         ("the initializer runs", 300, State.RUNNING, steps),
+        ("a later Job waits for its turn", 300, State.RUNNING, in_order),
         ("between two steps", 60, State.STARTING, between_steps),
         ("a Secret deleted after the start", 300, State.RUNNING, deleted_secret),
         ("an optional Secret", 60, State.STARTING, optional_secret),
@@ -249,6 +275,8 @@ CASES: list[Any] = [
         ("the gang runs", 300, State.RUNNING, gang_runs),
         ("Kueue admitted it", 300, State.RUNNING, admitted),
         ("resumed", 300, State.RUNNING, resumed),
+        ("resumed a second ago", 300, State.STARTING, just_resumed),
+        ("the manager's replicas change", 2, State.STARTING, new_leader),
         ("the manager restarts", 300, State.RUNNING, manager_restarts),
         ("no other kind is readable", 300, State.RUNNING, nothing_else_is_readable),
         ("no DNS host names", 300, State.RUNNING, no_dns_host_names),

@@ -1,0 +1,42 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The leases of the controllers: whether a replica of each leads."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from pkg.why import kinds
+from pkg.why.snapshot import Snapshot
+from pkg.why.things import Thing, ago, moment, number
+
+MANAGER: Final = ("trainer.kubeflow.org",)
+JOB_SET: Final = ("6d4f6a47.x-k8s.io", "6d4f6a47.jobset.x-k8s.io")
+SCHEDULER: Final = ("kube-scheduler",)
+JOB_CONTROLLER: Final = ("kube-controller-manager",)
+NAMES: Final = (*MANAGER, *JOB_SET, *SCHEDULER, *JOB_CONTROLLER)
+
+_SKEW: Final = timedelta(seconds=5)
+_DURATION: Final = 15
+
+
+def lost(snapshot: Snapshot, names: tuple[str, ...]) -> str | None:
+    """Return that no replica leads; None if one does, or leader election is disabled and no lease exists."""
+    found = [each for each in snapshot.all(kinds.LEASE) if each.name in names]
+    if not found or any(_is_current(snapshot, each) for each in found):
+        return None
+    lease = found[0]
+    age = ago(moment(lease.data, "spec", "renewTime"), snapshot.now)
+    if not lease.text("spec", "holderIdentity"):
+        return f"no replica leads: the lease {lease.name} was released {age} ago"
+    return f"no replica leads: the lease {lease.name} was last renewed {age} ago"
+
+
+def _is_current(snapshot: Snapshot, lease: Thing) -> bool:
+    renewed = moment(lease.data, "spec", "renewTime")
+    if renewed is None:
+        return True
+    held = bool(lease.text("spec", "holderIdentity"))
+    duration = number(lease.data, "spec", "leaseDurationSeconds") or _DURATION
+    return snapshot.now - renewed <= _SKEW + timedelta(seconds=duration if held else 0)

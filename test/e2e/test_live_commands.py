@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``trainerctl``'s commands for live TrainJobs, on real controllers and a real scheduler."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+import anyio
+import pytest
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import eventually
+
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.cli import trainerctl
+from pkg.localcluster.cluster import Cluster
+
+pytestmark = pytest.mark.e2e
+
+
+class Done(NamedTuple):
+    """A command that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Awaitable[Done]]
+
+
+@pytest.fixture
+def run(local_cluster: Cluster, cluster_namespace: str, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs a command in the test's namespace."""
+
+    async def ran(command: str, *arguments: str) -> Done:
+        kubeconfig = str(local_cluster.kubeconfig)
+        line = [command, *arguments, "-n", cluster_namespace, "--kubeconfig", kubeconfig]
+        capsys.readouterr()
+        code = await anyio.to_thread.run_sync(trainerctl.main, line)
+        return Done(code, *capsys.readouterr())
+
+    return ran
+
+
+async def create(client: LiveClient, namespace: str, **spec: Any) -> None:
+    data = {
+        "metadata": {"name": "job", "namespace": namespace},
+        "spec": {"runtimeRef": {"name": "torch-distributed"}, **spec},
+    }
+    await client.create(TrainJob.from_dict(data))
+
+
+def override(**spec: Any) -> dict[str, Any]:
+    return {"podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": spec}]}
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "spec"),
+    [
+        ("never-fits", 1, {"trainer": {"resourcesPerNode": {"requests": {"nvidia.com/gpu": 16}, "limits": {"nvidia.com/gpu": 16}}}}),
+        ("suspended", 3, {"suspend": True}),
+        ("service-account-missing", 1, override(serviceAccountName="nope")),
+        ("node-selector", 1, override(nodeSelector={"zone": "moon"})),
+        ("claim-missing", 1, override(volumes=[{"name": "d", "persistentVolumeClaim": {"claimName": "nope"}}])),
+        ("secret-missing", 1, override(nodeSelector={"zone": "moon"}, volumes=[{"name": "d", "secret": {"secretName": "nope"}}])),
+        ("scheduling-gated", 3, override(schedulingGates=[{"name": "example.com/hold"}])),
+    ],
+)  # fmt: skip
+async def test_why_names_the_cause(
+    cause: str, code: int, spec: dict[str, Any], run: Run, cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    await create(cluster_client, cluster_namespace, **spec)
+
+    async def named() -> bool:
+        done = await run("why", "job", "-o", "json")
+        found = json.loads(done.out)["findings"]
+        return bool(found) and (found[0]["cause"], done.code) == (cause, code)
+
+    await eventually(named, timeout=60, reason=f"the cause is {cause}")
+
+
+async def test_a_train_job_is_suspended_resumed_awaited_and_deleted(
+    run: Run, cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    await create(cluster_client, cluster_namespace, suspend=True)
+
+    assert "job is suspended" in (await run("wait", "job", "--for", "suspended")).out
+    assert "resumed" in (await run("resume", "job")).out
+    assert (await run("wait", "job", "--timeout", "120")).code == 0
+    assert (await run("why", "job")).out == f"TrainJob {cluster_namespace}/job is complete.\n"
+    assert "complete and cannot be suspended" in (await run("suspend", "job")).err
+    assert "is complete, not failed" in (await run("wait", "job", "--for", "failed")).err
+
+    assert "job   Complete" in (await run("get")).out
+    tree = (await run("get", "job")).out.splitlines()
+    assert [line.split("/")[0].strip() for line in tree[1:]] == ["TrainJob", "JobSet", "Job", "Pod"]
+    assert "SuccessfulCreate" in (await run("events", "job")).out
+    assert "Pod/job-node-0-0-" in (await run("describe", "job")).out
+
+    assert (await run("delete", "job")).code == 0
+    assert (await run("wait", "job", "--for", "deleted", "--timeout", "60")).code == 0
+    with pytest.raises(NotFoundError):
+        await cluster_client.get(TrainJob, (cluster_namespace, "job"))
+
+
+async def test_a_wait_that_takes_too_long_names_the_next_command(
+    run: Run, cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    await create(cluster_client, cluster_namespace, **override(nodeSelector={"zone": "moon"}))
+
+    done = await run("wait", "job", "--for", "running", "--timeout", "1")
+
+    assert done.code == 3
+    assert f"trainerctl why job -n {cluster_namespace}" in done.err
+    assert (await run("logs", "job")).code == 1
+
+
+@pytest.mark.parametrize(
+    "command", ["why", "get", "describe", "events", "logs", "wait", "suspend", "resume", "delete"]
+)
+async def test_a_train_job_that_does_not_exist_is_one_line(command: str, run: Run) -> None:
+    done = await run(command, "nope")
+
+    assert (done.code, done.out) == (1, "")
+    assert len(done.err.splitlines()) == 1
+    assert "nope" in done.err

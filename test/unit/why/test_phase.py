@@ -1,0 +1,56 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The phase of a TrainJob, and its tree."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from why_world import World, condition, when
+
+from pkg.why import Thing
+from pkg.why.phase import phase, tree
+
+
+@pytest.mark.parametrize(
+    ("expected", "change"),
+    [
+        ("Pending", lambda job: None),
+        ("Pending", lambda job: job["status"].update(jobsStatus=[{"name": "node", "active": 1, "ready": 0}])),
+        ("Running", lambda job: job["status"].update(jobsStatus=[{"name": "node", "active": 1, "ready": 1}])),
+        ("Running", lambda job: job["status"].update(jobsStatus=[{"name": "initializer", "succeeded": 1}])),
+        ("Suspended", lambda job: job["spec"].update(suspend=True)),
+        ("Complete", lambda job: job["status"].update(conditions=[condition("Complete")])),
+        ("Failed", lambda job: job["status"].update(conditions=[condition("Failed")])),
+        ("Pending", lambda job: job["status"].update(conditions=[condition("Suspended", "False")])),
+        ("Deleting", lambda job: job["metadata"].update(deletionTimestamp=when(1))),
+    ],
+)
+def test_the_phase_follows_the_conditions_and_counts(expected: str, change: Callable[[Any], Any]) -> None:
+    world = World()
+    change(world.train_job)
+
+    assert phase(Thing(world.train_job)) == expected
+
+
+def test_the_tree_shows_each_object_below_its_owner() -> None:
+    world = World()
+    world.waits("ImagePullBackOff", "Back-off pulling image")
+    world.job["status"]["ready"] = 1
+
+    rows = [(row.depth, row.obj.kind, row.status, row.reason) for row in tree(world.snapshot())]
+
+    assert rows == [
+        (0, "TrainJob", "Pending", ""),
+        (1, "JobSet", "Active", ""),
+        (2, "Job", "Active", "1 of 2 pods ready"),
+        (3, "Pod", "Pending", "ImagePullBackOff"),
+        (3, "Pod", "Running", "worker-1"),
+    ]
+
+
+def test_the_tree_of_a_train_job_without_children_is_one_row() -> None:
+    world = World()
+    world.without_children()
+
+    assert [row.obj.kind for row in tree(world.snapshot())] == ["TrainJob"]
