@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from .watching import Watch
+
 if TYPE_CHECKING:
     from .simulation import Simulation
 
@@ -76,6 +78,23 @@ async def _slow_watches(sim: Simulation, rng: random.Random) -> None:
     sim.server.watches.delay = before
 
 
+async def _silence(sim: Simulation, rng: random.Random) -> None:
+    """Let the watches of one kind on one replica of the server deliver nothing for a while, though they stay open."""
+    kind = rng.choice(sorted(str(table.resource.group_resource) for table in sim.server.tables.values()))
+    replica, until = rng.choice(sim.server.replicas), sim.loop.time() + rng.choice([5.0, 30.0, 75.0])
+    before = sim.server.watches.delay
+
+    def delay(watch: Watch) -> float:
+        if watch.replica is replica and str(watch.table.resource.group_resource) == kind:
+            return max(0.0, until - sim.loop.time())
+        return before(watch)
+
+    sim.server.watches.delay = delay
+    await anyio.sleep(max(0.0, until - sim.loop.time()))
+    if sim.server.watches.delay is delay:
+        sim.server.watches.delay = before
+
+
 async def _cut_off(sim: Simulation, rng: random.Random) -> None:
     name = _some_manager(sim, rng)
     sim.network.cut_off.add(name)
@@ -115,6 +134,7 @@ FAULTS: Final = (
     Fault("compact", _compact),
     Fault("replica behind", _lag),
     Fault("slow watches", _slow_watches),
+    Fault("silent watches", _silence),
     Fault("cut off", _cut_off),
     Fault("refused", _weather("refused")),
     Fault("unavailable", _weather("unavailable")),

@@ -50,6 +50,8 @@ class Process:
         """Callbacks that became ready while it was paused."""
         self.drift = 0.0
         """Seconds by which its wall clock is ahead."""
+        self.rate = 0.0
+        """Seconds that its wall clock gains in a second."""
         self.ended = asyncio.Event()
 
 

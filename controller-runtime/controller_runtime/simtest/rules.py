@@ -188,6 +188,10 @@ class Rules(Observer):
         uid, version = metadata.uid, int(metadata.resource_version)
         if expected is not None and uid == expected.uid and version < expected.version:
             self._fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
+        engine = _engine(replica, kind)
+        reported = engine.store.observed(place[1]) if engine is not None else None
+        if reported is not None and uid == reported.uid and version < int(reported.resource_version):
+            self._fail(f"a read is older than the last event: {kind.gvk.kind} {key[1]}")
         before = replica.read.get((kind, place))
         if before is not None and uid == before.uid and version < before.version:
             self._fail(f"a read is older than the one before: {kind.gvk.kind} {key[1]}")
@@ -198,7 +202,7 @@ class Rules(Observer):
         self, replica: Replica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
     ) -> Any:
         found = await read(kind, **options)
-        engine = replica.manager.cache._engines.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
+        engine = _engine(replica, kind)
         # A longer list lets other tasks run, which may change the cache.
         if (
             engine is not None
@@ -279,6 +283,10 @@ def _found(engine: Engine, options: dict[str, Any]) -> Iterator[Entry]:
             for name, value in fields.items()
         ):
             yield entry
+
+
+def _engine(replica: Replica, kind: Any) -> Engine | None:
+    return replica.manager.cache._engines.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
 
 
 def _engines(replica: Replica) -> list[Engine]:

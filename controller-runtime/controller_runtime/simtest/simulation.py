@@ -265,6 +265,7 @@ class Simulation:
         while True:
             process = self.processes[name] = Process(name)
             process.drift = self.world.uniform(-0.2, 0.2)
+            process.rate = self.world.uniform(-0.001, 0.001)
             task = self.loop.create_task(self._run_manager(process), context=enter(process))
             self._tasks.append(task)
             task.add_done_callback(functools.partial(_note_end, process))
@@ -380,7 +381,9 @@ def run(
 
 def _drift() -> float:
     process = CURRENT.get()
-    return process.drift if process is not None else 0.0
+    if process is None:
+        return 0.0
+    return process.drift + process.rate * (asyncio.get_running_loop().time() - START)
 
 
 def _put_away(loop: SimLoop, simulation: Simulation) -> None:
