@@ -10,7 +10,7 @@ from typing import Final, Protocol, Unpack
 
 import anyio
 import msgspec
-from controller_runtime import client, log, metrics, rest
+from controller_runtime import cache, client, log, metrics, rest
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import (
     BadRequestError,
@@ -45,7 +45,7 @@ UPDATES: Final = CounterMetric(
     registry=metrics.REGISTRY,
 )
 
-_UNAVAILABLE: Final = (StatusError, rest.RestError, IssuerError)
+_UNAVAILABLE: Final = (StatusError, rest.RestError, cache.CacheError, IssuerError)
 
 _log = log.logger_from("status-server")
 
@@ -121,7 +121,8 @@ class StatusHandler:
             message = f"Forbidden: {reason}" if reason else "Forbidden"
             raise _RefusalError(HTTPStatus.FORBIDDEN, "Forbidden", message) from error
         except _UNAVAILABLE as error:
-            raise self._internal("Client of the status server cannot be authorized", error, name) from error
+            target = f"{namespace}/{name}"
+            raise self._internal("Client of the status server cannot be authorized", error, target) from error
 
     async def _update(self, request: HTTPRequest, namespace: str, name: str) -> dict[str, JSON]:
         try:

@@ -112,8 +112,13 @@ def _suites(names: Sequence[str], remarks: list[str]) -> tuple[str, ...]:
             remarks.append(f"cipher suite {name} is insecure")
         if name not in _ALWAYS and not _available([name]):
             remarks.append(f"cipher suite {name} is not available and left out")
-    if suites and not _available(suites):
+    available = _available(suites)
+    if suites and not available:
         remarks.append("no cipher suite of TLS 1.2 is allowed; clients need TLS 1.3")
+    elif suites and not any("ECDSA" in each for each in available):
+        remarks.append(
+            "only cipher suites for RSA are allowed; with the manager's own certificate, clients need TLS 1.3"
+        )
     return tuple(suites)
 
 

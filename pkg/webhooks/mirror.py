@@ -22,6 +22,7 @@ from controller_runtime.apis.machinery.strategicschema import POD_TEMPLATE
 from pkg import apply
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.constants import trainer as constants
+from pkg.runtime.core.budget import Budget
 from pkg.util import generations
 
 Document = dict[str, JSON]
@@ -95,12 +96,17 @@ def compose(spec: trainer.TrainJobSpec) -> trainer.RuntimePatch:
 
     Raises:
         NotMirrorableError: a map holds a directive of strategic merge patches.
-        StrategicMergeError: the overrides do not fit each other.
+        StrategicMergeError: the overrides do not fit each other, or would write too many values.
     """
     pods: dict[str, Document] = {}
-    for override in spec.pod_template_overrides or ():
+    budget, overrides = Budget(), spec.pod_template_overrides or []
+    for index, override in enumerate(overrides, 1):
         for name in {target.name: None for target in override.target_jobs or ()}:
             pods[name] = strategic_merge_patch(pods.get(name, {}), _pod_patch(override), POD_TEMPLATE)
+            budget.spend(pods[name])
+        budget.check(
+            "podTemplateOverrides", index, len(overrides), "merge overrides of the same job into one"
+        )
     jobs = [
         trainer.ReplicatedJobPatch(
             name=name,

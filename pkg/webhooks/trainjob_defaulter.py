@@ -68,7 +68,7 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
         """
         warnings: list[str] = []
         if not self._second_generation:
-            warnings += [_REFUSED_LATER.format(error) for error in newerrules.violations(old, new)]
+            warnings += await offload.run(_refused_later, old, new)
         if old is not None:
             warnings += putguard.put_back(old, new, putguard.dropped(request, old, new))
         _store_number(new)
@@ -96,6 +96,10 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
             or constants.KUEUE_QUEUE_LABEL in (train_job.metadata.labels or {})
             or managed_by not in (None, "", constants.TRAIN_JOB_CONTROLLER_NAME)
         )
+
+
+def _refused_later(old: TrainJob | None, new: TrainJob) -> list[str]:
+    return [_REFUSED_LATER.format(error) for error in newerrules.violations(old, new)]
 
 
 def _moves_number(train_job: TrainJob) -> bool:

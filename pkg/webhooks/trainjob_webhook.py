@@ -54,7 +54,7 @@ class TrainJobWebhook(CustomValidator[TrainJob]):
             raise ForbiddenError(str(error), code=403, reason="Forbidden") from error
         warnings, errors = await runtime.validate_objects(old, new)
         if self._second_generation:
-            errors += newerrules.violations(old, new)
+            errors += await offload.run(new, lambda: list(newerrules.violations(old, new)))
         aggregate = await offload.run(
             new, errors.to_aggregate
         )  # formats the errors, which quote the invalid values

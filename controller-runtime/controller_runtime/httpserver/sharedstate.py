@@ -23,7 +23,7 @@ MAX_HELD: Final = 24 * 1024 * 1024
 """Bytes of bodies that one server keeps at a time, unread or in progress."""
 _CONNECTIONS: Final = (16, 1024)
 _SHARE: Final = 8
-"""A server takes this part of the process's file descriptors: three servers leave most to the clients."""
+"""A server takes this part of the process's file descriptors: four servers leave half to the clients."""
 _PATIENCE: Final = 1.0
 """Seconds that a client has to send a body, a request or a handshake while others wait for its place."""
 _GOODBYE: Final = 1.0

@@ -161,7 +161,7 @@ class MutatorHandler(Handler, Generic[T]):
             if not self._mutator.leaves_undecodable:
                 raise
             return allowed()
-        if not self._mutator.concerns(request, stored, new):
+        if not await offload.run(self._mutator.concerns, request, stored, new):
             return allowed()
         # Compare with the decoded model, so that the patch contains only the mutator's changes.
         before = await offload.run(new.to_dict)

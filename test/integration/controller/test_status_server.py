@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import time
 from collections.abc import AsyncIterator, Callable
@@ -15,12 +16,20 @@ from typing import Any, TypeVar
 import pytest
 from controller_runtime.apis.authentication.v1 import BoundObjectReference, TokenRequest, TokenRequestSpec
 from controller_runtime.apis.batch.v1 import Job
-from controller_runtime.apis.core.v1 import ConfigMap, Pod, ServiceAccount
+from controller_runtime.apis.core.v1 import ConfigMap, Pod, Secret, ServiceAccount
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.client import LiveClient
+from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import Environment, eventually
 from controller_runtime.envtest.ports import free_ports
-from controller_runtime.rest import Config, Request, Response, StaticToken, TLSConfig, Transport
+from controller_runtime.rest import (
+    Config,
+    Request,
+    Response,
+    StaticToken,
+    TLSConfig,
+    Transport,
+    TransportError,
+)
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
@@ -88,10 +97,16 @@ class World:
         issued = await self.client.subresource("token").create(account, request)
         return issued.status.token or ""
 
-    async def post(self, train_job: str, token: str, body: Any = UPDATE) -> tuple[int, Any]:
-        """Return the answer to an update, sent as the SDK does: over TLS with the authority of the ConfigMap."""
+    async def authority(self, train_job: str) -> bytes:
+        """Return the authority that the pods of a TrainJob trust."""
         config_map = await self._found(ConfigMap, f"{train_job}-tls-config")
-        authority = (config_map.data or {})["ca.crt"].encode()
+        return str((config_map.data or {})["ca.crt"]).encode()
+
+    async def post(
+        self, train_job: str, token: str, body: Any = UPDATE, authority: bytes = b""
+    ) -> tuple[int, Any]:
+        """Return the answer to an update, sent as the SDK does: over TLS with the authority of the ConfigMap."""
+        authority = authority or await self.authority(train_job)
         config = Config(
             host=f"https://127.0.0.1:{self.port}",
             tls=TLSConfig(ca=authority, server_name=SERVICE),
@@ -104,6 +119,17 @@ class World:
 
     async def status(self, train_job: str) -> dict[str, Any]:
         return (await self.client.get(TrainJob, (self.namespace, train_job))).status.to_dict()
+
+    async def suspend(self, train_job: str) -> None:
+        """Suspend a TrainJob, and wait until the controller has written that into its status."""
+        job = await self.client.get(TrainJob, (self.namespace, train_job))
+        await self.client.patch(job, raw_patch(MERGE, b'{"spec":{"suspend":true}}'))
+
+        async def written() -> bool:
+            conditions = (await self.status(train_job)).get("conditions") or []
+            return any(each["type"] == "Suspended" and each["status"] == "True" for each in conditions)
+
+        await eventually(written, timeout=30, reason="the condition Suspended is True")
 
     async def _found(self, kind: type[Any], name: str) -> Any:
         async def look() -> Any:
@@ -150,6 +176,8 @@ async def test_a_pod_reports_the_progress_of_its_train_job(start: StartWorld) ->
         assert (code, answer) == (200, UPDATE)
         assert (await world.status("bert"))["trainerStatus"] == UPDATE["trainerStatus"]
         stored = await world.client.get(TrainJob, (world.namespace, "bert"))
+        await world.suspend("bert")
+        assert (await world.status("bert"))["trainerStatus"] == UPDATE["trainerStatus"]
         owners = {
             each["manager"]
             for each in stored.metadata.managed_fields or ()
@@ -231,19 +259,48 @@ async def test_the_schema_refuses_bad_values_with_one_clear_error(start: StartWo
         assert await refused(progressPercentage=2**31, lastUpdatedTime=now) == "Invalid payload"
 
 
-async def test_the_config_map_follows_the_authority(start: StartWorld) -> None:
+async def test_a_config_map_that_is_deleted_is_restored(start: StartWorld) -> None:
     async with start() as world:
         await world.train_job("bert")
-        key = (world.namespace, "bert-tls-config")
-        config_map = await world.client.get(ConfigMap, key)
-        before = config_map.data
+        before = await world.authority("bert")
 
-        await world.client.delete(config_map)
+        name = {"namespace": world.namespace, "name": "bert-tls-config"}
+        await world.client.delete(ConfigMap.from_dict({"metadata": name}))
 
         async def restored() -> bool:
-            return (await world.client.get(ConfigMap, key)).data == before
+            return await world.authority("bert") == before
 
         await eventually(restored, timeout=30, reason="the ConfigMap is restored")
+
+
+async def test_pods_trust_a_new_authority_before_the_server_uses_it(start: StartWorld) -> None:
+    async with start() as world:
+        token = await world.token(await world.train_job("bert"), "bert")
+        old = await world.authority("bert")
+        secrets = await world.client.list(Secret, namespace="kubeflow-system")
+        (secret,) = [each for each in secrets if _authority_in(each) == old]
+
+        await world.client.delete(secret)
+
+        async def followed() -> bool:
+            renewed = await world.client.get(Secret, secret.key)
+            return _authority_in(renewed) == await world.authority("bert") != old
+
+        await eventually(followed, timeout=30, reason="the ConfigMap has the new authority")
+        post = functools.partial(world.post, "bert", token)
+        assert (await post(authority=old))[0] == 200, "the server still has the former certificate"
+
+        async def switched() -> bool:
+            try:
+                return (await post())[0] == 200
+            except TransportError:
+                return False
+
+        await eventually(switched, timeout=60, reason="the server has a certificate of the new authority")
+
+
+def _authority_in(secret: Secret) -> bytes:
+    return base64.b64decode((secret.data or {}).get("ca.crt") or "")
 
 
 def _signed_again(token: str, key: bytes | None, **changed: Any) -> str:

@@ -69,6 +69,21 @@ async def test_known_keys_stay_while_the_server_is_unreachable(authority: Author
     assert (await issuer.known(token(authority, "a"))).signed(token(authority, "a"))
 
 
+async def test_a_slow_server_does_not_delay_tokens_whose_keys_are_known(authority: Authority) -> None:
+    issuer = Issuer(authority.transport)
+    await issuer.known(token(authority, "a"))
+    await anyio.sleep(301)
+    authority.seconds = 5
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(issuer.known, token(authority, "a"))
+        await anyio.sleep(1)
+        begun = anyio.current_time()
+
+        assert (await issuer.known(token(authority, "a"))).signed(token(authority, "a"))
+
+        assert anyio.current_time() == begun
+
+
 async def test_failures_are_not_tried_again_for_every_token(authority: Authority) -> None:
     issuer = Issuer(authority.transport)
     authority.broken = True

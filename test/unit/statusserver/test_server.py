@@ -5,13 +5,16 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime import rest
+from controller_runtime.apis.machinery.errors import ForbiddenError, InvalidError
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.cache import CacheDegradedError
 from controller_runtime.client import FakeClient
 from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.statusserver import DeniedError, StatusHandler, status_url, token_audience
+from pkg.statusserver.issuer import IssuerError
 from pkg.util.testing import make_train_job
 
 UPDATE = {"trainerStatus": {"progressPercentage": 5, "lastUpdatedTime": "2026-01-02T03:04:05Z"}}
@@ -136,6 +139,24 @@ async def test_the_reason_of_the_server_is_passed_on() -> None:
 
     answer = await StatusHandler(Strict(0), AllowAll())(request())
     assert refusal(answer) == (422, "Invalid", "must be less than or equal to 100")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ForbiddenError("no"),
+        rest.TransportError("away", host="h"),
+        CacheDegradedError(TrainJob.gvk, "no kind"),
+        IssuerError("no issuer"),
+    ],
+)
+async def test_an_unknown_verdict_is_an_internal_error(error: Exception) -> None:
+    class Broken:
+        async def authorize(self, *_: object) -> None:
+            raise error
+
+    answer = await StatusHandler(Slow(0), Broken())(request())
+    assert refusal(answer) == (500, "InternalError", "Internal error")
 
 
 async def test_one_train_job_has_two_updates_in_progress_and_others_are_not_delayed() -> None:

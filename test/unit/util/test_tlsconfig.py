@@ -38,6 +38,10 @@ def test_suites_are_given_to_openssl_by_its_own_names() -> None:
         (TLSOptions(cipher_suites=["NO_SUCH"]), "cipher suite 'NO_SUCH' is unknown and left out"),
         (TLSOptions(next_protos=["h2", "http/1.1"]), "protocol 'h2' is not served; http/1.1 is"),
         (
+            TLSOptions(cipher_suites=["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"]),
+            "only cipher suites for RSA are allowed; with the manager's own certificate, clients need TLS 1.3",
+        ),
+        (
             TLSOptions(cipher_suites=["TLS_AES_128_GCM_SHA256"]),
             "no cipher suite of TLS 1.2 is allowed; clients need TLS 1.3",
         ),

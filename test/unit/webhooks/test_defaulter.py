@@ -4,6 +4,7 @@
 
 import base64
 import json
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -258,3 +259,12 @@ async def test_what_no_patch_can_hold_is_not_mirrored_and_a_warning_says_so(spec
 async def test_a_train_job_that_is_being_deleted_is_left_alone() -> None:
     leaving = job({"deletionTimestamp": NOW}, trainer={"numProcPerNode": "auto"})
     assert (await review(leaving, job(trainer={"numProcPerNode": "auto"}))).patch is None
+
+
+async def test_thousands_of_overrides_are_not_mirrored_and_cost_little() -> None:
+    many = [override(volumes=[{"name": f"v{number}", "emptyDir": {}}]) for number in range(3000)]
+    began = time.process_time()
+    response = await review(job(QUEUE, podTemplateOverrides=many))
+    assert time.process_time() - began < 20
+    (warning,) = response.warnings or [""]
+    assert "write more than 500000 values" in warning

@@ -692,6 +692,7 @@ class PodCertificateProjection(Struct):
     credential_bundle_path: str | None = None
     key_path: str | None = None
     certificate_chain_path: str | None = None
+    user_annotations: dict[str, str] | None = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"max_expiration_seconds"})
 
 
@@ -809,6 +810,13 @@ class PodSchedulingGate(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset({"name"})
 
 
+class PodSchedulingGroup(Struct):
+    """corev1.PodSchedulingGroup."""
+
+    pod_group_name: str | None = None
+    go_pointers: ClassVar[frozenset[str]] = frozenset({"pod_group_name"})
+
+
 class PodResourceClaim(Struct):
     """corev1.PodResourceClaim."""
 
@@ -900,6 +908,7 @@ class PodSpec(Struct):
     os: PodOS | None = None
     host_users: bool | None = None
     scheduling_gates: list[PodSchedulingGate] | None = None
+    scheduling_group: PodSchedulingGroup | None = None
     resource_claims: list[PodResourceClaim] | None = None
     resources: ResourceRequirements | None = None
     hostname_override: str | None = None

@@ -6,6 +6,7 @@ import base64
 import json
 from typing import Any
 
+import anyio
 from controller_runtime import rest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -28,11 +29,12 @@ def number(value: int, size: int = 0) -> str:
 
 
 class Authority:
-    """Signs tokens, and answers as the API server that publishes its keys; ``broken`` makes it unreachable."""
+    """Signs tokens, and answers as the API server that publishes its keys; ``broken`` makes it unreachable, ``seconds`` slow."""
 
     def __init__(self) -> None:
         self.keys: dict[str, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey] = {}
         self.broken = False
+        self.seconds = 0.0
         self.transport = rest.FakeTransport(self._answer)
 
     def add(self, name: str, algorithm: str = "ES256") -> None:
@@ -54,7 +56,8 @@ class Authority:
             signature = r.to_bytes(size) + s.to_bytes(size)
         return f"{text}.{base64url(signature)}"
 
-    def _answer(self, request: rest.Request) -> rest.FakeResponse:
+    async def _answer(self, request: rest.Request) -> rest.FakeResponse:
+        await anyio.sleep(self.seconds)
         if self.broken:
             raise rest.TransportError("unreachable", host="https://fake")
         if request.path == "/.well-known/openid-configuration":
