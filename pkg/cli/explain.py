@@ -17,7 +17,9 @@ from pkg.offline.trace.trainjob import TrainJobTrace, reviewed
 _STAGES: Final = {
     "EnforceMLPolicy": "applies the runtime's mlPolicy",
     "EnforcePodGroupPolicy": "applies the runtime's podGroupPolicy",
+    "EnforcePodSpec": "changes the pods",
     "PodNetwork": "sets the pods' host names",
+    "PreComponentBuilder": "changes the template",
     "ComponentBuilder": "builds the objects",
 }
 _WHOLE_POLICIES: Final = {
@@ -26,6 +28,9 @@ _WHOLE_POLICIES: Final = {
         "mlPolicy",
         "mlPolicy.torch",
         "mlPolicy.mpi",
+        "mlPolicy.jax",
+        "mlPolicy.xgboost",
+        "mlPolicy.flux",
         "podGroupPolicy",
         "podGroupPolicy.coscheduling",
     )

@@ -28,8 +28,10 @@ async def load(arguments: argparse.Namespace) -> Offline:
 
 async def _load(arguments: argparse.Namespace) -> Offline:
     found = await inputfiles.load(arguments.files)
+    version = arguments.compatibility_version
     if arguments.kubeconfig is None and arguments.context is None:
-        return await trainjobs.prepare(found, namespace=arguments.namespace)
+        return await trainjobs.prepare(found, namespace=arguments.namespace, version=version)
     config = await load_config(arguments.kubeconfig, context=arguments.context)
     async with Transport(config) as transport:
-        return await trainjobs.prepare(found, namespace=arguments.namespace, cluster=LiveClient(transport))
+        client = LiveClient(transport)
+        return await trainjobs.prepare(found, namespace=arguments.namespace, cluster=client, version=version)

@@ -139,17 +139,29 @@ def _run(parser: argparse.ArgumentParser) -> None:
 def _render(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("yaml", "json", "table"))
     _runtimes_from_cluster(parser)
+    _compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.render:render_command")
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     _runtimes_from_cluster(parser)
+    _compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.explain:explain_command")
+
+
+def _compatibility_version(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--compatibility-version",
+        choices=("2.1", "2.3"),
+        default="2.1",
+        help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
+    )
 
 
 def _validate(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json"))
+    _compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.validate:validate_command")
 
 

@@ -31,7 +31,7 @@ async def validate_command(arguments: argparse.Namespace, out: Console, err: Con
         raise inputfiles.InputError(
             "the input contains no TrainJob, TrainingRuntime or ClusterTrainingRuntime"
         )
-    validator = Validator(schemas(), arguments.namespace)
+    validator = Validator(schemas(), arguments.namespace, arguments.compatibility_version)
     await validator.start(ours)
     verdicts = [await validator.judge(document) for document in ours]
     if arguments.output == "json":

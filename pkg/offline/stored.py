@@ -24,6 +24,7 @@ from controller_runtime.webhook import Handler, MutatorHandler, ValidatorHandler
 from controller_runtime.webhook.admission import BadRequestError, allowed, errored
 
 from pkg import webhooks
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
 from pkg.offline import objectmeta, schema, shipped
 from pkg.offline.cel import Evaluator
@@ -92,11 +93,11 @@ class Schemas:
 class Webhooks:
     """The webhooks' answers, from their validators; ``runtimes`` serve the TrainJobs."""
 
-    def __init__(self, runtimes: Mapping[str, Runtime]) -> None:
+    def __init__(self, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
         self._mutator = MutatorHandler(TrainJob, webhooks.TrainJobDefaulter())
         self._handlers: dict[GVK, Handler] = {
             kind.gvk: ValidatorHandler(kind, validator)
-            for kind, validator in webhooks.validators(runtimes).items()
+            for kind, validator in webhooks.validators(runtimes, cfg).items()
         }
 
     async def mutate(self, data: Data) -> tuple[AdmissionResponse, Data]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, TypeVar
 
+from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
@@ -23,6 +24,7 @@ from controller_runtime.apis.machinery.strategicpatch import StrategicMergeError
 from controller_runtime.client import FakeClient, Reader
 from controller_runtime.rest import RestError
 
+from pkg.apis.config.v1alpha1 import V2_1, defaulted
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
     TRAIN_JOB_FAILED,
@@ -84,15 +86,20 @@ class Offline:
 
 
 async def prepare(
-    found: Iterable[InputObject], *, namespace: str = DEFAULT_NAMESPACE, cluster: Reader | None = None
+    found: Iterable[InputObject],
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    cluster: Reader | None = None,
+    version: str = V2_1,
 ) -> Offline:
-    """Return the TrainJobs and runtimes among ``found`` with the pipeline that serves them.
+    """Return the TrainJobs and runtimes among ``found`` with the pipeline that serves them, as in a ``version``.
 
     Raises:
         InputError: one of them would be refused or is a duplicate, or the input contains no TrainJob.
     """
     client, checks = FakeClient(), Schemas(schemas(), namespace)
-    offline = Offline(client, await core.new(client, client), [], has_cluster=cluster is not None)
+    runtimes = await core.new(client, client, cfg=defaulted(version), store=client)
+    offline = Offline(client, runtimes, [], has_cluster=cluster is not None)
     train_jobs: list[tuple[InputObject, TrainJob]] = []
     seen: dict[tuple[GVK, NamespacedName], InputObject] = {}
     others: list[InputObject] = []
@@ -123,13 +130,15 @@ async def prepare(
 
 
 async def objects(offline: Offline, train_job: TrainJob) -> list[Object]:
-    """Return the objects that the manager would apply for a TrainJob.
+    """Return the objects that the manager would create for a TrainJob, a snapshot of its runtime first.
 
     Raises:
         RefusedError: the manager would apply nothing, and report the reason in an event or condition.
     """
     try:
-        return await runtime_for(offline.runtimes, train_job.spec.runtime_ref).new_objects(train_job)
+        made = await runtime_for(offline.runtimes, train_job.spec.runtime_ref).new_objects(train_job)
+        snapshots = await offline.client.list(ConfigMap, namespace=train_job.namespace)
+        return [*(each for each in snapshots if each.name == core.snapshot_name(train_job)), *made]
     except core.RuntimeNotFoundError as error:
         hint = (
             f"; the shipped runtimes are {', '.join(sorted(_shipped()))}" if not offline.has_cluster else ""

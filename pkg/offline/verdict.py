@@ -13,6 +13,7 @@ from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.client import FakeClient
 
+from pkg.apis.config.v1alpha1 import V2_1, defaulted
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.offline import schema, shipped
 from pkg.offline.inputfiles import DEFAULT_NAMESPACE, InputObject
@@ -71,7 +72,13 @@ class Verdict:
 class Validator:
     """Validates objects; call :meth:`start` first."""
 
-    def __init__(self, schemas: Mapping[GVK, schema.Schema], namespace: str = DEFAULT_NAMESPACE) -> None:
+    def __init__(
+        self,
+        schemas: Mapping[GVK, schema.Schema],
+        namespace: str = DEFAULT_NAMESPACE,
+        version: str = V2_1,
+    ) -> None:
+        self._version = version
         self._schemas = Schemas(schemas, namespace)
         self._client = FakeClient()
         self._webhooks: Webhooks | None = None
@@ -91,7 +98,8 @@ class Validator:
             if (kind, obj.key) not in taken:
                 taken.add((kind, obj.key))
                 self._client.add(obj)
-        self._webhooks = Webhooks(await core.new(self._client, self._client))
+        cfg = defaulted(self._version)
+        self._webhooks = Webhooks(await core.new(self._client, self._client, cfg=cfg), cfg)
 
     async def judge(self, document: InputObject) -> Verdict:
         """Return the server's answer to a create of ``document`` with strict field validation."""

@@ -23,6 +23,7 @@ from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.object import (
     Object,
     ObjectMeta,
@@ -171,6 +172,12 @@ class OwnerCache:
         found = await self.instance(await self._metadata(kind.gvk, *key), self.kinds.reads(kind.gvk))
         found.metadata = found.metadata.deep_copy()
         return found  # type: ignore[return-value]  # of that very kind
+
+    async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
+        """Return the object of :meth:`get`, undecoded if it comes from the cache."""
+        if not issubclass(kind, Unstructured):
+            return await client.get_lazily(self._cached, kind, key)
+        return LazyObject.of(await self.get(kind, key))
 
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
         """Return the list from the cache, or from the server for unstructured kinds."""

@@ -30,10 +30,12 @@ def setup(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], cfg: Configuration
     setup_webhook_for_train_job(mgr, runtimes, cfg)
 
 
-def validators(runtimes: Mapping[str, Runtime]) -> dict[type[Object], CustomValidator[Any]]:
+def validators(
+    runtimes: Mapping[str, Runtime], cfg: Configuration | None = None
+) -> dict[type[Object], CustomValidator[Any]]:
     """Return the webhooks' validators, for callers without a server."""
     return {
-        ClusterTrainingRuntime: ClusterTrainingRuntimeWebhook(),
+        ClusterTrainingRuntime: ClusterTrainingRuntimeWebhook(cfg),
         TrainingRuntime: TrainingRuntimeWebhook(),
         TrainJob: TrainJobWebhook(runtimes),
     }

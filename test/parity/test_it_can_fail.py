@@ -112,7 +112,7 @@ def test_the_runner_fails_a_case_whose_recorded_answer_is_another(
         json.dumps([{**case.input, answer: {**case.want, part: other(case.want[part])}}, case.input])
     )
 
-    assert replay.main([str(path)]) == 1
+    assert replay.main([str(path), "--profile", case.profile]) == 1
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"FAIL {case.name} ({case.op})"

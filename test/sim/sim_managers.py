@@ -13,7 +13,7 @@ import anyio
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.manager import Manager
 from controller_runtime.rest import Request, Response
-from controller_runtime.simtest import Simulation
+from controller_runtime.simtest import Simulation, paths
 from controller_runtime.simtest.answers import Answer
 from controller_runtime.simtest.loop import Process
 from controller_runtime.simtest.network import WRITES, Observer, is_aside
@@ -54,6 +54,12 @@ class Writes(Observer):
             )
         if self._known.get((number, shown, request.body or b"")) == int(view):
             self._fail(f"a write whose answer was known: {process.name} {shown}")
+
+        place = paths.parse(request, self._sim.server.tables)
+        row = place.table.rows.get(place.key)
+        metadata = row.document["metadata"] if row is not None else {}
+        if place.is_apply and metadata.get("deletionTimestamp") and metadata["resourceVersion"] == view:
+            self._fail(f"an apply to an object that is being deleted: {process.name} {shown}")
 
     def answered(self, process: Process, request: Request, answer: Response) -> None:
         """Record the version that a manager received."""

@@ -26,7 +26,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 Document = dict[str, Any]
 OURS = "trainer.kubeflow.org/trainjob-controller"
 OTHERS = "kueue.x-k8s.io/multikueue"
-_RUNTIMES = ("plain", "plain", "local", "gang", "mpi", "initialized")
+_RUNTIMES = ("plain", "local", "gang", "gang", "mpi", "mpi", "initialized")
 _FOREIGN: Document = {
     "replicatedJobs": [
         {
@@ -89,24 +89,30 @@ class Users:
                 await sim.client().patch(job, raw_patch(MERGE, msgspec.json.encode({"spec": spec})))
 
     async def edit(self, sim: Simulation, rng: random.Random) -> None:
-        """Change the trainer."""
-        trainer: Document = {"image": self._image()}
-        if rng.random() < 0.3:
-            trainer["numNodes"] = rng.choice([1, 2, 3])
-        await self._patch(sim, rng, {"trainer": trainer})
+        """Change the trainer, or set or remove labels."""
+        if rng.random() < 0.2:
+            await self._patch(sim, rng, {"labels": rng.choice([None, {"team": "a"}, {"team": "b"}])})
+        else:
+            await self._patch(sim, rng, self._trainer(rng))
+
+    def _trainer(self, rng: random.Random) -> Document:
+        nodes = {"numNodes": rng.choice([1, 2, 3])} if rng.random() < 0.5 else {}
+        return {"trainer": {"image": self._image(), **nodes}}
 
     async def suspend(self, sim: Simulation, rng: random.Random) -> None:
-        """Suspend."""
-        await self._patch(sim, rng, {"suspend": True})
+        """Suspend, some with another trainer."""
+        trainer = self._trainer(rng) if rng.random() < 0.4 else {}
+        await self._patch(sim, rng, {"suspend": True, **trainer})
 
     async def resume(self, sim: Simulation, rng: random.Random) -> None:
-        """Resume, some with another image."""
-        trainer = {"trainer": {"image": self._image()}} if rng.random() < 0.3 else {}
+        """Resume, some with another trainer."""
+        trainer = self._trainer(rng) if rng.random() < 0.3 else {}
         await self._patch(sim, rng, {"suspend": False, **trainer})
 
     async def delete(self, sim: Simulation, rng: random.Random) -> None:
         """Delete a TrainJob; some create it again at once."""
-        key = {"metadata": {"namespace": "default", "name": rng.choice(self._names)}}
+        names = [each["metadata"]["name"] for each in sim.server.objects(TrainJob)] or self._names
+        key = {"metadata": {"namespace": "default", "name": rng.choice(names)}}
         propagation = rng.choice([None, *PROPAGATIONS])
         with refusals_expected():
             grace = rng.choice([None, 0])
@@ -177,7 +183,7 @@ class Administrators:
                     await sim.client("admin").create(found)
 
     async def edit_runtime(self, sim: Simulation, rng: random.Random) -> None:
-        """Change the environment of the last job's container."""
+        """Set or remove the environment of the last job's container."""
         self._version += 1
         found = runtimes.runtime(rng.choice(runtimes.NAMES))
         with refusals_expected():
@@ -185,6 +191,8 @@ class Administrators:
             job = document["spec"]["template"]["spec"]["replicatedJobs"][-1]
             container = job["template"]["spec"]["template"]["spec"]["containers"][0]
             container["env"] = [{"name": "VERSION", "value": str(self._version)}]
+            if rng.random() < 0.4:
+                del container["env"]
             await sim.client("admin").update(type(found).from_dict(document))
 
     async def delete_runtime(self, sim: Simulation, rng: random.Random) -> None:

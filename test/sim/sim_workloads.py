@@ -166,6 +166,7 @@ class Workloads:
                 continue
             labels = job["spec"]["template"].get("metadata", {}).get("labels", {})
             for _ in range(len(owned(sim, Pod, job)), job["spec"].get("parallelism") or 1):
+                await self._hesitate(rng)
                 await self._pod(sim, rng, job, Job, labels)
 
     async def _ray_clusters(self, sim: Simulation, rng: random.Random) -> None:
@@ -177,7 +178,14 @@ class Workloads:
             for name, count in {"headgroup": 1, **groups}.items():
                 present = sum(each["metadata"]["labels"].get(NODE_GROUP) == name for each in pods)
                 for _ in range(present, count):
+                    await self._hesitate(rng)
                     await self._pod(sim, rng, cluster, RayCluster, {NODE_GROUP: name})
+
+    @staticmethod
+    async def _hesitate(rng: random.Random) -> None:
+        """Wait: meanwhile an owner may be deleted and created again."""
+        if rng.random() < 0.1:
+            await anyio.sleep(rng.uniform(0.5, 4.0))
 
     async def _pod(
         self, sim: Simulation, rng: random.Random, owner: Document, of: type[Object], labels: Document

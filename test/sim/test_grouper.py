@@ -20,8 +20,9 @@ from pkg import podgrouper
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.podgrouper.podgroup import OLDEST
 
-SETTINGS = podgrouper.Settings()
+SETTINGS = podgrouper.Settings(rules=OLDEST)
 
 
 async def setup(mgr: ctrl.Manager) -> None:

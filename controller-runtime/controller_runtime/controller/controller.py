@@ -10,10 +10,8 @@ its sources. :meth:`Controller._conclude` alone handles the outcome of a reconci
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Final
 
 import anyio
@@ -21,8 +19,6 @@ import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from controller_runtime import cancellation, log, metrics, source, workqueue
-from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.reconcile import (
     ControllerError,
     PanicError,
@@ -32,7 +28,7 @@ from controller_runtime.reconcile import (
     Result,
 )
 
-from . import outcomes
+from . import outcomes, reporting
 from .options import Defaults, Options
 
 _DEGRADED_RETRY: Final = 30.0
@@ -41,24 +37,7 @@ _DEGRADED_RETRY: Final = 30.0
 AWAY_DELAY: Final = 8.0
 """Maximum retry delay in seconds while the server cannot be reached, so that its return is noticed soon."""
 
-SUCCESS: Final = "success"
-REQUEUE_AFTER: Final = "requeue_after"
-ERROR: Final = "error"
-_RESULTS: Final = (ERROR, REQUEUE_AFTER, "requeue", SUCCESS)
-
 _log = log.logger_from("controller")
-_current: Final[ContextVar[str]] = ContextVar("reconcile_id", default="")
-
-
-def reconcile_id() -> str:
-    """Return the ID of the current reconcile, as logs show it; empty outside a reconcile."""
-    return _current.get()
-
-
-def _uuid() -> str:
-    """Return a version 4 UUID for logs. It need not be secure: the system's random numbers cost three times as much."""
-    digits = f"{random.getrandbits(128) & ~(0xF << 76 | 0x3 << 62) | 4 << 76 | 2 << 62:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 class Controller:
@@ -71,7 +50,7 @@ class Controller:
         options: Options | None = None,
         *,
         defaults: Defaults | None = None,
-        new_id: Callable[[], str] = _uuid,
+        new_id: Callable[[], str] = reporting.new_id,
     ) -> None:
         """Make a controller; ``name`` identifies it in logs and metrics.
 
@@ -91,7 +70,7 @@ class Controller:
         self._reconciler = reconciler
         self._new_id = new_id
         self._time = metrics.RECONCILE_TIME.labels(name)
-        self._successes = metrics.RECONCILE_TOTAL.labels(name, SUCCESS)
+        self._successes = metrics.RECONCILE_TOTAL.labels(name, reporting.SUCCESS)
         self._sources: list[source.Source] = []
         self._tasks: TaskGroup | None = None
         self._started = False
@@ -154,12 +133,12 @@ class Controller:
         self._changed.set()
         # Checked once: a line that is not written costs several microseconds, and a reconcile has two.
         self._traces = _log.enabled(log.TRACE)
-        self._show_metrics()
-        with log.into_context(**self._fields(None)):
+        reporting.show_metrics(self.name, self.settings.max_concurrent_reconciles)
+        with log.into_context(**reporting.fields(self.name, self.settings)):
             try:
                 await self._run()
             except BaseExceptionGroup as group:
-                raise _only_cause(group) from None
+                raise outcomes.only_cause(group) from None
             finally:
                 self.queue.shut_down()
 
@@ -230,10 +209,10 @@ class Controller:
     async def _handle(self, request: Request, priority: int) -> None:
         """Reconcile one request, measure the time, and handle the outcome."""
         ident = self._new_id()
-        token = _current.set(ident)
+        token = reporting.current.set(ident)
         began = time.perf_counter()
         try:
-            with log.into_context(**self._fields(request), reconcileID=ident):
+            with log.into_context(**reporting.fields(self.name, self.settings, request), reconcileID=ident):
                 if self._traces:
                     _log.trace("Reconciling")
                 try:
@@ -244,7 +223,7 @@ class Controller:
                     outcome = self._recover(error)
                 self._conclude(request, outcome, priority)
         finally:
-            _current.reset(token)
+            reporting.current.reset(token)
             self._time.observe(time.perf_counter() - began)
 
     async def _reconcile(self, request: Request) -> Result:
@@ -273,33 +252,24 @@ class Controller:
         if isinstance(outcome, Result) and outcome.priority is not None:
             priority = outcome.priority
         if isinstance(outcome, Exception):
-            if outcomes.is_terminal(outcome) or self._is_undecodable(outcome, request):
+            if outcomes.is_terminal(outcome) or outcomes.is_undecodable(outcome, request, self.settings.kind):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
                 self._retry(request, outcome, priority)
             metrics.RECONCILE_ERRORS.labels(self.name).inc()
-            self._count(ERROR)
+            metrics.RECONCILE_TOTAL.labels(self.name, reporting.ERROR).inc()
             _log.error("Reconciler error", error=outcome)
         elif (after := outcome.requeue_after) is not None and after.total_seconds() > 0:
             if self._traces:
                 _log.trace("Reconcile done, requeueing", after=after)
             self._forget(request)
             self.queue.add(request, priority=priority, after=after.total_seconds())
-            self._count(REQUEUE_AFTER)
+            metrics.RECONCILE_TOTAL.labels(self.name, reporting.REQUEUE_AFTER).inc()
         else:
             if self._traces:
                 _log.trace("Reconcile successful")
             self._forget(request)
             self._successes.inc()
-
-    def _is_undecodable(self, error: Exception, request: Request) -> bool:
-        """Return True if the object itself cannot be decoded: a retry is useless before its next write, an event."""
-        return any(
-            isinstance(each, UndecodableObjectError)
-            and each.key == request
-            and each.gvk == self.settings.kind
-            for each in outcomes.all_of(error)
-        )
 
     def _retry(self, request: Request, error: Exception, priority: int) -> None:
         """Queue a failed request again, with a growing delay or the delay that the server sent."""
@@ -319,51 +289,8 @@ class Controller:
         self._away.forget(request)
         self.queue.forget(request)
 
-    def _count(self, result: str) -> None:
-        metrics.RECONCILE_TOTAL.labels(self.name, result).inc()
-
-    def _show_metrics(self) -> None:
-        """Create every series of this controller, at zero, before its first reconcile."""
-        for result in _RESULTS:
-            metrics.RECONCILE_TOTAL.labels(self.name, result)
-        for counter in (
-            metrics.RECONCILE_ERRORS,
-            metrics.TERMINAL_RECONCILE_ERRORS,
-            metrics.RECONCILE_PANICS,
-            metrics.RECONCILE_TIMEOUTS,
-        ):
-            counter.labels(self.name)
-        metrics.MAX_CONCURRENT_RECONCILES.labels(self.name).set(self.settings.max_concurrent_reconciles)
-        metrics.ACTIVE_WORKERS.labels(self.name).set(0)
-
-    def _fields(self, request: Request | None) -> dict[str, object]:
-        """Return the fields of every line of this controller or, with ``request``, the further fields about it."""
-        fields: dict[str, object] = {}
-        gvk = self.settings.kind
-        if request is None:
-            fields["controller"] = self.name
-            if gvk is not None:
-                fields |= {"controllerGroup": gvk.group, "controllerKind": gvk.kind}
-        else:
-            if gvk is not None:
-                fields[gvk.kind[:1].lower() + gvk.kind[1:]] = NamespacedName(*request)
-            fields |= {"namespace": request.namespace, "name": request.name}
-        if self.settings.log_constructor is not None:
-            fields.update(self.settings.log_constructor(request))
-        return fields
-
 
 def _checked(result: object) -> Result:
     if not isinstance(result, Result):
         raise TypeError(f"reconcile returned {type(result).__name__}, not a Result")
     return result
-
-
-def _only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the only exception in nested groups, or the innermost group with several."""
-    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
-        inner = group.exceptions[0]
-        if not isinstance(inner, BaseExceptionGroup):
-            return inner
-        group = inner
-    return group

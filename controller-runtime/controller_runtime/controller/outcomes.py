@@ -9,8 +9,9 @@ from typing import Final
 
 from controller_runtime import rest
 from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.cache import CacheDegradedError
-from controller_runtime.reconcile import TerminalError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
+from controller_runtime.reconcile import Request, TerminalError
 
 PANICS: Final = (
     AssertionError,
@@ -66,3 +67,21 @@ def is_panic(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return any(map(is_panic, error.exceptions))
     return isinstance(error, PANICS)
+
+
+def is_undecodable(error: BaseException, request: Request, kind: GVK | None) -> bool:
+    """Return True if the object itself cannot be decoded: a retry is useless before its next write, an event."""
+    return any(
+        isinstance(each, UndecodableObjectError) and each.key == request and each.gvk == kind
+        for each in all_of(error)
+    )
+
+
+def only_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the only exception in nested groups, or the innermost group with several."""
+    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
+        inner = group.exceptions[0]
+        if not isinstance(inner, BaseExceptionGroup):
+            return inner
+        group = inner
+    return group

@@ -3,7 +3,8 @@
 """Identify the processes that an earlier run started.
 
 A pid alone is not enough, because the system reuses pids. A component's pid file therefore also records the
-command line and the start time, and a process is considered ours only if all three match.
+command line and the start time, and a process is considered ours only if all three match. Of the command line, the
+arguments have to match: a script runs as an interpreter, or replaces itself with another program.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Identity:
 
     def alive(self) -> bool:
         """Return True if this process is still running."""
-        return start_time(self.pid) == self.started and command_line(self.pid) == " ".join(self.argv)
+        if start_time(self.pid) != self.started:
+            return False
+        return command_line(self.pid).endswith(" ".join(self.argv[1:] or self.argv))
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal if this process is still running."""

@@ -31,7 +31,8 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import ObjectMeta
 
-from .leaderelection import LeaderElectionLostError, LeaderElector, Timing
+from .leaderelection import LeaderElector
+from .timing import LeaderElectionLostError, Timing
 
 T = TypeVar("T")
 Connect = Callable[[], AbstractAsyncContextManager[client.Client]]

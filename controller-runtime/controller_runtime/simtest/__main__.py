@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m controller_runtime.simtest")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    replay = commands.add_parser("replay", help="live the life of a seed again and print what happened")
+    replay = commands.add_parser("replay", help="live the life of a seed again and print its timeline")
     check = commands.add_parser("check", help="live seeds several times and print the first difference")
     record = commands.add_parser("record", help="print the lives of seeds as JSON, one a line")
     for command in (replay, check, record):

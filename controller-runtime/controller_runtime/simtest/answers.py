@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a simulated server answers: bytes, as they would come over a connection."""
+"""Answers of a simulated server: bytes, as they would come over a connection."""
 
 from __future__ import annotations
 
@@ -72,5 +72,5 @@ def refusal(error: errors.StatusError) -> Answer:
 
 
 def page(status: int = 502) -> Answer:
-    """Return what a proxy answers in the server's place."""
+    """Return a proxy's error page."""
     return Answer(status, b"<html><body><h1>Bad Gateway</h1></body></html>", {"Content-Type": "text/html"})

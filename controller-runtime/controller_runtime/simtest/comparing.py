@@ -20,7 +20,7 @@ _BEFORE: Final = 5
 
 
 class Life(msgspec.Struct, frozen=True):
-    """What two lives of a seed must have in common."""
+    """The parts of a life that are the same whenever its seed is lived."""
 
     seed: int
     digest: str
@@ -31,7 +31,7 @@ class Life(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, outcome: Outcome) -> Life:
-        """Return what an outcome has of it."""
+        """Return the life of an outcome."""
         lines = [f"{line}  [{line.state:016x}]" for line in outcome.timeline]
         return cls(outcome.seed, outcome.digest, lines, list(outcome.trace))
 
@@ -61,10 +61,10 @@ def in_another_process(
         yield msgspec.json.decode(line, type=Life)
 
 
-def _first(one: Sequence[str], other: Sequence[str], what: str) -> str:
-    """Return the first difference of two sequences, and what comes before."""
+def _first(one: Sequence[str], other: Sequence[str], unit: str) -> str:
+    """Return the first difference of two sequences, and the items before it."""
     for number, (here, there) in enumerate(zip_longest(one, other)):
         if here != there:
             before = "".join(f"    {text}\n" for text in one[max(0, number - _BEFORE) : number])
-            return f"{what} {number} differs:\n{before}  - {here}\n  + {there}"
+            return f"{unit} {number} differs:\n{before}  - {here}\n  + {there}"
     return ""

@@ -14,7 +14,7 @@ from .shrinking import report, shrink
 from .simulation import Outcome, Simulation, run
 
 SEEDS: Final = "SEEDS"
-"""The environment variable that says how many seeds are tried, instead of what the test says."""
+"""The environment variable that says how many seeds are tried, instead of the test's own number."""
 SEED: Final = "SEED"
 """The environment variable that names the only seed to try."""
 
@@ -46,7 +46,7 @@ def simulate(
 
         test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__
         test.__doc__, test.__module__ = scenario.__doc__, scenario.__module__
-        test.scenario = scenario  # type: ignore[attr-defined]  # what ``replay`` runs
+        test.scenario = scenario  # type: ignore[attr-defined]  # ``replay`` runs it
         test.options = {"minutes": minutes, "faults": faults}  # type: ignore[attr-defined]
         return test
 

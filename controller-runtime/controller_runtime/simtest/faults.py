@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What can happen to a cluster in a life, each as one function that causes it and takes it back."""
+"""The faults of a life, each as one function that causes it and takes it back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Cause = Callable[["Simulation", random.Random], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault and what causes it."""
+    """A fault and its cause."""
 
     name: str
     cause: Cause

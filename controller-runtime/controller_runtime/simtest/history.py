@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a server remembers of changes: the log that watches read, and the replicas that are behind it."""
+"""A server's memory of changes: the log that watches read, and the replicas that are behind it."""
 
 from __future__ import annotations
 

@@ -40,14 +40,14 @@ class LeakError(AssertionError):
 
 
 class Process:
-    """What runs on one machine, and can be killed or stopped from outside; see :meth:`SimLoop.enter`."""
+    """The tasks of one machine, which can be killed or paused from outside."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.dead = False
         self.paused = False
         self.held: list[tuple[Lane, asyncio.Handle]] = []
-        """What became ready while it was paused."""
+        """Callbacks that became ready while it was paused."""
         self.drift = 0.0
         """Seconds by which its wall clock is ahead."""
         self.ended = asyncio.Event()
@@ -71,7 +71,7 @@ class SimTask(asyncio.Task[Any]):
 
 
 class Lane:
-    """What waits to run, in order."""
+    """Callbacks that wait to run, in order."""
 
     __slots__ = ("handles", "listed")
 
@@ -109,7 +109,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """Return the virtual time in seconds."""
         return self._clock
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def _call_soon(
         self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context | None
@@ -208,7 +208,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._lanes.pop(task, None)
 
     def drop_all(self) -> None:
-        """Drop what waits to run: nothing of a life runs after its end."""
+        """Drop all callbacks: nothing of a life runs after its end."""
         self._listed.clear()
         self._timers.clear()
 

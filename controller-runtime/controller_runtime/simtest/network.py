@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The way from a process to a server: latency, and what can go wrong with a request."""
+"""The way from a process to a server: latency, and the failures of requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 @dataclass(slots=True)
 class Weather:
-    """What is wrong with the network, or with the server, just now. Each value is the part of requests concerned."""
+    """The state of the network, and of the server. Each value is the part of requests concerned."""
 
     refused: float = 0.0
     """No connection."""
@@ -65,7 +65,7 @@ class Network:
     server: Server
     rng: random.Random
     record: Callable[[str, str], None]
-    """Takes who does something, and what."""
+    """Takes an actor and an action."""
     weather: Weather = field(default_factory=Weather)
     cut_off: set[str] = field(default_factory=set)
     """Names of processes that reach nothing."""
@@ -138,7 +138,7 @@ class _Bare:
     async def _travel(self, request: Request, there: float, back: float) -> Response:
         """Return the answer to a request that takes some time there, and some back.
 
-        What is on its way arrives, even if the process is killed, paused or gives up meanwhile.
+        A request on its way arrives, even if the process is killed, paused or gives up meanwhile.
         """
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Response] = loop.create_future()
@@ -174,7 +174,7 @@ class _Bare:
         return await self._network.server.handle(request, self._user, self._replica)
 
     def _spoiled(self, request: Request, rng: random.Random, weather: Weather) -> answers.Answer | None:
-        """Return what another than the server answers. Raises TransportError when nobody does."""
+        """Return an answer that is not the server's, if there is one. Raises TransportError for a lost connection."""
         if rng.random() < weather.refused:
             self._network.record(self._process.name, f"{_named(request)} -> refused")
             raise TransportError("connection refused", host=_HOST)

@@ -97,7 +97,7 @@ class Place:
 
 
 def parse(request: Request, tables: Tables) -> Place:
-    """Return what a request is about.
+    """Return the place that a request names.
 
     Raises:
         NotFoundError: nothing is served there.
@@ -137,7 +137,7 @@ def _table_of(path: str, tables: Tables) -> tuple[Table | None, str, list[str]]:
     """Return the table, the namespace, and the rest of a path from the resource on."""
     steps = [unquote(step) for step in path.strip("/").split("/")]
     group, steps = ("", steps[1:]) if steps[0] == "api" else (steps[1], steps[2:])
-    version, *rest = steps
+    version, *rest = steps or [""]
     namespace = ""
     if rest[:1] == ["namespaces"] and len(rest) > 2 and (group, version, rest[2]) in tables:
         namespace, rest = rest[1], rest[2:]
@@ -170,26 +170,19 @@ def _verb(request: Request, name: str, query: Mapping[str, str]) -> str:
 
 
 def discovery(path: str, tables: Tables) -> Document | None:
-    """Return what a discovery path answers; None for all other paths."""
+    """Return the answer to a discovery path; None for all other paths."""
     if path == "/version":
         return {"major": "1", "minor": "35", "gitVersion": "v1.35.0"}
     if path.count("/") > 3:
         return None
     served = {(group, version) for group, version, _ in tables}
     if path == "/apis":
-        groups: dict[str, list[str]] = {}
-        for group, version in sorted(served):
-            if group:
-                groups.setdefault(group, []).append(version)
-        listed = [
-            {
-                "name": name,
-                "versions": [{"groupVersion": f"{name}/{each}", "version": each} for each in versions],
-            }
-            for name, versions in groups.items()
-        ]
+        names = sorted({group for group, _ in served if group})
+        listed = [_group(name, served) for name in names]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed}
     steps = path.strip("/").split("/")
+    if steps[0] == "apis" and len(steps) == 2 and any(group == steps[1] for group, _ in served):
+        return {"kind": "APIGroup", "apiVersion": "v1", **_group(steps[1], served)}
     if steps[0] == "api" and len(steps) == 2:
         group_version = ("", steps[1])
     elif steps[0] == "apis" and len(steps) == 3:
@@ -204,3 +197,12 @@ def discovery(path: str, tables: Tables) -> Document | None:
         if (group, version) == group_version
     ]
     return {"kind": "APIResourceList", "apiVersion": "v1", "resources": resources}
+
+
+def _group(name: str, served: set[tuple[str, str]]) -> Document:
+    versions = [
+        {"groupVersion": f"{name}/{version}", "version": version}
+        for group, version in sorted(served)
+        if group == name
+    ]
+    return {"name": name, "versions": versions, "preferredVersion": versions[-1]}

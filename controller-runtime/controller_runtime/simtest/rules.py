@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the library promises to every operator, checked in every life.
+"""The promises of the library to every operator, checked in every life.
 
 - A replica that led does not write while another holds the lease.
-- A read through the cache is never older than a write of the same process that was answered before.
+- A read through the cache is never older than a write of the same process that was answered before, nor than an earlier
+  read. A list contains the objects that reads find.
 - A request is not reconciled twice at once.
 - When nothing disturbs it any more, a cache equals the server, its indices are right, and no queue holds ready work.
 """
@@ -22,6 +23,9 @@ import msgspec
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.object import PartialObjectMetadata
+from controller_runtime.cache.cache import DECODE_STEP
+from controller_runtime.cache.codec import Entry
 from controller_runtime.cache.delivery import CachedObject
 from controller_runtime.cache.informer import Engine
 from controller_runtime.controller import Controller
@@ -52,7 +56,7 @@ class _Written:
 
 @dataclass
 class Replica:
-    """A manager, and what is known of it."""
+    """A manager, and its writes."""
 
     process: Process
     manager: Manager
@@ -61,6 +65,8 @@ class Replica:
     answered: dict[asyncio.Task[Any] | None, dict[Place, _Written]] = field(default_factory=dict)
     """Writes of a task that has not read since; the call may not have returned yet."""
     written: dict[Place, _Written] = field(default_factory=dict)
+    read: dict[tuple[Any, Place], _Written] = field(default_factory=dict)
+    """The newest version that a read of a class returned."""
 
     @property
     def identity(self) -> str:
@@ -90,6 +96,7 @@ class Rules(Observer):
         manager.add = watched  # type: ignore[method-assign]
         cache = manager.cache
         cache.get = functools.partial(self._read, replica, cache.get)  # type: ignore[method-assign]
+        cache.list = functools.partial(self._list, replica, cache.list)  # type: ignore[method-assign]
         cache.get_lazily = functools.partial(self._read, replica, cache.get_lazily)  # type: ignore[method-assign]
 
     def _follow_controller(self, controller: Controller) -> None:
@@ -175,12 +182,34 @@ class Rules(Observer):
                 and self._is_stored(place, expected.uid)
                 and self._is_whole(replica, kind)
             ):
-                self._fail(f"a read does not find what this process wrote: {kind.gvk.kind} {key[1]}")
+                self._fail(f"a read does not find an own write: {kind.gvk.kind} {key[1]}")
             raise
-        if expected is not None:
-            metadata = found.entry if isinstance(found, CachedObject) else found.metadata
-            if metadata.uid == expected.uid and int(metadata.resource_version) < expected.version:
-                self._fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
+        metadata = found.entry if isinstance(found, CachedObject) else found.metadata
+        uid, version = metadata.uid, int(metadata.resource_version)
+        if expected is not None and uid == expected.uid and version < expected.version:
+            self._fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
+        before = replica.read.get((kind, place))
+        if before is not None and uid == before.uid and version < before.version:
+            self._fail(f"a read is older than the one before: {kind.gvk.kind} {key[1]}")
+        replica.read[kind, place] = _Written(uid, version)
+        return found
+
+    async def _list(
+        self, replica: Replica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
+    ) -> Any:
+        found = await read(kind, **options)
+        engine = replica.manager.cache._engines.get((kind.gvk, issubclass(kind, PartialObjectMetadata)))
+        # A longer list lets other tasks run, which may change the cache.
+        if (
+            engine is not None
+            and len(found) < DECODE_STEP
+            and not options.get("labels")
+            and not options.get("limit")
+        ):
+            names = {(each.namespace, each.name) for each in found}
+            for entry in _found(engine, options):
+                if entry.key not in names and not entry.refused:
+                    self._fail(f"a list lacks an object that a read finds: {kind.gvk.kind} {entry.name}")
         return found
 
     def _is_stored(self, place: Place, uid: str) -> bool:
@@ -233,6 +262,23 @@ class Rules(Observer):
                         yield f"an index is wrong: {kind} {key.name} by {field_}"
         for key in sorted(store._writes):
             yield f"a cache does not let go of an own write: {kind} {key.name}"
+
+
+def _found(engine: Engine, options: dict[str, Any]) -> Iterator[Entry]:
+    """Yield the entries that reads find and the options of a list select."""
+    store, now = engine.store, anyio.current_time()
+    fields = dict(options.get("fields") or {})
+    own = {"metadata.namespace": "namespace", "metadata.name": "name"}
+    for key in dict.fromkeys([*store.observed_keys(options.get("namespace") or ""), *store._writes]):
+        entry = store.get(key, now)
+        if entry is None or (options.get("namespace") and key.namespace != options["namespace"]):
+            continue
+        values = engine._index(CachedObject(engine.kind, entry))
+        if all(
+            getattr(entry, own[name]) == value if name in own else value in values.get(name, ())
+            for name, value in fields.items()
+        ):
+            yield entry
 
 
 def _engines(replica: Replica) -> list[Engine]:

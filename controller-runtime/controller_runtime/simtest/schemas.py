@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What an API server does to custom resources by their schema: it drops unknown fields and sets defaults.
+"""Custom resources as an API server stores them: without unknown fields, and with the defaults of their schema.
 
 It does not validate.
 """

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Closes off what a run must not depend on: the wall clock, random numbers, threads, processes, connections.
+"""Keeps a run from the wall clock, random numbers, threads, processes and connections of the machine.
 
 Within :func:`sealed`, ``time`` and ``datetime.now`` follow the loop's clock, ``random``, ``secrets``, ``uuid`` and
 ``os.urandom`` follow the seed, work for a thread runs at once, and whatever leaves the simulation raises
@@ -81,7 +81,7 @@ class _SimDatetime(_RealDatetime, metaclass=_Meta):
 
 
 def _clocks() -> Iterator[tuple[Any, str, Callable[..., Any]]]:
-    """Yield each function of a clock or of random bytes, and what stands for it."""
+    """Yield each function of a clock or of random bytes, and its replacement."""
     for name, by_wall in (
         ("time", True),
         ("monotonic", False),
@@ -208,9 +208,9 @@ def _silence() -> Iterator[None]:
         structlog.configure(**before)
 
 
-def _refuse(what: str) -> Callable[..., Any]:
+def _refuse(act: str) -> Callable[..., Any]:
     def refuse(*_: object, **__: object) -> Any:
-        error = LeakError(f"{what} in a simulation")
+        error = LeakError(f"{act} in a simulation")
         if _sources is not None:
             _sources.leaks.append(error)
         raise error
@@ -219,7 +219,7 @@ def _refuse(what: str) -> Callable[..., Any]:
 
 
 async def _inline(func: Callable[..., Any], *args: Any, **_: object) -> Any:
-    """Run in this thread what was meant for another; others may run before and after."""
+    """Run a function in this thread instead of another; other tasks may run before and after."""
     await anyio.lowlevel.checkpoint()
     try:
         return func(*args)

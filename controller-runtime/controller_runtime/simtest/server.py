@@ -77,7 +77,7 @@ class Server:
         self._pages: dict[str, tuple[list[Document], int]] = {}
         self.serve(Namespace)
 
-    # What is served.
+    # Kinds.
 
     def serve(self, *kinds_: type[Object]) -> None:
         """Serve kinds by their models."""
@@ -109,7 +109,7 @@ class Server:
         return [row.document for _, row in sorted(self.table(kind).rows.items())]
 
     def collect_garbage(self) -> None:
-        """Do what the garbage collector and the namespace controller would do now, to its end."""
+        """Run the garbage collector and the namespace controller until they have nothing left to do."""
         if not self._has_garbage:
             return
         self._has_garbage = False
@@ -336,7 +336,7 @@ class Server:
             raise errors.ForbiddenError(text, code=403, reason="Forbidden", details={"causes": causes})
 
     def _empty(self, namespace: Document) -> None:
-        """Delete what is in a namespace; let it go when there is nothing left."""
+        """Delete the objects of a namespace, and the namespace itself once it is empty."""
         name, empty = namespace["metadata"]["name"], True
         for table in self.tables.values():
             for key in [key for key in table.rows if key.namespace == name]:

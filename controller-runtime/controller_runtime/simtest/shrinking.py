@@ -16,7 +16,7 @@ _LINES: Final = 60
 def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, minutes: float = 10.0) -> Outcome:
     """Leave steps out while the life still fails in the same way; return the shortest that was found.
 
-    What a step does depends on its own seed alone, so the others stay as they were. At most ``tries`` lives are lived.
+    A step depends on its own seed alone, so the others stay as they were. At most ``tries`` lives are lived.
     """
     if found.failure is None:
         return found
@@ -43,7 +43,7 @@ def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, minutes: flo
 
 
 def report(outcome: Outcome, *, lines: int = _LINES) -> str:
-    """Return what happened in a failed life: the steps, the last lines of the timeline, the failure."""
+    """Return the story of a failed life: the steps, the last lines of the timeline, the failure."""
     steps = "\n".join(f"  {step}" for step in outcome.steps) or "  none"
     timeline = "\n".join(str(line) for line in outcome.timeline[-lines:])
     failure = outcome.failure
@@ -60,5 +60,5 @@ def _same(one: BaseException | None, other: BaseException | None) -> bool:
 
 
 def _first(error: BaseException | None) -> str:
-    """Return the part of a message that says what is wrong, without the names of objects."""
+    """Return the part of a message before the names of objects."""
     return str(error).partition(":")[0]

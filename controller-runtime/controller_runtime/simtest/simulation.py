@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""One life of a cluster: its server, its processes, what is done to them and what must hold."""
+"""One life of a cluster: its server, its processes, the steps and the checks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Step:
     at: float
     name: str
     seed: int
-    """What the step draws comes from here: it does the same whatever else is done."""
+    """The seed of the step's own generator: its draws do not depend on other steps."""
 
     def __str__(self) -> str:
         return f"t={self.at:8.3f}  {self.name} ({self.seed})"
@@ -97,7 +97,7 @@ class Line:
 
 @dataclass
 class _Registered:
-    """What a scenario registered."""
+    """The managers, actions and checks of a scenario."""
 
     setup: Setup | None = None
     replicas: int = 1
@@ -135,7 +135,7 @@ class Simulation:
         self.server.serve(Lease, Event)
         self.failures: list[BaseException] = []
 
-    # What a scenario registers.
+    # Called by scenarios.
 
     def serve(self, *kinds: type[Object]) -> None:
         """Serve kinds by their models."""
@@ -174,7 +174,7 @@ class Simulation:
         """Check something at the end, when faults have stopped and the cluster had time to settle."""
         self._registered.checks.append(check)
 
-    # What its parts use.
+    # Called by the parts of the simulation.
 
     def record(self, actor: str, text: str) -> None:
         """Add a line to the timeline."""
@@ -312,7 +312,7 @@ class _Direct:
 def _spread(
     rng: random.Random, name: str, times: float, length: float, storms: Sequence[float]
 ) -> Iterable[Step]:
-    """Draw about ``times`` steps over ``length`` seconds, most of them in storms: what goes wrong does so together."""
+    """Draw about ``times`` steps over ``length`` seconds, most of them in storms: faults come together."""
     for _ in range(int(times) + (rng.random() < times % 1)):
         at = rng.random() * length
         if rng.random() < _IN_STORMS:
@@ -384,7 +384,7 @@ def _drift() -> float:
 
 
 def _put_away(loop: SimLoop, simulation: Simulation) -> None:
-    """Drop what still waits: nothing of a life runs after its end."""
+    """Drop all callbacks and tasks: nothing of a life runs after its end."""
     loop.drop_all()
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False  # type: ignore[attr-defined]

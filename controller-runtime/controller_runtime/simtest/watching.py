@@ -37,7 +37,7 @@ class Break(Enum):
 
 
 class Watch:
-    """One watch: what it has sent, and whether it still runs."""
+    """One watch: the version that it has sent, and its state."""
 
     def __init__(self, place: Place, replica: Replica, version: int) -> None:
         self.place = place
@@ -129,7 +129,7 @@ class Watches:
                 case Break.RESET:
                     raise TransportError("the connection broke")
                 case Break.WITHIN_LINE if last:
-                    # A proxy ends the answer properly, and the client takes what it has for a line.
+                    # A proxy ends the answer properly, and the client takes the rest for a line.
                     yield last[: self._rng.randrange(len(last))]
         finally:
             self._end(watch)
@@ -164,7 +164,7 @@ class Watches:
             yield bookmark_line(watch, initial=True)
 
     def _pending(self, watch: Watch) -> list[bytes]:
-        """Return the lines of what the replica has learned since the last, oldest first."""
+        """Return the lines of the changes that the replica has applied since the last, oldest first."""
         applied = watch.replica.applied
         events = self._history.between(watch.table, watch.version, applied)
         watch.version = max(watch.version, applied)

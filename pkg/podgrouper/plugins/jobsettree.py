@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gojson import quote
 from controller_runtime.apis.machinery.object import Unstructured
-from controller_runtime.client import Reader
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
@@ -40,9 +40,9 @@ class JobSetTreeGrouper(DelegatingGrouper):
     name = "JobSet Grouper"
     reads = Reads.SPEC
 
-    def __init__(self, default: DefaultGrouper, client: Reader) -> None:
+    def __init__(self, default: DefaultGrouper, reader: client.Reader) -> None:
         super().__init__(default)
-        self._client = client
+        self._reader = reader
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Add the tree of subgroups, with the pod in the one of its replica.
@@ -74,7 +74,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
         names = dict.fromkeys(f"{metadata.name}-{name}" for job in jobs if (name := job.get("name")))
         for name in (metadata.name, *names):
             try:
-                group = await self._client.get(PodGroup, (metadata.namespace, name))
+                group = await client.peek(self._reader, PodGroup, (metadata.namespace, name))
             except NotFoundError:
                 continue
             if not group.spec.sub_groups:

@@ -17,6 +17,7 @@ from pkg.apis.kai.v2alpha2 import PodGroup, PodGroupSpec, SubGroup, TopologyCons
 from .locks import KeyedLocks
 from .metadata import Metadata, SubGroupMetadata, TopologyConstraintMetadata
 from .rules import OLDEST, Rules
+from .settled import Settled
 from .updater import pod_groups_equal, update_pod_group
 
 _log: Final = log.logger_from("podgrouper")
@@ -40,6 +41,7 @@ class Handler:
         self._node_pool_key = node_pool_key
         self._queue_key = queue_key
         self._locks: KeyedLocks[NamespacedName] = KeyedLocks()
+        self._settled = Settled()
 
     async def apply_to_cluster(self, metadata: Metadata, rules: Rules = OLDEST) -> None:
         """Create or update the group that ``metadata`` describes, in the fields that ``rules`` know.
@@ -48,16 +50,21 @@ class Handler:
             StatusError, RestError, CacheError: the group cannot be read or written. A stale cache does not raise as
                 long as the newest state can be read.
         """
-        wanted = pod_group_for(metadata, rules)
-        async with self._locks.holding(wanted.key):
+        key = NamespacedName(metadata.namespace, metadata.name)
+        async with self._locks.holding(key):
             try:
-                stored = await self._client.get(PodGroup, wanted.key)
+                version = (await client.get_lazily(self._client, PodGroup, key)).resource_version
+                if self._settled.has(key, version, metadata, rules):
+                    return
+                stored = await self._client.get(PodGroup, key)
             except NotFoundError:
-                created = await self._create(wanted)
+                self._settled.drop(key)
+                created = await self._create(pod_group_for(metadata, rules))
                 if created is None:
                     return
                 stored = created
-            await self._update(stored, wanted, rules)
+            if (settled := await self._update(stored, pod_group_for(metadata, rules), rules)) is not None:
+                self._settled.add(key, settled, metadata, rules)
 
     async def _create(self, wanted: PodGroup) -> PodGroup | None:
         """Create the group; return the existing one if there is one."""
@@ -70,7 +77,8 @@ class Handler:
                 raise error from None
         return None
 
-    async def _update(self, stored: PodGroup, wanted: PodGroup, rules: Rules) -> None:
+    async def _update(self, stored: PodGroup, wanted: PodGroup, rules: Rules) -> str | None:
+        """Update the group; return its version if there is nothing to update."""
         labels, constraint = wanted.labels, wanted.spec.topology_constraint
         for attempt in range(_TRIES):
             self._take_what_others_own(wanted, labels, stored)
@@ -79,7 +87,7 @@ class Handler:
             elif constraint is None or not constraint.topology:
                 wanted.spec.topology_constraint = stored.spec.topology_constraint
             if pod_groups_equal(stored, wanted):
-                return
+                return stored.metadata.resource_version
             version = stored.metadata.resource_version
             update_pod_group(stored, wanted)
             try:
@@ -91,7 +99,8 @@ class Handler:
                     raise
                 _log.debug("PodGroup was changed by another writer, trying again", podGroup=str(wanted.key))
             else:
-                return
+                break
+        return None
 
     def _take_what_others_own(self, wanted: PodGroup, labels: Mapping[str, str], stored: PodGroup) -> None:
         """Keep the stored values of fields that the assigner of queues and node pools sets; ``labels`` are our own."""

@@ -20,7 +20,7 @@ class TopologyConstraintMetadata:
 
 @dataclass(slots=True, kw_only=True)
 class SubGroupMetadata:
-    """A part of the group. ``pods_references`` are the names of its pods, in the group's namespace.
+    """A part of the group. ``pods_references`` are the names of its pods, in the group's namespace; not compared.
 
     With ``min_sub_group``, that many of its own subgroups are required instead of ``min_available`` pods.
     """
@@ -29,7 +29,7 @@ class SubGroupMetadata:
     min_available: int = 0
     min_sub_group: int | None = None
     parent: str | None = None
-    pods_references: list[str] = field(default_factory=list)
+    pods_references: list[str] = field(default_factory=list, compare=False)
     topology_constraints: TopologyConstraintMetadata | None = None
 
 

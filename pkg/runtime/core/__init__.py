@@ -10,6 +10,7 @@ from .registry import Registry as Registry
 from .registry import RuntimeFactory as RuntimeFactory
 from .registry import RuntimeRegistrar as RuntimeRegistrar
 from .registry import new_runtime_registry as new_runtime_registry
+from .snapshot import snapshot_name as snapshot_name
 from .trainingruntime import TRAINING_RUNTIME_GROUP_KIND as TRAINING_RUNTIME_GROUP_KIND
 from .trainingruntime import RuntimeNotFoundError as RuntimeNotFoundError
 from .trainingruntime import TrainingRuntime as TrainingRuntime

@@ -158,7 +158,7 @@ class Snapshots:
             text = await offload.run(snapshottext.encode, runtime)
         config_map = ConfigMap(
             metadata=ObjectMeta(
-                name=train_job.name + _SUFFIX,
+                name=snapshot_name(train_job),
                 namespace=train_job.namespace,
                 owner_references=[trainjob.controller_reference(train_job)],
             ),
@@ -183,8 +183,13 @@ def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
         kept.popitem(last=False)
 
 
+def snapshot_name(train_job: TrainJob) -> str:
+    """Return the name of the ConfigMap with the TrainJob's snapshot."""
+    return train_job.name + _SUFFIX
+
+
 def _key(train_job: TrainJob) -> NamespacedName:
-    return NamespacedName(train_job.namespace, train_job.name + _SUFFIX)
+    return NamespacedName(train_job.namespace, snapshot_name(train_job))
 
 
 def _is_terminating(error: ForbiddenError) -> bool:

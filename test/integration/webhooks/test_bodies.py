@@ -18,6 +18,7 @@ import aiohttp
 import anyio
 import psutil
 import pytest
+from json_places import places
 
 pytestmark = pytest.mark.integration
 PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
@@ -53,15 +54,6 @@ JUNK: list[Any] = [None, True, -1, 2**70, 1.5, "", "x" * 300, [], [[]], {}, {"a"
 
 Body = tuple[bytes, str, set[int]]
 """What is sent, as what, and the answers that are fine."""
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    below: list[tuple[Any, Any]] = []
-    if isinstance(value, dict):
-        below = list(value.items())
-    elif isinstance(value, list):
-        below = list(enumerate(value))
-    return [path, *(found for key, each in below for found in places(each, (*path, key)))]
 
 
 def odd(rng: random.Random) -> bytes:

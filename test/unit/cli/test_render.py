@@ -391,3 +391,18 @@ def test_fields_that_a_server_drops_are_named_and_have_no_effect(
     captured = capsys.readouterr()
     assert "in.yaml:10: document 1 (TrainJob team-a/job): spec.trainer.nodes: unknown field" in captured.err
     assert "parallelism: 1" in captured.out
+
+
+@pytest.mark.parametrize(("version", "kinds"), [("2.1", ["JobSet"]), ("2.3", ["ConfigMap", "JobSet"])])
+def test_the_compatibility_version_decides_whether_there_is_a_snapshot(
+    version: str, kinds: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: job}\n"
+        "spec: {runtimeRef: {name: jax-distributed}}\n"
+    )
+    command = ["render", "-f", str(path), "-o", "json", "--compatibility-version", version]
+    assert trainerctl.main(command) == 0
+    made = json.loads(capsys.readouterr().out)["items"]
+    assert [each["kind"] for each in made] == kinds

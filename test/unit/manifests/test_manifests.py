@@ -247,17 +247,40 @@ def test_every_user_may_read_the_release_and_nothing_else() -> None:
     [
         "data-cache/torch_distributed_with_cache.yaml",
         "deepspeed_distributed.yaml",
-        "kustomization.yaml",
+        "jax_distributed.yaml",
         "mlx_distributed.yaml",
         "torch_distributed.yaml",
         "torchtune/kustomization.yaml",
+        "xgboost_distributed.yaml",
+    ],
+)
+def test_the_runtimes_equal_the_reference(path: str) -> None:
+    assert read(f"runtimes/{path}") == read(f"runtimes/{path}", root=reference("v2.3.0"))
+
+
+def test_all_runtimes_of_the_reference_are_shipped() -> None:
+    for folder in ("runtimes", "runtimes/torchtune", "runtimes/data-cache"):
+        (ours,) = read(f"{folder}/kustomization.yaml")
+        (theirs,) = read(f"{folder}/kustomization.yaml", root=reference("v2.3.0"))
+        assert set(ours["resources"]) == set(theirs["resources"])
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
         "torchtune/llama3_2/llama3_2_1B.yaml",
         "torchtune/llama3_2/llama3_2_3B.yaml",
         "torchtune/qwen2_5/qwen2_5_1.5B.yaml",
     ],
 )
-def test_the_runtimes_equal_the_reference(path: str) -> None:
-    assert read(f"runtimes/{path}") == read(f"runtimes/{path}", root=reference())
+def test_the_runtimes_of_torchtune_use_a_claim_of_the_namespace(path: str) -> None:
+    """The reference has the claims made by JobSet, which releases before 0.11 cannot."""
+    (ours,), (theirs,) = read(f"runtimes/{path}"), read(f"runtimes/{path}", root=reference("v2.3.0"))
+    del theirs["spec"]["template"]["spec"]["volumeClaimPolicies"]
+    for job in ours["spec"]["template"]["spec"]["replicatedJobs"]:
+        (volume,) = job["template"]["spec"]["template"]["spec"].pop("volumes")
+        assert volume["persistentVolumeClaim"]["claimName"] == ours["metadata"]["name"]
+    assert ours == theirs
 
 
 def test_every_kustomization_lists_what_lies_beside_it() -> None:

@@ -48,7 +48,7 @@ def exported(package: types.ModuleType) -> set[str]:
             (
                 "CLUSTER_TRAINING_RUNTIME_GROUP_KIND ClusterTrainingRuntime Registry RuntimeFactory "
                 "RuntimeNotFoundError RuntimeRegistrar RuntimeRegistryError TRAINING_RUNTIME_GROUP_KIND "
-                "TrainingRuntime new new_runtime_registry"
+                "TrainingRuntime new new_runtime_registry snapshot_name"
             ),
         ),
     ],

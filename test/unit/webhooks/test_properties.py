@@ -17,6 +17,7 @@ from controller_runtime.webhook import ValidatorHandler, Webhook
 from controller_runtime.webhook.admission import VERDICTS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from json_places import places
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.offline import schema, shipped
@@ -204,15 +205,6 @@ def test_what_the_webhook_accepts_can_be_built(virtual_loop: LoopFactory, jobs: 
                 assert "JobSet" in [each.gvk.kind for each in built], job
 
     run(virtual_loop, check)
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    below: list[tuple[Any, Any]] = []
-    if isinstance(value, dict):
-        below = list(value.items())
-    elif isinstance(value, list):
-        below = list(enumerate(value))
-    return [path, *(found for key, each in below for found in places(each, (*path, key)))]
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))

@@ -3,7 +3,11 @@
 """Files that killed environments left on disk."""
 
 import os
+import signal
+import subprocess
 from pathlib import Path
+
+import pytest
 
 from controller_runtime.envtest import pidfile
 from controller_runtime.envtest.environment import _sweep
@@ -32,3 +36,20 @@ def test_only_old_directories_of_owners_that_are_gone_are_removed(tmp_path: Path
     (tmp_path / "unrelated").mkdir()
     _sweep(tmp_path, keep=60)
     assert sorted(tmp_path.iterdir()) == [fresh, running, unsigned, tmp_path / "unrelated"]
+
+
+@pytest.mark.parametrize("body", ["exec /bin/sleep 300", "/bin/sleep 300; exit 1"])
+def test_a_script_is_recognized_whether_or_not_it_replaces_itself(body: str, tmp_path: Path) -> None:
+    script = tmp_path / "component"
+    script.write_text(f"#!/bin/sh\n{body.replace('300', '$1')}\n")
+    script.chmod(0o755)
+    argv = [str(script), "300"]
+    with subprocess.Popen(argv, start_new_session=True) as process:
+        try:
+            identity = pidfile.identify("component", process.pid, argv)
+            assert identity.alive()
+            assert not pidfile.Identity(
+                "component", process.pid, [str(script), "301"], identity.started
+            ).alive()
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)

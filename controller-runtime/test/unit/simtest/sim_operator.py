@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An operator that uses what the library has, and what must hold of it: the scenario that finds bugs of the library.
+"""An operator that uses all parts of the library, and its invariants: the scenario that finds bugs of the library.
 
 A ConfigMap has a value and names a PriorityClass. The operator keeps a Secret with both, adds a finalizer to the
 ConfigMap, deletes the ConfigMap when its time to live is over, and deletes the Secret before the ConfigMap goes.
@@ -13,7 +13,7 @@ import base64
 import random
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import msgspec
@@ -22,13 +22,15 @@ import controller_runtime as ctrl
 from controller_runtime import cache, controller, handler, predicate, simtest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import AlreadyExistsError, NotFoundError
-from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import MERGE, Client, ignore_not_found, merge_from, raw_patch
 from controller_runtime.controller import controllerutil
 from controller_runtime.manager import ControllerOptions
 from controller_runtime.simtest import Simulation
+from controller_runtime.simtest.history import Event
+from controller_runtime.simtest.loop import CURRENT, START
 
 FINALIZER = "example.com/secret"
 CLASS = "data.class"
@@ -37,7 +39,7 @@ QUIET = 60.0
 
 
 def content(source: dict[str, Any], classes: dict[str, int]) -> str:
-    """Return what the Secret of a ConfigMap contains."""
+    """Return the content of a ConfigMap's Secret."""
     data = source["data"]
     text = f"{data['value']} {classes.get(data['class'], 0)}"
     return base64.b64encode(text.encode()).decode()
@@ -59,7 +61,14 @@ class Keeper:
         try:
             return await self._reconcile(await self._client.get(ConfigMap, request))
         except NotFoundError:
+            await self._delete_stray(request)
             return ctrl.Result()
+
+    async def _delete_stray(self, key: ctrl.Request) -> None:
+        """Delete a Secret without a ConfigMap."""
+        with ignore_not_found():
+            secret = await self._client.get(Secret, key)
+            await self._client.delete(secret, preconditions={"uid": secret.metadata.uid or ""})
 
     async def _reconcile(self, source: ConfigMap) -> ctrl.Result:
         if source.metadata.deletion_timestamp is not None:
@@ -113,11 +122,59 @@ class Keeper:
         metadata = ObjectMeta(namespace=source.namespace, name=source.name)
         secret = Secret(metadata=metadata, data={"content": wanted})
         controllerutil.set_controller_reference(source, secret)
+        if live is not None and controllerutil.controller_of(live) is None:
+            await self._client.delete(live, preconditions={"uid": live.metadata.uid or ""})
         await self._client.apply(secret, field_owner="keeper", force=True)
+
+
+class Census:
+    """Counts objects by the events of a cache, as a tracker of an operator does."""
+
+    of: ClassVar[dict[str, Census]] = {}
+    """By the name of the process."""
+
+    def __init__(self) -> None:
+        process = CURRENT.get()
+        assert process is not None
+        self.of[process.name] = self
+        self.seen: dict[str, str] = {}
+        """Versions by uid."""
+
+    async def begin(self, mgr: ctrl.Manager) -> None:
+        for kind in (ConfigMap, Secret):
+            informer: cache.Informer[Any] = await mgr.cache.get_informer(kind)
+            informer.add_event_handler(cache.EventHandlerFuncs(self._add, self._update, self._delete))
+
+    def _add(self, obj: Object, initial: bool) -> None:
+        assert obj.metadata.uid not in self.seen, f"an object is added twice: {obj.name}"
+        self._note(obj)
+
+    def _update(self, old: Object, new: Object) -> None:
+        assert old.metadata.uid == new.metadata.uid, f"an update replaces an object: {new.name}"
+        self._note(new)
+
+    def _note(self, obj: Object) -> None:
+        self.seen[obj.metadata.uid or ""] = obj.metadata.resource_version or ""
+
+    def _delete(self, obj: Object, unknown: bool) -> None:
+        self.seen.pop(obj.metadata.uid or "", None)
+
+
+async def events_are_complete(sim: Simulation) -> None:
+    """The handlers of each replica know the objects that exist, in their newest state."""
+    stored = {
+        each["metadata"]["uid"]: each["metadata"]["resourceVersion"]
+        for kind in (ConfigMap, Secret)
+        for each in sim.server.objects(kind)
+    }
+    for name, process in sim.processes.items():
+        if not process.dead and not process.ended.is_set():
+            assert Census.of[name].seen == stored, f"events of a cache were lost: {name}"
 
 
 async def setup(mgr: ctrl.Manager) -> None:
     """Register the operator."""
+    await Census().begin(mgr)
     await mgr.field_indexer.index_field(ConfigMap, CLASS, lambda each: [(each.data or {}).get("class", "")])
 
     async def of_class(found: PriorityClass) -> list[ctrl.Request]:
@@ -130,6 +187,7 @@ async def setup(mgr: ctrl.Manager) -> None:
         ctrl.new_controller_managed_by(mgr)
         .for_(ConfigMap, predicates=[predicate.NotOwnWrite()])
         .owns(Secret, predicates=[predicate.NotOwnWrite()])
+        .watches(Secret, handler.EnqueueRequestForObject(), predicates=[predicate.NotOwnWrite()])
         .watches(PriorityClass, handler.enqueue_requests_from_map_func(of_class))
         .with_options(controller.Options(max_concurrent_reconciles=3, skip_name_validation=True))
         .complete(Keeper(mgr.client))
@@ -137,7 +195,7 @@ async def setup(mgr: ctrl.Manager) -> None:
 
 
 class Users:
-    """What people do, to few objects, so that they meet."""
+    """Actions of people, on few objects, so that they meet."""
 
     def __init__(self) -> None:
         self._values = 0
@@ -147,8 +205,8 @@ class Users:
         data = {"value": str(self._values), "class": rng.choice(CLASSES)}
         return data | ({"ttl": str(rng.choice([5, 30, 90]))} if rng.random() < 0.3 else {})
 
-    def _key(self, rng: random.Random) -> dict[str, Any]:
-        return {"namespace": "default", "name": f"c{rng.randrange(6)}"}
+    def _key(self, rng: random.Random, name: str = "") -> dict[str, Any]:
+        return {"namespace": "default", "name": name or f"c{rng.randrange(6)}"}
 
     async def create(self, sim: Simulation, rng: random.Random) -> None:
         with suppress(AlreadyExistsError):
@@ -156,8 +214,16 @@ class Users:
                 ConfigMap.from_dict({"metadata": self._key(rng), "data": self._data(rng)})
             )
 
-    async def edit(self, sim: Simulation, rng: random.Random) -> None:
-        source = ConfigMap.from_dict({"metadata": self._key(rng)})
+    async def stray(self, sim: Simulation, rng: random.Random) -> None:
+        """Create a Secret, in most cases one without a ConfigMap; again after it is deleted."""
+        key = self._key(rng)
+        for _ in range(3):
+            with suppress(AlreadyExistsError):
+                await sim.client().create(Secret.from_dict({"metadata": key, "data": {"content": "eA=="}}))
+            await anyio.sleep(rng.random() * 0.05)
+
+    async def edit(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
+        source = ConfigMap.from_dict({"metadata": self._key(rng, name)})
         for _ in range(rng.choice([1, 1, 2, 4])):
             patch = raw_patch(MERGE, msgspec.json.encode({"data": self._data(rng)}))
             with ignore_not_found():
@@ -168,9 +234,9 @@ class Users:
         with ignore_not_found():
             await sim.client().delete(ConfigMap.from_dict({"metadata": self._key(rng)}))
 
-    async def replace(self, sim: Simulation, rng: random.Random) -> None:
+    async def replace(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Delete with force, and create another object of the same name at once."""
-        key, data = self._key(rng), self._data(rng)
+        key, data = self._key(rng, name), self._data(rng)
         with ignore_not_found():
             source = ConfigMap.from_dict({"metadata": key})
             await sim.client().patch(source, raw_patch(MERGE, b'{"metadata":{"finalizers":null}}'))
@@ -178,9 +244,9 @@ class Users:
             with suppress(AlreadyExistsError):
                 await sim.client().create(ConfigMap.from_dict({"metadata": key, "data": data}))
 
-    async def tamper(self, sim: Simulation, rng: random.Random) -> None:
+    async def tamper(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Change or delete a Secret, which is the operator's."""
-        secret = Secret.from_dict({"metadata": self._key(rng)})
+        secret = Secret.from_dict({"metadata": self._key(rng, name)})
         with ignore_not_found():
             if rng.random() < 0.5:
                 await sim.client().delete(secret)
@@ -201,6 +267,32 @@ class Users:
         except NotFoundError:
             with suppress(AlreadyExistsError):
                 await sim.client().create(found)
+
+
+class Rivals:
+    """Writers that react to the writes of others within milliseconds, most often while these are still under way."""
+
+    def __init__(self, sim: Simulation, users: Users) -> None:
+        self._sim = sim
+        self._users = users
+        self._rng = random.Random(f"{sim.seed}/rivals")
+        self._due: list[str] = []
+
+    def see(self, event: Event) -> None:
+        """Note that something was written."""
+        if event.table.facts.gvk.kind in ("ConfigMap", "Secret") and self._rng.random() < 0.2:
+            self._due.append(event.key.name)
+
+    async def run(self, sim: Simulation) -> None:
+        """Write, for the first eight minutes."""
+        while sim.loop.time() - START < 480:
+            await anyio.sleep(self._rng.random() * 0.02 if self._due else 0.02)
+            for name in self._due[:1]:
+                self._due.clear()
+                act = self._rng.choice(
+                    [self._users.edit, self._users.edit, self._users.tamper, self._users.replace]
+                )
+                await act(sim, self._rng, name)
 
 
 async def collect_garbage(sim: Simulation) -> None:
@@ -258,8 +350,13 @@ def keeper(sim: Simulation) -> None:
     sim.action(users.delete, times=6)
     sim.action(users.replace, times=6)
     sim.action(users.tamper, times=8)
+    sim.action(users.stray, times=6)
     sim.action(users.reclass, times=8)
+    rivals = Rivals(sim, users)
+    sim.on_change(rivals.see)
+    sim.actor(rivals.run, "rivals")
     sim.finally_(all_is_kept)
+    sim.finally_(events_are_complete)
     sim.finally_(nothing_is_written)
 
 

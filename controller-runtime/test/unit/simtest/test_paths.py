@@ -4,7 +4,9 @@
 
 import pytest
 
+from controller_runtime.apis.batch.v1 import Job
 from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.client import kinds
 from controller_runtime.client.tables import Table
 from controller_runtime.rest import Request
@@ -27,3 +29,23 @@ def test_a_field_selector_requires_or_excludes_values(selector: str, picked: lis
     place = paths.parse(Request("GET", "/api/v1/pods", query=(("fieldSelector", selector),)), PODS)
     pods = [{"metadata": {"name": name}, "status": {"phase": phase}} for name, phase in phases.items()]
     assert [pod["metadata"]["name"] for pod in pods if place.picks(pod)] == picked
+
+
+def test_discovery_names_groups_with_their_versions_and_the_kinds_of_a_version() -> None:
+    tables = {("batch", "v1", "jobs"): Table(kinds.facts_for(Job))}
+    version = {"groupVersion": "batch/v1", "version": "v1"}
+    group = {"name": "batch", "versions": [version], "preferredVersion": version}
+    assert paths.discovery("/apis", tables) == {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]}
+    assert paths.discovery("/apis/batch", tables) == {"kind": "APIGroup", "apiVersion": "v1", **group}
+    resources = [{"name": "jobs", "kind": "Job", "namespaced": True}]
+    listed = {"kind": "APIResourceList", "apiVersion": "v1", "resources": resources}
+    assert paths.discovery("/apis/batch/v1", tables) == listed
+    assert paths.discovery("/apis/apps", tables) is None
+
+
+@pytest.mark.parametrize(
+    "path", ["/apis/apps", "/apis/apps/v1", "/apis/apps/v1/deployments", "/api/v1/nodes", "/api"]
+)
+def test_a_path_that_is_not_served_is_not_found(path: str) -> None:
+    with pytest.raises(NotFoundError):
+        paths.parse(Request("GET", path), PODS)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Lives of an operator that uses what the library has."""
+"""Lives of an operator that uses all parts of the library."""
 
 import pytest
 from sim_operator import keeper

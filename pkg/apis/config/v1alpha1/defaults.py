@@ -60,9 +60,9 @@ _EMPTY_MEANS_UNSET: Final = frozenset(
 """Texts for which an empty value means the default, as in the Go manager; ``"0"`` turns an address off."""
 
 
-def defaulted() -> Configuration:
-    """Return a new Configuration of defaults only."""
-    cfg = Configuration()
+def defaulted(compatibility_version: str = V2_1) -> Configuration:
+    """Return a new Configuration of defaults, for a release of Trainer."""
+    cfg = Configuration(compatibility_version=compatibility_version)
     set_defaults(cfg)
     return cfg
 

@@ -163,3 +163,49 @@ async def test_a_conflict_with_nobody_is_told_at_once(wanted: Callable[..., Meta
     with pytest.raises(ConflictError):
         await handler(client).apply_to_cluster(wanted(min_available=3))
     assert tries == 1
+
+
+async def test_a_group_that_is_up_to_date_is_decoded_once_a_version(wanted: Callable[..., Metadata]) -> None:
+    cluster = FakeClient()
+    decoded = 0
+
+    async def get(inner: Any, kind: Any, key: Any) -> Any:
+        nonlocal decoded
+        decoded += 1
+        return await inner.get(kind, key)
+
+    class Cached:
+        """A client that returns objects undecoded, as the cache does."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(interceptor.wrap(cluster, interceptor.Funcs(get=get)), name)
+
+        async def get_lazily(self, kind: Any, key: Any) -> Any:
+            return (await cluster.get(kind, key)).metadata
+
+    groups = handler(Cached())
+    parts = [SubGroupMetadata(name="a", min_available=1)]
+    for number in range(5):
+        parts[0].pods_references = [f"p-{number}"]
+        await groups.apply_to_cluster(wanted(sub_groups=parts))
+    assert decoded == 1
+
+    stored = await cluster.get(PodGroup, KEY)
+    stored.metadata.labels = {"theirs": "1"}
+    await cluster.update(stored)
+    await groups.apply_to_cluster(wanted(sub_groups=parts))
+    await groups.apply_to_cluster(wanted(sub_groups=parts, queue="q", min_available=2))
+    assert decoded == 3
+    assert (await cluster.get(PodGroup, KEY)).spec.min_member == 2
+
+
+async def test_a_group_that_was_deleted_is_created_again(wanted: Callable[..., Metadata]) -> None:
+    client = FakeClient()
+    groups = handler(client)
+    for _ in range(3):
+        await groups.apply_to_cluster(wanted())
+    await client.delete(await client.get(PodGroup, KEY))
+
+    await groups.apply_to_cluster(wanted())
+
+    assert (await client.get(PodGroup, KEY)).spec.min_member == 1

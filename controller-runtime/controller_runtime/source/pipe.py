@@ -1,19 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sources of events: a watched kind, a channel, a function.
-
-A source runs as a task of its controller and feeds that controller's queue. A kind that the server does not
-serve, or denies, does not stop its controller: the source waits for the kind, and other sources continue.
-"""
+"""The way of an event from a source to its handler: predicates, steps in order, and retries of failed steps."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
 import itertools
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
@@ -24,11 +19,10 @@ import anyio
 from controller_runtime import cache, cancellation, event, handler, log, predicate, rest, workqueue
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.gvk import Resource
-from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
+from controller_runtime.apis.machinery.object import Object
 
 T = TypeVar("T", bound=Object)
 Queue = handler.Queue
-When = Callable[[], Awaitable[object]]
 
 _FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 60.0
@@ -57,35 +51,6 @@ class Discovers(Protocol):
     async def resource_for(self, kind: type[Object]) -> Resource:
         """Return where ``kind`` is served, and whether it has namespaces."""
         ...
-
-
-class Source(ABC):
-    """Gives events to a queue."""
-
-    @abstractmethod
-    async def start(self, queue: Queue) -> None:
-        """Feed ``queue`` until cancelled, or until the source is exhausted."""
-
-
-class SyncingSource(Source):
-    """A source that starts with the existing objects."""
-
-    @abstractmethod
-    async def warm_up(self) -> None:
-        """List and cache the existing objects, so that a later :meth:`start` need not wait; deliver nothing yet."""
-
-    @abstractmethod
-    async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Return when the started source has delivered the existing objects, or cannot list them.
-
-        Raises:
-            CacheSyncTimeoutError: that took too long.
-        """
-
-    @property
-    @abstractmethod
-    def problem(self) -> str | None:
-        """Why the source delivers no events, while it does not."""
 
 
 class _Retries:
@@ -120,7 +85,7 @@ class _Retries:
         return max(0.0, self._heap[0][0] - anyio.current_time()) if self._heap else None
 
 
-class _Pipe(Generic[T]):
+class Pipe(Generic[T]):
     """Predicates, then the handler. Their errors do not reach the sender of the event.
 
     An event whose handler failed is retried later, after events that arrived meanwhile.
@@ -227,119 +192,6 @@ class _Pipe(Generic[T]):
         if not self._retries.add(step, failures + 1):
             _log.error("Too many events failed, one is dropped", source=self._name)
         self._more.set()
-
-
-class Kind(SyncingSource, Generic[T]):
-    """The events of a kind in a cache; starting it makes the cache watch the kind."""
-
-    def __init__(
-        self,
-        informers: Informers,
-        kind: type[T],
-        handle: handler.EventHandler[T],
-        *predicates: predicate.Predicate[T],
-    ) -> None:
-        self._informers = informers
-        self._kind = kind
-        self._pipe = _Pipe(str(self), handle, predicates)
-        self._informer: cache.Informer[T] | None = None
-        self._started = anyio.Event()
-
-    def __str__(self) -> str:
-        metadata = " (metadata)" if issubclass(self._kind, PartialObjectMetadata) else ""
-        return f"kind source: {self._kind.gvk.group_kind}{metadata}"
-
-    @property
-    def problem(self) -> str | None:
-        """Why the server refuses this kind, while it does."""
-        return self._informer.problem if self._informer is not None else None
-
-    async def warm_up(self) -> None:
-        """Watch the kind. Events start with :meth:`start`, which reports every existing object."""
-        self._informer = await self._informers.get_informer(self._kind)
-
-    async def start(self, queue: Queue) -> None:
-        """Listen until cancelled."""
-        self._informer = await self._informers.get_informer(self._kind)
-        pipe = self._pipe
-        await pipe.prepare(self._informers)
-        registration = self._informer.add_event_handler(
-            cache.LazyHandlerFuncs(
-                on_add=lambda obj, initial: pipe.create(event.CreateEvent(obj, initial), queue),
-                on_update=lambda old, new: pipe.update(event.UpdateEvent(old, new), queue),
-                on_delete=lambda obj, unknown: pipe.delete(event.DeleteEvent(obj, unknown), queue),
-            )
-        )
-        self._started.set()
-        try:
-            await pipe.run()
-        finally:
-            registration.remove()
-
-    async def wait_for_sync(self, timeout: float | None = None) -> None:
-        """Return when the kind has been listed, or when the server refuses it."""
-        deadline = None if timeout is None else anyio.current_time() + timeout
-        with anyio.move_on_after(timeout):
-            await self._started.wait()
-        if self._informer is None:
-            raise cache.CacheSyncTimeoutError(f"{self}: not started within {timeout:g} s")
-        left = None if deadline is None else max(0.0, deadline - anyio.current_time())
-        await self._informer.wait_for_sync(left, or_problem=True)
-
-
-class Deferred(Source):
-    """A source that starts once ``when`` returns; the controller does not wait for its first events."""
-
-    def __init__(self, src: Source, when: When) -> None:
-        self._source = src
-        self._when = when
-
-    def __str__(self) -> str:
-        return f"{self._source}, when needed"
-
-    async def start(self, queue: Queue) -> None:
-        """Wait, then start the source."""
-        await self._when()
-        await self._source.start(queue)
-
-
-class Channel(Source, Generic[T]):
-    """Events from a stream; the source ends with it."""
-
-    def __init__(
-        self,
-        stream: AsyncIterable[event.GenericEvent[T]],
-        handle: handler.EventHandler[T],
-        *predicates: predicate.Predicate[T],
-    ) -> None:
-        self._stream = stream
-        self._pipe = _Pipe(str(self), handle, predicates)
-
-    def __str__(self) -> str:
-        return "channel source"
-
-    async def start(self, queue: Queue) -> None:
-        """Handle event after event; the stream is read no faster than that."""
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._pipe.run)
-            async for evt in self._stream:
-                await self._pipe.generic(evt, queue)
-            await self._pipe.finish()
-            tasks.cancel_scope.cancel()
-
-
-class Func(Source):
-    """A function that feeds the queue for as long as it runs."""
-
-    def __init__(self, fn: Callable[[Queue], Awaitable[None]]) -> None:
-        self._fn = fn
-
-    def __str__(self) -> str:
-        return f"func source: {getattr(self._fn, '__qualname__', self._fn)}"
-
-    async def start(self, queue: Queue) -> None:
-        """Call the function."""
-        await self._fn(queue)
 
 
 def _decode(evt: _Event) -> None:

@@ -1,0 +1,91 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A local cluster with KAI-Scheduler's place taken by programs that only answer probes: what surrounds them."""
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import anyio
+import pytest
+from controller_runtime.apis.core.v1 import Pod
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest import PlainProgress, eventually
+
+from pkg.apis.kai.v2 import Queue
+from pkg.apis.kai.v2alpha2 import PodGroup
+from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.kai import BINDER, PARENT_QUEUE, SCHEDULER, Programs
+
+pytestmark = pytest.mark.e2e
+
+STAND_IN = f"""#!{sys.executable}
+import http.server, sys
+flags = dict(flag[2:].split("=", 1) for flag in sys.argv[1:])
+host, port = (flags.get("listen-address") or flags["health-probe-bind-address"]).rsplit(":", 1)
+class Healthy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+http.server.HTTPServer((host, int(port)), Healthy).serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def kai_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory: Path = tmp_path_factory.mktemp("kai")
+    program = directory / "program"
+    program.write_text(STAND_IN)
+    program.chmod(0o755)
+    options = Options(nodes=1, kai=Programs(program, program))
+    cluster = Cluster(directory / "cluster", options, tied=True, progress=PlainProgress(sys.stderr))
+    anyio.run(cluster.up)
+    yield cluster
+    cluster.supervisor.check()
+    cluster.kill()
+
+
+@pytest.fixture
+async def cluster_client(kai_cluster: Cluster) -> AsyncIterator[LiveClient]:
+    async with kai_cluster.client() as client:
+        yield client
+
+
+async def test_the_programs_run_and_the_default_queue_has_its_parent(
+    kai_cluster: Cluster, cluster_client: LiveClient
+) -> None:
+    assert {SCHEDULER, BINDER} <= set((await kai_cluster.health()).keys())
+    assert await kai_cluster.is_up()
+    assert (await cluster_client.get(Queue, ("", "default-queue"))).spec.parent_queue == PARENT_QUEUE
+
+
+async def test_initializers_have_a_subgroup_that_the_group_can_start_with(
+    cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    pod = {
+        "schedulerName": "kai-scheduler",
+        "restartPolicy": "Never",
+        "containers": [{"name": "a", "image": "a"}],
+    }
+    job = {"spec": {"template": {"spec": pod}}}
+    node = {"name": "node", "template": job, "dependsOn": [{"name": "init", "status": "Complete"}]}
+    spec = {"replicatedJobs": [{"name": "init", "template": job}, node]}
+    metadata = {"name": "llm", "namespace": cluster_namespace}
+    await cluster_client.create(
+        Unstructured.wrap(
+            {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
+        )
+    )
+
+    async def grouped() -> list[Pod]:
+        found = await cluster_client.list(Pod, namespace=cluster_namespace)
+        return [each for each in found if "pod-group-name" in each.annotations]
+
+    (pod_of_init,) = await eventually(grouped, timeout=60, reason="the initializer is grouped")
+    group = await cluster_client.get(PodGroup, (cluster_namespace, pod_of_init.annotations["pod-group-name"]))
+
+    assert group.spec.min_sub_group == 1
+    assert pod_of_init.labels["kai.scheduler/subgroup-name"] == "init-replica-0"
