@@ -30,7 +30,10 @@ async def why_command(arguments: argparse.Namespace, out: Console, err: Console)
 
 
 def print_text(verdict: Verdict, out: Console) -> None:
-    """Print a verdict for people: the sentence, the evidence, and an advice; then the other findings."""
+    """Print a verdict for people: the sentence, the evidence, and an advice; then the other findings.
+
+    Unread kinds are listed unless the TrainJob runs: they may hide the cause.
+    """
     out.say((verdict.sentence, _STYLES.get(verdict.state, "bold green")))
     for number, finding in enumerate(verdict.findings):
         if number == 0 and verdict.exit_code:
@@ -39,7 +42,7 @@ def print_text(verdict: Verdict, out: Console) -> None:
         if number == min(1, verdict.exit_code):
             out.say("\nAlso found:")
         out.say(f"  {finding.about}: {finding.summary.rstrip('.')}.", (f"  [{finding.cause}]", "dim"))
-    if verdict.unread:
+    if verdict.unread and verdict.exit_code:
         out.say("\nNot read:")
         for line in verdict.unread:
             out.say(f"  {line}")

@@ -10,6 +10,7 @@ import pytest
 from why_world import World, condition, when
 
 from pkg.why import Reference, State
+from pkg.why.catalog import CAUSES
 
 Case = tuple[str, int, str, Callable[[World], Any]]
 
@@ -189,6 +190,19 @@ def no_scheduler_leads(world: World) -> None:
     world.unscheduled()
     world.make("coordination.k8s.io/v1", "Lease", "kube-scheduler", namespace="kube-system",
                spec={"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": when(40)})  # fmt: skip
+
+
+def only_a_claim(world: World) -> Any:
+    """Bind the pods: only their claim, which is not bound, is left."""
+    for pod in world.pods:
+        pod["spec"]["nodeName"] = "worker-0"
+        pod["status"] = {"phase": "Pending", "startTime": when(100)}
+
+
+def nothing_visible(world: World) -> None:
+    world.train_job["metadata"]["creationTimestamp"] = when(3600)
+    for number in range(2):
+        world.waits("ContainerCreating", pod=number)
 
 
 def jobs_not_made(world: World) -> None:
@@ -461,6 +475,14 @@ CASES: list[Any] = [
             "0/2 nodes are available: 2 node(s) had volume node affinity conflict.")),
         ("no nodes", "no-nodes", 3, "no nodes", lambda w: w.unscheduled("no nodes available to schedule pods")),
         ("no scheduler", "scheduler-missing", 1, "default-scheduler", lambda w: w.unscheduled()),
+        ("resource claim", "device-claim", 3, "ResourceClaim", lambda w: w.unscheduled(
+            "0/2 nodes are available: 2 cannot allocate all claims. still not schedulable")),
+        ("host ports", "unschedulable", 3, "host ports", lambda w: w.unscheduled(
+            "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports.")),
+        ("container runtime", "container-create", 1, "context deadline exceeded", lambda w: w.waits(
+            "CreateContainerError", "context deadline exceeded")),
+        ("claim without a class", "claim-pending", 3, "data", lambda w: (claimed("Pending")(w), only_a_claim(w))),
+        ("nothing is visible", "unexplained", 3, "no cause is visible", nothing_visible),
         ("gates", "scheduling-gated", 3, "example.com/quota", gated),
         ("coscheduling", "gang-waiting", 3, "gang", coscheduling),
         ("Volcano", "gang-unschedulable", 3, "2 pods", volcano),
@@ -533,6 +555,10 @@ def test_a_kind_that_cannot_be_read_is_named() -> None:
 
     assert verdict.state is State.RUNNING
     assert verdict.unread == ('Node: nodes is forbidden: User "ann" cannot list resource "nodes"',)
+
+
+def test_every_cause_is_injected() -> None:
+    assert {case.values[0] for case in CASES} == set(CAUSES)
 
 
 def places(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Any]]:
