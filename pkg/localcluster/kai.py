@@ -131,7 +131,7 @@ def queues() -> list[Manifest]:
 
 
 def components(programs: Programs, kubeconfig: Path, ports: tuple[int, int, int]) -> list[Component]:
-    """Return the scheduler and the binder, with the ports of plugins and metrics and of the binder's health."""
+    """Return the scheduler and the binder, with the ports of plugins and metrics and of the binder's metrics."""
     plugins, metrics, health = ports
     scheduler = {
         "listen-address": f"{HOST}:{metrics}",
@@ -139,7 +139,8 @@ def components(programs: Programs, kubeconfig: Path, ports: tuple[int, int, int]
         "schedule-period": "1s",
         "leader-elect": "false",
     }
-    binder = {"health-probe-bind-address": f"{HOST}:{health}", "metrics-bind-address": "0"}
+    # The binder registers no health check, so its health endpoint answers 404.
+    binder = {"health-probe-bind-address": "0", "metrics-bind-address": f"{HOST}:{health}"}
     env = {"KUBECONFIG": str(kubeconfig)}
     return [
         Component(
@@ -149,7 +150,7 @@ def components(programs: Programs, kubeconfig: Path, ports: tuple[int, int, int]
             env,
         ),
         Component(
-            BINDER, [str(programs.binder), *_flags(binder)], Probe(f"http://{HOST}:{health}/healthz"), env
+            BINDER, [str(programs.binder), *_flags(binder)], Probe(f"http://{HOST}:{health}/metrics"), env
         ),
     ]
 

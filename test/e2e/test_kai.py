@@ -23,7 +23,7 @@ pytestmark = pytest.mark.e2e
 STAND_IN = f"""#!{sys.executable}
 import http.server, sys
 flags = dict(flag[2:].split("=", 1) for flag in sys.argv[1:])
-host, port = (flags.get("listen-address") or flags["health-probe-bind-address"]).rsplit(":", 1)
+host, port = (flags.get("listen-address") or flags["metrics-bind-address"]).rsplit(":", 1)
 class Healthy(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
