@@ -53,9 +53,9 @@ class NativeGang:
 
 def native_gang(pod: Pod) -> NativeGang | None:
     """Return the gang that ``pod`` names, or None."""
-    group = pod.spec.unknown_fields.get("schedulingGroup")
-    if name := _string(group, "podGroupName"):
-        return NativeGang("PodGroup", name)
+    group = pod.spec.scheduling_group
+    if group is not None and group.pod_group_name:
+        return NativeGang("PodGroup", group.pod_group_name)
     reference = pod.spec.unknown_fields.get("workloadRef")
     if name := _string(reference, "name"):
         return NativeGang(
