@@ -117,7 +117,7 @@ async def test_the_samples_are_accepted_as_they_are(live_client: LiveClient, nam
 
 async def test_the_shipped_runtimes_are_accepted_as_they_are(live_client: LiveClient) -> None:
     shipped = shipped_manifests("runtimes", ClusterTrainingRuntime.gvk)
-    assert len(shipped) == 7
+    assert len(shipped) == 9
     for each in shipped:
         stored = await live_client.create(ClusterTrainingRuntime.from_dict(each), dry_run=True)
         assert (

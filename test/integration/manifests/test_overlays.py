@@ -164,6 +164,9 @@ def test_an_overlay_brings_what_the_go_releases_overlay_of_that_name_brings(
         later |= {(kind, namespace, PUBLIC) for kind in ("ConfigMap", "Role", "RoleBinding")}
     if name == "kubeflow-platform":
         later |= {(kind, "", VIEW) for kind in ("ClusterRole", "ClusterRoleBinding")}
+    if name in ("kubeflow-platform", "runtimes"):
+        namespace = NAMESPACES.get(name, "")
+        later |= {("ClusterTrainingRuntime", namespace, f"{each}-distributed") for each in ("jax", "xgboost")}
     assert ours - theirs == later
     # The Go release's CRDs are the same three; a namespace of its own kind is all that could be missing.
     assert theirs <= ours
