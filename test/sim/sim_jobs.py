@@ -74,6 +74,10 @@ def _pod(job: Document, index: int, rng: random.Random) -> Document:
     return {"metadata": metadata, "spec": template["spec"]}
 
 
+LONGEST = 60.0
+"""Seconds that a pod runs at most: less than the rest at the end of a life, after which every TrainJob has ended."""
+
+
 class Nodes:
     """Schedulers and kubelets. A pod of a gang is bound when all members that its PodGroup requires exist."""
 
@@ -135,7 +139,7 @@ class Nodes:
         length = (
             math.inf
             if HELD in (pod["metadata"].get("annotations") or {})
-            else rng.choice([10, 40, 150]) * rng.random()
+            else rng.choice([10, 30, LONGEST]) * rng.random()
         )
         due = self._ends.setdefault(uid, sim.loop.time() + length)
         wanted = "Running"
