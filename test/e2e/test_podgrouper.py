@@ -190,11 +190,11 @@ async def test_workloads_of_every_kind_are_grouped_as_their_controllers_make_the
         assert set((await grouped("db-", 3)).values()) == {f"pg-db-{made['db'].metadata.uid}"}
         assert len(set((await grouped("web-", 3)).values())) == 3
         of_job = await grouped("batch-", 3)
-        assert of_job == {name: f"pg-{name}-{made['batch'].metadata.uid}" for name in of_job}
+        assert set(of_job.values()) == {f"pg-batch-{made['batch'].metadata.uid}"}
         assert len(set((await grouped("cron-", 3, timeout=90)).values())) == 1
 
         groups = {group.name: group for group in await cluster_client.list(PodGroup, namespace=space)}
-        assert len(groups) == 2 + 1 + 3 + 3 + 1
+        assert len(groups) == 2 + 1 + 3 + 1 + 1
         stateful = groups[f"pg-db-{made['db'].metadata.uid}"]
         assert (stateful.spec.queue, stateful.spec.priority_class_name) == ("research", "train")
         assert {group.spec.priority_class_name for name, group in groups.items() if "web" in name} == {
@@ -233,7 +233,10 @@ async def test_a_train_job_is_one_group_that_needs_all_its_nodes(
     group = await cluster_client.get(PodGroup, (cluster_namespace, name))
     owners = group.metadata.owner_references or []
     assert [(owner.kind, owner.name) for owner in owners] == [("JobSet", "llm")]
-    assert (group.spec.min_member, group.spec.queue) == (3, "r")
+    assert (group.spec.min_sub_group, group.spec.queue) == (1, "r")
+    node, *leaves = group.spec.sub_groups or []
+    assert (node.name, node.min_sub_group) == ("node", 1)
+    assert [(leaf.name, leaf.parent, leaf.min_member) for leaf in leaves] == [("node-replica-0", "node", 3)]
 
 
 async def test_killed_in_the_middle_it_goes_on_to_the_same_groups(

@@ -30,6 +30,8 @@ EXPECTED = {
     "plain-suspended": {"node": 2},
     "deepspeed-three-nodes": {"launcher": 1, "node": 2},
     "mlx-two-nodes": {"launcher": 1, "node": 1},
+    "jax-two-nodes": {"node": 2},
+    "xgboost-two-nodes": {"node": 2},
     "torch-with-cache": {"dataset-initializer": 1, "node": 2},
     "llama-1b-full": {"dataset-initializer": 1, "model-initializer": 1, "node": 1},
     "llama-3b-qlora": {"dataset-initializer": 1, "model-initializer": 1, "node": 1},

@@ -108,6 +108,7 @@ def _pod(name: str, chain: str, workload: str, owner: dict[str, Any]) -> dict[st
         labels |= {
             "jobset.sigs.k8s.io/jobset-name": workload,
             "jobset.sigs.k8s.io/replicatedjob-name": "node",
+            "jobset.sigs.k8s.io/job-index": "0",
         }
     kept = chain in ("deployment", "statefulset")
     return {

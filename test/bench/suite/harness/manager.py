@@ -236,5 +236,6 @@ def _configuration(port: int, health: str, metrics: int, *, grouper: bool) -> di
             "enable": True,
             "schedulerName": "kai-scheduler",
             "maxConcurrentReconciles": 10,
+            "rules": "v0.13",  # as the Go grouper's that it is measured beside
         }
     return configuration
