@@ -32,19 +32,30 @@ def watch_obstacles(builder: Builder, reader: client.Reader) -> Builder:
         (TrainingRuntime, indexer.TRAIN_JOB_RUNTIME_REF_KEY),
         (ClusterTrainingRuntime, indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
     ):
-        waiting = handler.enqueue_requests_from_map_func(without_job_set(reader, index))
+        waiting = handler.enqueue_requests_from_map_func(held_up(reader, index))
         builder = builder.watches(kind, waiting, predicates=[_APPEARED])
     return builder.watches(JobSet, handler.Funcs(delete=namesake(reader)), predicates=[_GONE])
 
 
-def without_job_set(reader: client.Reader, index: str) -> Callable[[Object], Awaitable[list[ctrl.Request]]]:
-    """Return the function that maps a runtime to its TrainJobs without a JobSet, found through ``index``."""
+def held_up(reader: client.Reader, index: str) -> Callable[[Object], Awaitable[list[ctrl.Request]]]:
+    """Return the function that maps a runtime to the TrainJobs that may need it, found through ``index``.
+
+    They have no JobSet, or were resumed and their JobSet was not. The others do not follow their runtime.
+    """
 
     async def requests(runtime: Object) -> list[ctrl.Request]:
         jobs = await reader.list(TrainJob, namespace=runtime.namespace, fields={index: runtime.name})
-        return [ctrl.Request.for_object(job) for job in jobs if not await _exists(reader, JobSet, job)]
+        return [ctrl.Request.for_object(job) for job in jobs if await _is_held_up(reader, job)]
 
     return requests
+
+
+async def _is_held_up(reader: client.Reader, job: TrainJob) -> bool:
+    try:
+        job_set = await client.peek(reader, JobSet, job.key)
+    except NotFoundError:
+        return True
+    return bool(job_set.spec.suspend) and not job.spec.suspend
 
 
 def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], handler.Queue], Awaitable[None]]:
@@ -54,15 +65,10 @@ def namesake(reader: client.Reader) -> Callable[[event.DeleteEvent[JobSet], hand
         owner = trainjob.controller_of(evt.object)
         if owner is not None and (owner.kind, owner.name) == (TrainJob.gvk.kind, evt.object.name):
             return  # its owner is enqueued anyway
-        if await _exists(reader, TrainJob, evt.object):
-            queue.add(ctrl.Request.for_object(evt.object))
+        try:
+            await client.peek(reader, TrainJob, evt.object.key)
+        except NotFoundError:
+            return
+        queue.add(ctrl.Request.for_object(evt.object))
 
     return wake
-
-
-async def _exists(reader: client.Reader, kind: type[Object], obj: Object) -> bool:
-    try:
-        await client.peek(reader, kind, obj.key)
-    except NotFoundError:
-        return False
-    return True

@@ -36,15 +36,25 @@ def job_set(name: str, owner: TrainJob | None = None) -> JobSet:
         (ClusterTrainingRuntime, "", indexer.TRAIN_JOB_CLUSTER_RUNTIME_REF_KEY),
     ],
 )
-async def test_a_runtime_wakes_its_train_jobs_that_have_no_job_set(
+async def test_a_runtime_wakes_its_train_jobs_that_have_no_job_set_or_were_resumed_without_it(
     new_train_job: MakeJob, kind: type[Any], namespace: str, index: str
 ) -> None:
     ref = {"apiGroup": "trainer.kubeflow.org", "kind": kind.gvk.kind, "name": "rt"}
-    waiting, built = (new_train_job(name=name, runtimeRef=ref) for name in ("waiting", "built"))
+    waiting, built, resumed = (
+        new_train_job(name=name, runtimeRef=ref) for name in ("waiting", "built", "resumed")
+    )
+    suspended = new_train_job(name="suspended", runtimeRef=ref, suspend=True)
+    held = [job_set(job.name, job) for job in (resumed, suspended)]
+    for each in held:
+        each.spec.suspend = True
     other = new_train_job(name="other", runtimeRef={**ref, "name": "another"})
-    client = FakeClient(waiting, built, other, job_set("built", built), indexes=INDEXES)
+    jobs = (waiting, built, resumed, suspended, other)
+    client = FakeClient(*jobs, *held, job_set("built", built), indexes=INDEXES)
     runtime = kind.from_dict({"metadata": {"name": "rt", "namespace": namespace or None}})
-    assert await wake.without_job_set(client, index)(runtime) == [Request("ns", "waiting")]
+    assert set(await wake.held_up(client, index)(runtime)) == {
+        Request("ns", "waiting"),
+        Request("ns", "resumed"),
+    }
 
 
 @pytest.mark.parametrize("owned", [False, True])
