@@ -36,6 +36,8 @@ from .timing import LeaderElectionLostError, Timing
 
 T = TypeVar("T")
 Connect = Callable[[], AbstractAsyncContextManager[client.Client]]
+_LOOK: Final = 0.1
+"""Seconds between two looks whether the thread that releases the lease still runs."""
 _FAREWELL: Final = 5.0
 """Seconds that the thread has to end; then it is abandoned."""
 
@@ -138,9 +140,23 @@ class ThreadedElector:
             ) from error
 
     async def release(self) -> None:
-        """Give the lease up, if it is ours; failing is logged only."""
-        if self._thread is not None and self._thread.is_alive():
-            await asyncio.wrap_future(self._begin(self._release()))
+        """Give the lease up, if it is ours; failing is logged only. If the thread has ended, the lease expires."""
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            return
+        work = self._release()
+        try:
+            released = asyncio.wrap_future(self._begin(work))
+        except RuntimeError:  # its loop is closed
+            work.close()
+            return
+        while thread.is_alive() and not released.done():
+            await asyncio.wait([released], timeout=_LOOK)
+        if released.done():
+            released.result()
+        else:
+            released.cancel()
+            work.close()
 
     async def __aenter__(self) -> Self:
         return self

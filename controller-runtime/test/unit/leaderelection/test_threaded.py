@@ -177,6 +177,24 @@ async def test_a_thread_that_ends_loses_the_lease() -> None:
         await one.release()
 
 
+@pytest.mark.parametrize("closed", [False, True], ids=["stopped", "closed"])
+async def test_a_release_returns_when_the_loop_of_the_thread_has_ended(closed: bool) -> None:
+    async with ThreadedElector(Server().connect, KEY, "a", FAST) as one:
+        await one.acquire()
+        inner, thread, ended = one._inner, one._thread, asyncio.new_event_loop()
+        if closed:
+            ended.close()
+        # The thread outlives its loop for a moment.
+        one._inner, one._thread = ended, threading.Thread(target=time.sleep, args=(0.3,))
+        one._thread.start()
+        try:
+            with anyio.fail_after(10):
+                await one.release()
+        finally:
+            ended.close()
+            one._inner, one._thread = inner, thread
+
+
 def test_durations_are_checked_at_once() -> None:
     with pytest.raises(InvalidTimingError):
         ThreadedElector(Server().connect, KEY, "a", Timing(lease_duration=5))
