@@ -48,8 +48,8 @@ def kubectl() -> Path:
     return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, tool)["kubectl"].path
 
 
-# The SDK requires any release of its models from 2.0 on; with those of 2.2 and later it cannot read its own runtimes.
-SDK_MODELS = "2.1.0"
+# Before 0.4, the SDK requires any release of its models from 2.0 on, and with those of 2.2 it cannot read its own runtimes.
+SDK_MODELS = {"0.2.0": "2.1.0", "0.3.1": "2.1.0", "0.4.1": "2.2.1", "0.5.0": "2.3.0"}
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +61,7 @@ def install_sdk() -> Callable[[str], Path]:
 
     def install(release: str) -> Path:
         home = cache_directory(program="trainer-controller-manager")
-        venv = home / f"sdk-{release}-{SDK_MODELS}-py{sys.version_info.major}.{sys.version_info.minor}"
+        venv = home / f"sdk-{release}-{SDK_MODELS[release]}-py{sys.version_info.major}.{sys.version_info.minor}"
         python, done = venv / "bin" / "python", venv / "installed"
         home.mkdir(parents=True, exist_ok=True)
         with (home / f"{venv.name}.lock").open("w") as lock:
@@ -69,7 +69,7 @@ def install_sdk() -> Callable[[str], Path]:
             if not done.exists():
                 subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
                 command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-                packages = [f"kubeflow=={release}", f"kubeflow-trainer-api=={SDK_MODELS}"]
+                packages = [f"kubeflow=={release}", f"kubeflow-trainer-api=={SDK_MODELS[release]}"]
                 subprocess.run([*command, *packages], check=True)
                 done.touch()
         return python

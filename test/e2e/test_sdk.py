@@ -18,7 +18,7 @@ from pkg.offline import shipped
 
 pytestmark = pytest.mark.e2e
 
-VERSIONS = ("0.2.0", "0.3.1")
+VERSIONS = ("0.2.0", "0.3.1", "0.4.1", "0.5.0")
 TUNED = "torchtune-llama3.2-1b"
 CLAIM = unstructured(GVK("", "v1", "PersistentVolumeClaim"))
 # Run by the SDK's own interpreter: nothing of ours is imported.
