@@ -23,6 +23,8 @@ from typing import Final
 from controller_runtime.envtest.files import write_private
 
 _PROC: Final = Path("/proc/self/stat")
+_PAUSES: Final = (0.0, 0.005, 0.02)
+"""Seconds before each look at a command line: a process that replaces itself has none for a moment."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,11 @@ class Identity:
         """Return True if this process is still running."""
         if start_time(self.pid) != self.started:
             return False
-        return command_line(self.pid).endswith(" ".join(self.argv[1:] or self.argv))
+        for pause in _PAUSES:
+            time.sleep(pause)
+            if line := command_line(self.pid):
+                return line.endswith(" ".join(self.argv[1:] or self.argv))
+        return False
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal if this process is still running."""
