@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector
+from controller_runtime.apis.core.v1 import EnvVar, EnvVarSource, ObjectFieldSelector
 from controller_runtime.client import FieldIndexer, Reader
 
-from pkg import apply
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime.framework.interface import EnforceMLPolicyPlugin
 from pkg.runtime.runtime import Info
+
+from .collective import connect_nodes
 
 NAME: Final = "JAX"
 
@@ -39,21 +40,8 @@ class JAX(EnforceMLPolicyPlugin):
 
     def enforce_ml_policy(self, info: Info, train_job: TrainJob) -> None:
         """Set the number of nodes, and the environment and port by which they find the coordinator."""
-        pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
-        if self.stands_aside(info, train_job) or pod_set is None:
-            return
-        trainer = train_job.spec.trainer
-        if trainer is not None and trainer.num_nodes is not None:
-            pod_set.count = trainer.num_nodes
-        container = info.find_container_by_pod_set_ancestor_container_name(
-            constants.ANCESTOR_TRAINER, constants.NODE
-        )
-        if container is None:
-            return
-        container.env = apply.upsert_env_vars(container.env, _environment(train_job.name, pod_set.count))
-        container.ports = apply.upsert_port(
-            container.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
-        )
+        if not self.stands_aside(info, train_job):
+            connect_nodes(info, train_job, lambda nodes: _environment(train_job.name, nodes))
 
 
 def _environment(job: str, nodes: int) -> list[EnvVar]:

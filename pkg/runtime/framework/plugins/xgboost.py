@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller_runtime.apis.core.v1 import ContainerPort, EnvVar, EnvVarSource, ObjectFieldSelector
+from controller_runtime.apis.core.v1 import EnvVar, EnvVarSource, ObjectFieldSelector
 from controller_runtime.apis.machinery import field
 from controller_runtime.client import FieldIndexer, Reader
 
-from pkg import apply
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
 from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin
+
+from .collective import connect_nodes
 
 NAME: Final = "XGBoost"
 
@@ -57,23 +58,14 @@ class XGBoost(EnforceMLPolicyPlugin, CustomValidationPlugin):
 
     def enforce_ml_policy(self, info: runtime.Info, train_job: TrainJob) -> None:
         """Set the number of nodes, and the environment and port by which their workers find the tracker."""
-        pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
-        if self.stands_aside(info, train_job) or pod_set is None:
+        if self.stands_aside(info, train_job):
             return
-        trainer = train_job.spec.trainer
-        if trainer is not None and trainer.num_nodes is not None:
-            pod_set.count = trainer.num_nodes
-        container = info.find_container_by_pod_set_ancestor_container_name(
-            constants.ANCESTOR_TRAINER, constants.NODE
-        )
-        if container is None:
-            return
-        gpus = runtime.get_num_gpu_per_node(runtime.extract_resource_per_node_from_runtime(info))
-        workers = pod_set.count * max(gpus, 1)
-        container.env = apply.upsert_env_vars(container.env, _environment(train_job.name, workers))
-        container.ports = apply.upsert_port(
-            container.ports, [ContainerPort(container_port=constants.CONTAINER_TRAINER_PORT)]
-        )
+
+        def environment(nodes: int) -> list[EnvVar]:
+            gpus = runtime.get_num_gpu_per_node(runtime.extract_resource_per_node_from_runtime(info))
+            return _environment(train_job.name, nodes * max(gpus, 1))
+
+        connect_nodes(info, train_job, environment)
 
 
 def _environment(job: str, workers: int) -> list[EnvVar]:
