@@ -28,12 +28,19 @@ async def existing_legacy_name(client: Reader, job: Unstructured, pod: Pod) -> s
         StatusError: looking for the group failed for a reason other than its absence.
     """
     name = legacy_name(job, pod)
-    try:
-        await client.get(PodGroup, (pod.namespace, name))
-    except NotFoundError:
+    if not await group_exists(client, pod.namespace, name):
         return None
     _log.debug("Using legacy pod group", podGroup=f"{pod.namespace}/{name}")
     return name
+
+
+async def group_exists(client: Reader, namespace: str, name: str) -> bool:
+    """Return True if the group exists. Raises like :func:`existing_legacy_name`."""
+    try:
+        await client.get(PodGroup, (namespace, name))
+    except NotFoundError:
+        return False
+    return True
 
 
 def legacy_name(job: Unstructured, pod: Pod) -> str:

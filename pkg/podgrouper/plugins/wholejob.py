@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import Reader
 
-from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
@@ -18,6 +16,7 @@ from .delegating import DelegatingGrouper
 from .errors import GroupingError
 from .gonumbers import parse_int32
 from .grouper import Reads
+from .legacynames import group_exists
 
 
 class WholeJobGrouper(DelegatingGrouper):
@@ -44,17 +43,11 @@ class WholeJobGrouper(DelegatingGrouper):
             StatusError: looking for the pod's own group failed.
         """
         own = f"{kai.POD_GROUP_NAME_PREFIX}-{pod.name}-{owner.metadata.uid or ''}"
-        if self._search_for_legacy_pod_groups and own != metadata.name and await self._exists(pod, own):
+        searched = self._search_for_legacy_pod_groups and own != metadata.name
+        if searched and await group_exists(self._client, pod.namespace, own):
             metadata.name = own
         elif (text := owner.annotations.get(kai.MIN_MEMBER_KEY)) is not None:
             try:
                 metadata.min_available = parse_int32(text)
             except ValueError as error:
                 raise GroupingError(f"invalid min-member annotation value: {error}") from error
-
-    async def _exists(self, pod: Pod, group: str) -> bool:
-        try:
-            await self._client.get(PodGroup, (pod.namespace, group))
-        except NotFoundError:
-            return False
-        return True
