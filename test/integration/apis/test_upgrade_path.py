@@ -14,7 +14,7 @@ import anyio
 import msgspec
 import pytest
 import yaml
-from controller_runtime.apis.machinery.errors import InvalidError
+from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.cache import Cache
 from controller_runtime.client import LiveClient, raw_patch
@@ -57,7 +57,7 @@ class World:
             crd = Unstructured.wrap(msgspec.json.decode(msgspec.json.encode(manifest)))
             try:
                 stored = await self.client.get(CRD, ("", crd.name))
-            except Exception:
+            except NotFoundError:
                 await self.client.create(crd)
             else:
                 crd.metadata.resource_version = stored.metadata.resource_version
