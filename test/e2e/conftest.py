@@ -61,7 +61,9 @@ def install_sdk() -> Callable[[str], Path]:
 
     def install(release: str) -> Path:
         home = cache_directory(program="trainer-controller-manager")
-        venv = home / f"sdk-{release}-{SDK_MODELS[release]}-py{sys.version_info.major}.{sys.version_info.minor}"
+        venv = (
+            home / f"sdk-{release}-{SDK_MODELS[release]}-py{sys.version_info.major}.{sys.version_info.minor}"
+        )
         python, done = venv / "bin" / "python", venv / "installed"
         home.mkdir(parents=True, exist_ok=True)
         with (home / f"{venv.name}.lock").open("w") as lock:
