@@ -62,7 +62,7 @@ async def test_a_replicated_job_on_whose_completion_another_waits_has_its_own_gr
 
 
 async def test_of_replicated_jobs_that_wait_for_readiness_one_is_required(group_job_set: GroupJobSet) -> None:
-    after_node = {"dependsOn": [{"name": "node", "status": "Ready"}]}
+    after_node: dict[str, Any] = {"dependsOn": [{"name": "node", "status": "Ready"}]}
 
     metadata = await group_job_set(_job("node"), _job("launcher", **after_node), job="node")
 
