@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from itertools import starmap
 from typing import Final
 
 import anyio
@@ -62,7 +63,7 @@ class StoredNumbers:
         informer = await self._informers.get_informer(TrainJob)
         await informer.wait_for_sync()
         bucket = TokenBucket(PER_SECOND, 1, anyio.current_time)
-        keys, delay = [NamespacedName(*key) for key in informer.keys()], FIRST_RETRY
+        keys, delay = list(starmap(NamespacedName, informer.keys())), FIRST_RETRY
         while keys := await self._pass(keys, bucket):
             await anyio.sleep(delay)
             delay = min(2 * delay, LAST_RETRY)
