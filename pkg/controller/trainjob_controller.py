@@ -73,6 +73,7 @@ class TrainJobReconciler:
         self._now = now
         self._children = Children(client, Applier(client, reader), recorder, now)
         self._phases = metrics.TrainJobPhases()
+        self.alarms = deadline.Alarms()
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
@@ -112,6 +113,8 @@ class TrainJobReconciler:
         if trainjob.is_finished(train_job):
             self._children.forget(request)
             left = None
+        if errors and left is not None:
+            self.alarms.set(request, left)
         return _result(errors, left)
 
     async def _advance(
@@ -221,7 +224,7 @@ class TrainJobReconciler:
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
         builder = wake.watch_obstacles(builder, mgr.client)
-        builder.watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
+        builder.watches_raw_source(self.alarms).watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
 
 
 def _keep_end(train_job: TrainJob, status: TrainJobStatus) -> None:
