@@ -209,6 +209,43 @@ def jobs_not_made(world: World) -> None:
     world.remove(world.job, *world.pods)
 
 
+def nothing_made(world: World) -> None:
+    jobs_not_made(world)
+    world.remove(world.service)
+
+
+def jobs_refused(**quota: Any) -> Callable[[World], Any]:
+    """Return the state in which the controller of JobSet has created the service and cannot create the Jobs."""
+
+    def state(world: World) -> None:
+        jobs_not_made(world)
+        if quota:
+            world.make("v1", "ResourceQuota", "few", spec={}, status=quota)
+
+    return state
+
+
+def device_claim(kind: str, **claim: str) -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.unscheduled()
+        for pod in world.pods:
+            pod["spec"]["resourceClaims"] = [{"name": "gpu", **claim}]
+        world.absent.add(Reference(f"{kind}.resource.k8s.io", "team-a", "gpus"))
+
+    return state
+
+
+def pinned_to_no_node(world: World) -> None:
+    world.without_pods()
+    world.job["spec"]["template"]["spec"]["nodeName"] = "worker-77"
+    world.job["status"]["failed"] = 4
+
+
+def between_retries(world: World) -> None:
+    world.without_pods()
+    world.job["status"]["failed"] = 4
+
+
 def no_node_for(labels: dict[str, str], message: str) -> Callable[[World], Any]:
     def state(world: World) -> None:
         world.unscheduled(message)
@@ -356,7 +393,18 @@ CASES: list[Any] = [
         ("resumed, and the manager does nothing", "manager-silent", 1, "does not react", resumed_and_ignored),
         ("no scheduler leads", "scheduler-missing", 1, "default-scheduler", no_scheduler_leads),
         ("manager does nothing", "manager-silent", 1, "does not react", lambda w: w.without_children()),
-        ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", jobs_not_made),
+        ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", nothing_made),
+        ("JobSet's controller cannot create Jobs", "creation-failed", 1, "create the Jobs", jobs_refused()),
+        ("quota of Jobs", "quota-exceeded", 1, "count/jobs.batch 2 of 2",
+         jobs_refused(hard={"count/jobs.batch": "2"}, used={"count/jobs.batch": "2"})),
+        ("quota of Jobs with room", "creation-failed", 1, "create the Jobs",
+         jobs_refused(hard={"count/jobs.batch": "2"}, used={"count/jobs.batch": "1"})),
+        ("ResourceClaimTemplate", "device-claim-missing", 1, "ResourceClaimTemplate gpus",
+         device_claim("ResourceClaimTemplate", resourceClaimTemplateName="gpus")),
+        ("ResourceClaim", "device-claim-missing", 1, "ResourceClaim gpus",
+         device_claim("ResourceClaim", resourceClaimName="gpus")),
+        ("nodeName of no node", "node-lost", 1, "worker-77", pinned_to_no_node),
+        ("a Job waits between retries", "pods-failing", 1, "4 pods of the Job llama-node-0", between_retries),
         ("Job controller does nothing", "job-controller", 1, "Jobs", lambda w: (w.without_pods(), w.job["status"].clear())),
         ("quota", "quota-exceeded", 1, "compute", refused(QUOTA)),
         ("quota wants limits", "quota-exceeded", 1, "limits.memory",
