@@ -1198,21 +1198,21 @@ class ServiceSpec(Struct):
     )
 
 
-class Pod(Object, group="", version="v1", kind="Pod", plural="pods"):
+class Pod(Object, group="", version="v1", plural="pods"):
     """corev1.Pod."""
 
     spec: PodSpec = Field(default_factory=PodSpec)
     status: PodStatus = Field(default_factory=PodStatus)
 
 
-class PodTemplate(Object, group="", version="v1", kind="PodTemplate", plural="podtemplates"):
+class PodTemplate(Object, group="", version="v1", plural="podtemplates"):
     """corev1.PodTemplate."""
 
     template: PodTemplateSpec = Field(default_factory=PodTemplateSpec)
     go_always: ClassVar[frozenset[str]] = frozenset({"template"})
 
 
-class Secret(Object, group="", version="v1", kind="Secret", plural="secrets"):
+class Secret(Object, group="", version="v1", plural="secrets"):
     """corev1.Secret."""
 
     immutable: bool | None = None
@@ -1222,7 +1222,7 @@ class Secret(Object, group="", version="v1", kind="Secret", plural="secrets"):
     go_pointers: ClassVar[frozenset[str]] = frozenset({"immutable"})
 
 
-class ConfigMap(Object, group="", version="v1", kind="ConfigMap", plural="configmaps"):
+class ConfigMap(Object, group="", version="v1", plural="configmaps"):
     """corev1.ConfigMap."""
 
     immutable: bool | None = None
@@ -1231,7 +1231,7 @@ class ConfigMap(Object, group="", version="v1", kind="ConfigMap", plural="config
     go_pointers: ClassVar[frozenset[str]] = frozenset({"immutable"})
 
 
-class Event(Object, group="", version="v1", kind="Event", plural="events"):
+class Event(Object, group="", version="v1", plural="events"):
     """corev1.Event."""
 
     involved_object: ObjectReference | None = None
@@ -1261,34 +1261,34 @@ class Event(Object, group="", version="v1", kind="Event", plural="events"):
     )
 
 
-class Namespace(Object, group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False):
+class Namespace(Object, group="", version="v1", plural="namespaces", namespaced=False):
     """corev1.Namespace."""
 
     spec: NamespaceSpec = Field(default_factory=NamespaceSpec)
     status: NamespaceStatus = Field(default_factory=NamespaceStatus)
 
 
-class Node(Object, group="", version="v1", kind="Node", plural="nodes", namespaced=False):
+class Node(Object, group="", version="v1", plural="nodes", namespaced=False):
     """corev1.Node."""
 
     spec: NodeSpec = Field(default_factory=NodeSpec)
     status: NodeStatus = Field(default_factory=NodeStatus)
 
 
-class LimitRange(Object, group="", version="v1", kind="LimitRange", plural="limitranges"):
+class LimitRange(Object, group="", version="v1", plural="limitranges"):
     """corev1.LimitRange."""
 
     spec: LimitRangeSpec = Field(default_factory=LimitRangeSpec)
 
 
-class Service(Object, group="", version="v1", kind="Service", plural="services"):
+class Service(Object, group="", version="v1", plural="services"):
     """corev1.Service."""
 
     spec: ServiceSpec = Field(default_factory=ServiceSpec)
     status: dict[str, JSON] | None = None
 
 
-class ServiceAccount(Object, group="", version="v1", kind="ServiceAccount", plural="serviceaccounts"):
+class ServiceAccount(Object, group="", version="v1", plural="serviceaccounts"):
     """corev1.ServiceAccount."""
 
     secrets: list[ObjectReference] | None = None
