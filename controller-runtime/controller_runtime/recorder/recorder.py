@@ -18,7 +18,7 @@ import anyio
 import msgspec
 
 from controller_runtime import log
-from controller_runtime.apis.core.v1 import Event, EventSource, ObjectReference
+from controller_runtime.apis.core.events import Event, EventSource, ObjectReference
 from controller_runtime.apis.machinery import time as wire_time
 from controller_runtime.apis.machinery.errors import (
     AlreadyExistsError,

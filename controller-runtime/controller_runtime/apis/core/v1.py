@@ -14,6 +14,11 @@ from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.machinery.quantity import Quantity, ResourceList
 from controller_runtime.apis.meta.v1 import LabelSelector
 
+from .events import Event as Event
+from .events import EventSeries as EventSeries
+from .events import EventSource as EventSource
+from .events import ObjectReference as ObjectReference
+
 
 class LocalObjectReference(Struct):
     """corev1.LocalObjectReference."""
@@ -36,18 +41,6 @@ class TypedLocalObjectReference(Struct):
     name: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"api_group", "kind", "name"})
     go_pointers: ClassVar[frozenset[str]] = frozenset({"api_group"})
-
-
-class ObjectReference(Struct):
-    """corev1.ObjectReference."""
-
-    kind: str | None = None
-    namespace: str | None = None
-    name: str | None = None
-    uid: str | None = None
-    api_version: str | None = None
-    resource_version: str | None = None
-    field_path: str | None = None
 
 
 class ObjectFieldSelector(Struct):
@@ -1042,21 +1035,6 @@ class PodStatus(Struct):
     extended_resource_claim_status: dict[str, JSON] | None = None
 
 
-class EventSource(Struct):
-    """corev1.EventSource."""
-
-    component: str | None = None
-    host: str | None = None
-
-
-class EventSeries(Struct):
-    """corev1.EventSeries."""
-
-    count: int | None = None
-    last_observed_time: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"last_observed_time"})
-
-
 class NamespaceSpec(Struct):
     """corev1.NamespaceSpec."""
 
@@ -1229,36 +1207,6 @@ class ConfigMap(Object, group="", version="v1", plural="configmaps"):
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
     go_pointers: ClassVar[frozenset[str]] = frozenset({"immutable"})
-
-
-class Event(Object, group="", version="v1", plural="events"):
-    """corev1.Event."""
-
-    involved_object: ObjectReference | None = None
-    reason: str | None = None
-    message: str | None = None
-    source: EventSource | None = None
-    first_timestamp: str | None = None
-    last_timestamp: str | None = None
-    count: int | None = None
-    type: str | None = None
-    event_time: str | None = None
-    series: EventSeries | None = None
-    action: str | None = None
-    related: ObjectReference | None = None
-    reporting_component: str = ""
-    reporting_instance: str = ""
-    go_always: ClassVar[frozenset[str]] = frozenset(
-        {
-            "involved_object",
-            "source",
-            "first_timestamp",
-            "last_timestamp",
-            "event_time",
-            "reporting_component",
-            "reporting_instance",
-        }
-    )
 
 
 class Namespace(Object, group="", version="v1", plural="namespaces", namespaced=False):
