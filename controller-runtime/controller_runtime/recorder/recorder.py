@@ -18,7 +18,7 @@ import anyio
 import msgspec
 
 from controller_runtime import log
-from controller_runtime.apis.core.v1 import Event, EventSource, ObjectReference
+from controller_runtime.apis.core.events import Event, EventSource, ObjectReference
 from controller_runtime.apis.machinery import time as wire_time
 from controller_runtime.apis.machinery.errors import (
     AlreadyExistsError,
@@ -35,11 +35,9 @@ from .correlator import Correlator, Verdict
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
-_QUEUE: Final = 1000
 _TRIES: Final = 12
 _RETRY_DELAY: Final = 10.0
 _CALL_DEADLINE: Final = 10.0
-_FLUSH: Final = 5.0
 _DEFAULT_NAMESPACE: Final = "default"
 
 _log = log.logger_from("events")
@@ -88,8 +86,8 @@ class Broadcaster:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Callable[[], float] = random.random,
-        capacity: int = _QUEUE,
-        flush: float = _FLUSH,
+        capacity: int = 1000,
+        flush: float = 5.0,
     ) -> None:
         self._writer = writer
         self._now = now
