@@ -339,6 +339,17 @@ def bound_and_ignored(world: World) -> None:
     world.pods[0]["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled")]}
 
 
+def unread(**counts: int) -> Callable[[World], None]:
+    """Let only TrainJob and JobSet be readable, as the manager's cache has them."""
+
+    def change(world: World) -> None:
+        world.remove(world.job, *world.pods)
+        world.unread |= dict.fromkeys(("Pod", "Job.batch", "Event"), "not cached")
+        world.job_set["status"] = {"replicatedJobsStatus": [{"name": "node", **counts}]} if counts else {}
+
+    return change
+
+
 CASES: list[Any] = [
     pytest.param(cause, code, words, state, id=name)
     for name, cause, code, words, state in (
@@ -358,6 +369,10 @@ CASES: list[Any] = [
         ("manager does nothing", "manager-silent", 1, "does not react", lambda w: w.without_children()),
         ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", jobs_not_made),
         ("Job controller does nothing", "job-controller", 1, "Jobs", lambda w: (w.without_pods(), w.job["status"].clear())),
+        ("pods unread and not ready", "not-ready", 3, "step node", unread(active=1)),
+        ("pods unread and missing", "pods-missing", 3, "step node", unread(active=0)),
+        ("pods unread and Jobs suspended", "child-suspended", 3, "step node", unread(suspended=1)),
+        ("JobSet's controller writes no status", "jobset-controller", 1, "JobSet", unread()),
         ("quota", "quota-exceeded", 1, "compute", refused(QUOTA)),
         ("quota wants limits", "quota-exceeded", 1, "limits.memory",
          refused(FORBIDDEN + "failed quota: compute: must specify limits.memory for: node")),
