@@ -85,6 +85,8 @@ CAUSES: Final[dict[str, str]] = {
     "manager-silent": "the manager does not react",
     "jobset-controller": "the controller of JobSet does not react",
     "job-controller": "the controller of Jobs does not react",
+    "pods-missing": "the Jobs have no pods, and their events cannot be read",
+    "not-ready": "pods are not ready, and cannot be read",
     "kubelet-silent": "the kubelet does not start a pod",
     "unexplained": "no cause was found",
 }

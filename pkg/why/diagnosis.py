@@ -16,6 +16,7 @@ from pkg.why.causes import (
     admission,
     containers,
     controllers,
+    counts,
     images,
     network,
     nodes,
@@ -45,6 +46,7 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     network.find,
     outcome.find,
     controllers.find,
+    counts.find,
 )
 _OF_SUSPENDED: Final = (
     suspension.find,

@@ -236,6 +236,17 @@ def between_retries(world: World) -> None:
     world.job["status"]["failed"] = 4
 
 
+def unread(**counts: int) -> Callable[[World], None]:
+    """Let only TrainJob and JobSet be readable, as the manager's cache has them."""
+
+    def change(world: World) -> None:
+        world.remove(world.job, *world.pods)
+        world.unread |= dict.fromkeys(("Pod", "Job.batch", "Event"), "not cached")
+        world.job_set["status"] = {"replicatedJobsStatus": [{"name": "node", **counts}]} if counts else {}
+
+    return change
+
+
 def no_node_for(labels: dict[str, str], message: str) -> Callable[[World], Any]:
     def state(world: World) -> None:
         world.unscheduled(message)
