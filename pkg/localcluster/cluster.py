@@ -7,7 +7,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,6 @@ from controller_runtime.envtest import (
     Progress,
     SilentProgress,
     Supervisor,
-    Tool,
     apply_manifests,
     eventually,
 )
@@ -35,35 +33,15 @@ from controller_runtime.rest import RESTMapper, Transport, load_config
 
 from pkg.localcluster import contents, kai, state
 from pkg.localcluster.components import MANAGER, Parts, Ports
-from pkg.localcluster.nodes import NodeShape, is_usable, node
+from pkg.localcluster.nodes import is_usable, node
+from pkg.localcluster.options import Options as Options
 from pkg.localcluster.restart import ACCOUNTS, restart, write_tokens
-from pkg.localcluster.tools import ALL, COSCHEDULER, JOBSET, KUBE_SCHEDULER, KWOK
+from pkg.localcluster.tools import COSCHEDULER, JOBSET, KWOK
 
 FIELD_OWNER: Final = "trainerctl"
 NEEDED_BYTES: Final = 256 << 20
 # Controllers are stopped first, concurrently, then the API server, then its store.
 _LAST: Final = ("kube-apiserver", "etcd")
-
-
-@dataclass(frozen=True)
-class Options:
-    """The size and the components of a cluster."""
-
-    nodes: int = 4
-    shape: NodeShape = field(default_factory=NodeShape)
-    manager: bool = True
-    timeout: float = 120
-    coscheduling: bool = False
-    """Use the scheduler of scheduler-plugins, which schedules gangs, instead of kube-scheduler."""
-    kai: kai.Programs | None = None
-    """Run KAI-Scheduler beside it, and the pod grouper in the manager."""
-
-    @property
-    def tools(self) -> list[Tool]:
-        """The programs that the cluster needs."""
-        if not self.coscheduling:
-            return list(ALL)
-        return [COSCHEDULER if tool is KUBE_SCHEDULER else tool for tool in ALL]
 
 
 class Cluster:
@@ -114,12 +92,12 @@ class Cluster:
         On an error all processes are stopped and only the logs are kept; on cancellation nothing is kept.
 
         Raises:
+            EnvtestError: the options contradict each other.
             ToolError: a program is missing and cannot be built.
             ComponentError: a component failed; names its log.
         """
+        self.options.check()
         _require_space(self.directory)
-        if self.options.kai is not None:
-            self.options.kai.check()
         located = await self._binaries.locate(*self.options.tools)
         left = self.supervisor.end_leftovers() if self.directory.exists() else []
         if left:
@@ -216,8 +194,9 @@ class Cluster:
         task = "start etcd and kube-apiserver"
         self._progress.start(task)
         data = private_directory(self.directory / "etcd")
-        plane = ControlPlane(self.directory, binaries, self.supervisor, data=data)
-        parts = Parts(self.directory, plane, binaries, Ports.choose(), self.options.kai is not None)
+        flags = self.options.api_server_flags
+        plane = ControlPlane(self.directory, binaries, self.supervisor, data=data, flags=flags)
+        parts = Parts(self.directory, plane, binaries, Ports.choose(), self.options)
         parts.write_certificates()
         try:
             await plane.start(timeout=self.options.timeout)
