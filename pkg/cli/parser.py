@@ -62,7 +62,7 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
         ("down", "stop the cluster and remove it with all its objects", _cluster_name),
         ("status", "show the state of each component; exit code 1 unless all are healthy", _cluster_name),
         ("list", "list the clusters", None),
-        ("build", "build the programs that the cluster needs, and print their paths", None),
+        ("build", "build the programs that the cluster needs, and print their paths", _releases),
     ):
         command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
         command.set_defaults(function=f"pkg.cli.cluster:{name}_command")
@@ -87,6 +87,12 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         help="use the scheduler of scheduler-plugins, for gang scheduling",
     )
     add(
+        "--workloads",
+        action="store_true",
+        help="enable Kubernetes' own gang scheduling: the feature gates and the API (1.35 and newer)",
+    )
+    _releases(parser)
+    add(
         "--kai-scheduler",
         metavar="PATH",
         help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
@@ -100,6 +106,17 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
     add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
     add("--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)")
     _cluster_name(parser)
+
+
+def _releases(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubernetes",
+        metavar="RELEASE",
+        help="release line of Kubernetes: 1.34, 1.35, 1.36 or 1.37 (default 1.35)",
+    )
+    parser.add_argument(
+        "--jobset", metavar="RELEASE", help="release line of JobSet: 0.10, 0.11 or 0.12 (default 0.10)"
+    )
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
