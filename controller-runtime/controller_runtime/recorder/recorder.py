@@ -243,7 +243,7 @@ def reference(obj: Object) -> ObjectReference:
 
 
 def _name_once(obj: Object, source: str, reason: str, key: str) -> str:
-    identity = "\\0".join((source, obj.kind or "", obj.metadata.uid or "", obj.name, reason, key))
+    identity = "\0".join((source, obj.kind or "", obj.metadata.uid or "", obj.name, reason, key))
     return f"{obj.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
