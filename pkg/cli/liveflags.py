@@ -33,8 +33,19 @@ def _get(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-A", "--all-namespaces", action="store_true", help="list the TrainJobs of all namespaces"
     )
-    _cluster(parser, ("table", "json", "yaml"))
+    parser.add_argument(
+        "-w", "--watch", action="store_true", help="show changes, of one TrainJob until it has ended"
+    )
+    _cluster(parser, ("table", "json", "yaml", "name"))
     parser.set_defaults(function="pkg.cli.get:get_command")
+
+
+def _history(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-A", "--all-namespaces", action="store_true", help="include the TrainJobs of all namespaces")
+    add("--limit", type=flagtypes.integer(1, 1 << 20), metavar="N", help="number of TrainJobs (default all)")
+    _cluster(parser, ("table", "json"))
+    parser.set_defaults(function="pkg.cli.history:history_command")
 
 
 def _describe(parser: argparse.ArgumentParser) -> None:
@@ -103,6 +114,7 @@ COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("why", "explain why a TrainJob does not run: the cause, its evidence, and the remedy", _why),
     ("describe", "show the state of a TrainJob, its objects and their events on one page", _describe),
     ("events", "print the events of a TrainJob and of all objects that belong to it", _events),
+    ("history", "list the TrainJobs that have ended, and deleted ones that events still name", _history),
     ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
     ("wait", "wait until a TrainJob reaches a state", _wait),
     ("suspend", "suspend TrainJobs; their pods are deleted", _change("suspend")),

@@ -28,6 +28,12 @@ class Parser(argparse.ArgumentParser):
         """Print usage and message, and exit with code 2."""
         super().error(printable_line(message))
 
+    def format_help(self) -> str:
+        """Return the help, with examples."""
+        from pkg.cli import examples  # only help needs them
+
+        return super().format_help() + examples.section(self.prog)
+
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the parsed command line; ``rest`` holds the flags that ``run`` passes to the manager.
@@ -195,6 +201,16 @@ def _crds(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(function="pkg.cli.crds:crds_command")
 
 
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell that runs the script")
+    parser.set_defaults(function="pkg.cli.completion:completion_command")
+
+
+def _help(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", metavar="COMMAND", nargs="*", help="command, such as cluster up")
+    parser.set_defaults(function="pkg.cli.help:help_command")
+
+
 _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
     ("cluster", "manage local clusters: a real control plane with simulated GPU nodes", _cluster),
     ("demo", "run one TrainJob to completion on a temporary local cluster", _demo),
@@ -205,6 +221,8 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("group", "show the group that the pod grouper assigns to each pod, and why", _group),
     ("crds", "print or apply the CRDs", _crds),
     *liveflags.COMMANDS,
+    ("completion", "print the script that completes commands, flags and names in a shell", _completion),
+    ("help", "show the help of a command, with examples", _help),
 )
 
 

@@ -2,7 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """``trainerctl``'s commands for live TrainJobs, on real controllers and a real scheduler."""
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -126,3 +131,45 @@ async def test_a_train_job_that_does_not_exist_is_one_line(command: str, run: Ru
     assert (done.code, done.out) == (1, "")
     assert len(done.err.splitlines()) == 1
     assert "nope" in done.err
+
+
+async def test_get_watch_follows_a_train_job_to_its_end_in_a_pipe_and_on_a_terminal(
+    run: Run, local_cluster: Cluster, cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    arguments = [
+        "get",
+        "job",
+        "--watch",
+        "-n",
+        cluster_namespace,
+        "--kubeconfig",
+        str(local_cluster.kubeconfig),
+    ]
+    program = [sys.executable, "-m", "pkg.cli.trainerctl", *arguments]
+    await create(cluster_client, cluster_namespace, trainer={"numNodes": 1})
+    leader, follower = pty.openpty()
+    with os.fdopen(leader, "rb", buffering=0) as terminal:
+        drawn = subprocess.Popen(program, stdin=subprocess.DEVNULL, stdout=follower, stderr=follower)
+        os.close(follower)
+        piped = await anyio.run_process(program, check=False)
+        assert await anyio.to_thread.run_sync(drawn.wait) == 0
+        with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
+            screen = b""
+            while part := terminal.read(65536):
+                screen += part
+
+    lines = [line.partition("  ")[2] for line in piped.stdout.decode().splitlines()]
+    assert (piped.returncode, piped.stderr) == (0, b"")
+    assert "TrainJob/job  Complete" in lines
+    assert any(line.startswith("Pod/job-node-0-0-") for line in lines)
+    assert b"\x1b" not in piped.stdout
+    assert b"\x1b" in screen
+    assert b"Complete" in screen
+
+    absent = await run("get", "nope", "--watch")
+    assert (absent.code, absent.out) == (1, "")
+    assert "does not exist" in absent.err
+    named = await run("get", "-o", "name")
+    assert named.out == "trainjob.trainer.kubeflow.org/job\n"
+    ended = await run("history", "-o", "json")
+    assert [(each["name"], each["state"]) for each in json.loads(ended.out)] == [("job", "Complete")]
