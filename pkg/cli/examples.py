@@ -58,6 +58,14 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
     "suspend": (("Suspend two TrainJobs", "suspend llama mistral"),),
     "resume": (("Resume a TrainJob", "resume llama"),),
     "delete": (("Delete a TrainJob with all its objects", "delete llama"),),
+    "new": (
+        ("Answer a few questions", "new > trainjob.yaml"),
+        (
+            "Write a TrainJob of 2 nodes with 8 GPUs each",
+            "new llama --nodes 2 --gpus 8 --command python train.py",
+        ),
+    ),
+    "diff": (("Show the effect of a changed runtime before it is applied", "diff -f runtime.yaml"),),
     "completion": (
         ("Complete in this shell", "completion bash > ~/.trainerctl.bash && source ~/.trainerctl.bash"),
         ("Install it for fish", "completion fish > ~/.config/fish/completions/trainerctl.fish"),

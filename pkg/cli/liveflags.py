@@ -109,6 +109,23 @@ def _change(verb: str) -> Add:
     return add_flags
 
 
+def _diff(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="files",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        required=True,
+        help="YAML or JSON files with the changed runtimes, or - for standard input",
+    )
+    _cluster(parser)
+    flagtypes.compatibility_version(parser)
+    parser.epilog = "The exit code is 0 if the objects of no TrainJob change, and 1 if those of one do."
+    parser.set_defaults(function="pkg.cli.diff:diff_command")
+
+
 COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("get", "list TrainJobs, or show one with its JobSet, Jobs and pods", _get),
     ("why", "explain why a TrainJob does not run: the cause, its evidence, and the remedy", _why),
@@ -117,6 +134,7 @@ COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("history", "list the TrainJobs that have ended, and deleted ones that events still name", _history),
     ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
     ("wait", "wait until a TrainJob reaches a state", _wait),
+    ("diff", "show which TrainJobs a change of a runtime concerns, and how", _diff),
     ("suspend", "suspend TrainJobs; their pods are deleted", _change("suspend")),
     ("resume", "resume suspended TrainJobs", _change("resume")),
     ("delete", "delete TrainJobs with all their objects", _change("delete")),
