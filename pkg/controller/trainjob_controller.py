@@ -27,7 +27,7 @@ from pkg.util.trainjob import ChildConflictError
 from . import deadline, jobconditions, patches, wake
 from .applier import Applier, Outcome
 from .children import Children, PendingError
-from .lifecycle import Lifecycle
+from .lifecycle import Lifecycle, log_created, log_outcome
 from .unbuilt import UnbuiltFirst
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class TrainJobReconciler:
         errors = await self._advance(
             train_job, orphan=orphan, expired=expired, builds=not expired or job_set is not None
         )
-        await _attempt(errors, self._write_status(stored, train_job))
+        await _attempt(errors, self._write_status(stored, train_job, job_set))
         if trainjob.deadline_exceeded(train_job) and job_set is not None and not orphan:
             await _attempt(errors, self._children.delete(job_set))
         self._lifecycle.observe(train_job, failing=any(not isinstance(each, PendingError) for each in errors))
@@ -169,6 +169,7 @@ class TrainJobReconciler:
                 metrics.DRIFT_HEALED.labels(obj.gvk.kind).inc()
             elif outcome is Outcome.CREATED and isinstance(obj, JobSet):
                 metrics.TIME_TO_CHILDREN.observe(self._age(train_job))
+                log_created(train_job, self._now())
 
     def _age(self, train_job: TrainJob) -> float:
         created = train_job.metadata.creation_timestamp
@@ -202,7 +203,7 @@ class TrainJobReconciler:
             jobconditions.keep_end(train_job, status)
             train_job.status = status
 
-    async def _write_status(self, stored: TrainJob, train_job: TrainJob) -> None:
+    async def _write_status(self, stored: TrainJob, train_job: TrainJob, job_set: JobSet | None) -> None:
         old, new = _wire(stored.status), _wire(train_job.status)
         if old == new:
             return
@@ -215,6 +216,7 @@ class TrainJobReconciler:
             if not patches.is_stale(error):
                 raise
             raise PendingError("another writer changed the conditions meanwhile") from error
+        log_outcome(stored, train_job, job_set, self._now())
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller with the watches of TrainJobs, of the runtimes' plugins and of obstacles."""
@@ -252,6 +254,6 @@ def _result(errors: list[Exception], left: timedelta | None = None) -> ctrl.Resu
         raise ExceptionGroup("\n".join(dict.fromkeys(map(str, failed))), failed)
     for pending in errors:
         if isinstance(pending, PendingError):
-            log.logger_from().info("Waiting", reason=str(pending))
+            log.logger_from().debug("Waiting", reason=str(pending))
             return ctrl.Result(requeue_after=pending.after if left is None else min(pending.after, left))
     return ctrl.Result(requeue_after=left)
