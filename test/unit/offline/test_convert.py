@@ -166,7 +166,7 @@ def test_a_runtime_loses_what_the_other_release_lacks(
 
 
 def test_claims_that_an_older_job_set_does_not_make_are_named() -> None:
-    spec = {"template": {"spec": {"volumeClaimPolicies": [{}], "replicatedJobs": []}}}
+    spec: Document = {"template": {"spec": {"volumeClaimPolicies": [{}], "replicatedJobs": []}}}
     made, losses = converted(document("TrainingRuntime", spec), convert.FIRST)
     assert made["template"]["spec"] == {"replicatedJobs": []}
     assert list(losses) == ["spec.template.spec.volumeClaimPolicies"]
