@@ -70,7 +70,7 @@ def convert(document: InputObject, release: str) -> Converted:
 def _train_job_to_second(document: InputObject, data: Wire) -> Iterator[Loss]:
     train_job = document.decode(TrainJob)
     for error in newerrules.violations(None, train_job):
-        yield Loss((), f"{error}; Trainer v2.3 refuses this")
+        yield Loss((), newerrules.REFUSED_LATER.format(error))
     spec = data.get("spec") or {}
     yield from _number(data, spec.get("trainer") or {})
     _drop_mirror(data, spec)
