@@ -179,6 +179,18 @@ def _validate(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(function="pkg.cli.validate:validate_command")
 
 
+def _convert(parser: argparse.ArgumentParser) -> None:
+    _filenames(parser)
+    parser.add_argument(
+        "--to",
+        choices=("2.1", "2.3"),
+        required=True,
+        help="release of Trainer whose fields the objects are to have: 2.1, or 2.3 for v2.2 and v2.3",
+    )
+    _output(parser, ("yaml", "json"))
+    parser.set_defaults(function="pkg.cli.convert:convert_command")
+
+
 def _group(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     parser.add_argument(
@@ -226,6 +238,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("render", "print the objects that TrainJobs create, without a cluster", _render),
     ("explain", "show stage by stage how TrainJobs become objects", _explain),
     ("validate", "print what an API server would answer to TrainJobs and runtimes", _validate),
+    ("convert", "rewrite TrainJobs and runtimes of Trainer v2.1 for v2.3, or back", _convert),
     ("group", "show the group that the pod grouper assigns to each pod, and why", _group),
     ("crds", "print or apply the CRDs", _crds),
     *liveflags.COMMANDS,
@@ -236,6 +249,18 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
 
 
 def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
+    _filenames(parser)
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        type=flagtypes.namespace,
+        default="default",
+        help="namespace for objects that do not set one (default 'default')",
+    )
+    _output(parser, outputs)
+
+
+def _filenames(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f",
         "--filename",
@@ -246,14 +271,6 @@ def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
         required=True,
         help="YAML or JSON files with any number of documents, folders of such files, or - for standard input",
     )
-    parser.add_argument(
-        "-n",
-        "--namespace",
-        type=flagtypes.namespace,
-        default="default",
-        help="namespace for objects that do not set one (default 'default')",
-    )
-    _output(parser, outputs)
 
 
 def _output(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:
