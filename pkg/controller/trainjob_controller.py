@@ -29,7 +29,9 @@ from pkg.util.trainjob import ChildConflictError
 
 from . import deadline, patches, wake
 from .applier import Applier, Outcome
-from .children import Children, PendingError
+from .children import Children
+from .gangs import GangReports, set_unavailable
+from .pending import PendingError
 from .unbuilt import UnbuiltFirst
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class TrainJobReconciler:
         self._runtimes = runtimes
         self._now = now
         self._children = Children(client, Applier(client, reader), recorder, now)
+        self._gangs = GangReports(recorder)
         self._phases = metrics.TrainJobPhases()
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
@@ -85,6 +88,7 @@ class TrainJobReconciler:
             stored = await self._get(request)
         except NotFoundError:
             self._children.forget(request)
+            self._gangs.forget(request)
             self._phases.forget(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
@@ -111,6 +115,7 @@ class TrainJobReconciler:
         self._phases.observe(train_job)
         if trainjob.is_finished(train_job):
             self._children.forget(request)
+            self._gangs.forget(request)
             left = None
         return _result(errors, left)
 
@@ -136,6 +141,8 @@ class TrainJobReconciler:
             for error in errors:
                 if not isinstance(error, PendingError):
                     self._report(train_job, error)
+            set_unavailable(train_job, errors, self._now)
+            await _attempt(errors, self._gangs.report(runtime, train_job))
         _set_suspended(train_job, self._now)
         if not orphan or not (finished or errors):
             pending = any(isinstance(error, PendingError) for error in errors)

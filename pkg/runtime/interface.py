@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from controller_runtime.apis.machinery import field
@@ -28,6 +29,14 @@ else:
 
 class UnsupportedRuntimeError(Exception):
     """A TrainJob refers to a kind of runtime that is not registered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a gang is not scheduled: a reason in one word, and the scheduler's message."""
+
+    reason: str
+    message: str
 
 
 class Runtime(ABC):
@@ -64,6 +73,11 @@ class Runtime(ABC):
         Raises:
             NotFoundError: its objects do not exist (yet).
         """
+
+    async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
+        """Return why the TrainJob's gang is not scheduled, or None if that is unknown or it is."""
+        del train_job
+        return None
 
     @abstractmethod
     def event_handler_registrars(self) -> list[ReconcilerBuilder]:
