@@ -17,10 +17,11 @@ from controller_runtime.envtest.locks import file_lock
 
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console
-from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.kai import Programs
 from pkg.localcluster.names import DEFAULT_NAME, DEMO_NAME, root_directory, state_directory
 from pkg.localcluster.nodes import NodeShape, is_usable
+from pkg.localcluster.options import Options
 from pkg.localcluster.state import State
 from pkg.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
 

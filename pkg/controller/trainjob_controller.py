@@ -31,6 +31,7 @@ from . import deadline, patches, wake
 from .applier import Applier, Outcome
 from .children import Children
 from .gangs import GangReports, set_unavailable
+from .lifecycle import Lifecycle
 from .pending import PendingError
 from .unbuilt import UnbuiltFirst
 
@@ -68,6 +69,7 @@ class TrainJobReconciler:
         *,
         reader: client.Reader | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        lifecycle: Lifecycle | None = None,
     ) -> None:
         self._client = client
         self._recorder = recorder
@@ -75,7 +77,7 @@ class TrainJobReconciler:
         self._now = now
         self._children = Children(client, Applier(client, reader), recorder, now)
         self._gangs = GangReports(recorder)
-        self._phases = metrics.TrainJobPhases()
+        self._lifecycle = lifecycle or Lifecycle()
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
@@ -89,12 +91,13 @@ class TrainJobReconciler:
         except NotFoundError:
             self._children.forget(request)
             self._gangs.forget(request)
-            self._phases.forget(request)
+            self._lifecycle.forget(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
+            self._lifecycle.skip(request)
             return ctrl.Result()
         log.logger_from().debug("Reconciling TrainJob")
-        self._phases.observe(stored)
+        self._lifecycle.observe(stored, failing=True)  # until this reconcile has ended
         try:
             job_set = await self._children.job_set(stored)
         except (PendingError, ChildConflictError) as error:
@@ -112,7 +115,7 @@ class TrainJobReconciler:
         await _attempt(errors, self._write_status(stored, train_job))
         if trainjob.deadline_exceeded(train_job) and job_set is not None and not orphan:
             await _attempt(errors, self._children.delete(job_set))
-        self._phases.observe(train_job)
+        self._lifecycle.observe(train_job, failing=any(not isinstance(each, PendingError) for each in errors))
         if trainjob.is_finished(train_job):
             self._children.forget(request)
             self._gangs.forget(request)
@@ -160,6 +163,7 @@ class TrainJobReconciler:
         Raises:
             ChildConflictError: the JobSet will not be deleted.
         """
+        self._lifecycle.observe(train_job, failing=not isinstance(error, PendingError))
         if trainjob.is_finished(train_job):
             return ctrl.Result()
         if not isinstance(error, PendingError):
