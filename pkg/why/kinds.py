@@ -46,6 +46,10 @@ VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
         (GVK("", "v1", "PersistentVolumeClaim"),),
         (GVK("apps", "v1", "Deployment"),),
         (GVK("node.k8s.io", "v1", "RuntimeClass"),),
+        *(
+            tuple(GVK("resource.k8s.io", version, kind) for version in ("v1", "v1beta2", "v1beta1"))
+            for kind in ("ResourceClaim", "ResourceClaimTemplate")
+        ),
         (GVK("storage.k8s.io", "v1", "StorageClass"),),
         (GVK("scheduling.k8s.io", "v1", "PriorityClass"),),
         (GVK("coordination.k8s.io", "v1", "Lease"),),

@@ -274,6 +274,26 @@ async def test_a_full_queue_loses_events_and_telling_never_waits() -> None:
     assert len(await stored(client)) == 5
 
 
+async def test_an_event_that_is_recorded_once_survives_a_restart_alone() -> None:
+    client = FakeClient()
+    for message, key in (("first", "a"), ("after a restart", "a"), ("other", "b")):
+        async with running(client) as recording:
+            recording.event_once(POD, "Warning", "Broken", message, key=key)
+            await anyio.wait_all_tasks_blocked()
+    assert sorted((event.message or "", event.count) for event in await stored(client)) == [
+        ("first", 1),
+        ("other", 1),
+    ]
+    assert [call.verb for call in client.calls if call.is_write] == ["create"] * 3
+    again = Pod.from_dict({"metadata": {**POD.metadata.to_dict(), "uid": "u2"}, "spec": {"containers": []}})
+    async with running(client) as recording:
+        recording.event_once(again, "Warning", "Broken", "another pod of that name", key="a")
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(ValueError, match="must be Normal or Warning"):
+            recording.event_once(POD, "Odd", "A", "b")
+    assert len(await stored(client)) == 3
+
+
 async def test_an_unknown_type_is_a_bug_of_the_caller() -> None:
     with pytest.raises(ValueError, match="must be Normal or Warning"):
         recorder.Broadcaster(FakeClient()).recorder_for("me").event(POD, "Error", "A", "b")

@@ -116,6 +116,7 @@ PLAIN = {"mlPolicy": {"numNodes": 2}}
 GANG = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 9}}}
 VOLCANO = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"volcano": {}}}
 MPI = {"mlPolicy": {"numNodes": 2, "mpi": {}}}
+FLUX = {"mlPolicy": {"numNodes": 2, "flux": {}}}
 
 
 def train_job(**spec: Any) -> TrainJob:
