@@ -42,8 +42,12 @@ NODES, GPUS = 4, 8
 JOB_OF_POD = "jobset.sigs.k8s.io/jobset-name"
 Start = Callable[..., Any]
 
-if KUBERNETES not in GANGS:
-    pytest.skip(f"Kubernetes {KUBERNETES} has no gangs", allow_module_level=True)
+KEEPS_FIELD = {"1.35": {"0.11", "0.12"}, "1.36": {"0.12"}, "1.37": {"0.12"}}
+"""The releases of JobSet whose CRD keeps the field of the pods."""
+
+if JOBSET not in KEEPS_FIELD.get(KUBERNETES, ()):
+    reason = f"Kubernetes {KUBERNETES} with JobSet {JOBSET} cannot schedule gangs"
+    pytest.skip(reason, allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
