@@ -37,7 +37,7 @@ from pkg.runtime import Runtime
 from pkg.runtime.framework import PluginError
 from pkg.util import trainjob
 
-from . import gangs, patches
+from . import gangs, objects, patches
 from .applier import Applier, Outcome, at_version_of
 from .drift import Wire, content
 from .jobsetrule import JobSetRule
@@ -115,12 +115,11 @@ class Children:
             if live is not None and not live.spec.suspend and not train_job.spec.suspend:
                 return await self._repair(runtime, train_job, live)
             try:
-                desired = await _desired(runtime, train_job)
+                job_set, siblings = await objects.desired(runtime, train_job)
             except PluginError:
                 if live is not None and not live.spec.suspend:
                     await self._suspend(live)
                 raise
-            job_set, siblings = _split(desired)
             if live is None or job_set is None:
                 await gangs.make_way(self._client, live, siblings)
                 return await self._apply(train_job.key, live, job_set, siblings)
@@ -175,7 +174,7 @@ class Children:
             order.insert(0, job_set)
         elif job_set is not None:
             if live is not None and siblings:
-                held = _with_suspend(job_set, True)
+                held = objects.with_suspend(job_set, True)
                 if await self._applier.pending(owner, held):
                     await self._applier.apply(owner, held)
             order.append(job_set)
@@ -183,11 +182,11 @@ class Children:
 
     async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
         """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""
-        _, siblings = _split(await runtime.new_objects(train_job))
+        _, siblings = objects.split(await runtime.new_objects(train_job))
         pending = [each for each in siblings if await self._applier.pending(train_job.key, each)]
         if not pending:
             return []
-        job_set, _ = _split(await _desired(runtime, train_job))
+        job_set, _ = await objects.desired(runtime, train_job)
         if job_set is not None and not JobSetRule(live.to_dict()).holds(job_set.to_dict()):
             log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
             return []
@@ -199,7 +198,7 @@ class Children:
         Raises:
             ChildConflictError: it runs with another spec.
         """
-        job_set, _ = _split(await _desired(runtime, train_job))
+        job_set, _ = await objects.desired(runtime, train_job)
         rule = JobSetRule(live.to_dict())
         if job_set is None or not (rule.suspended or rule.holds(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
@@ -305,27 +304,3 @@ def _is_orphan_of_ours(job_set: JobSet) -> bool:
         return False
     metadata = [job.template.metadata for job in job_set.spec.replicated_jobs or ()]
     return any(each and constants.LABEL_TRAIN_JOB_ANCESTOR in (each.labels or {}) for each in metadata)
-
-
-async def _desired(runtime: Runtime, train_job: TrainJob) -> list[Object]:
-    """Return all objects of a TrainJob whose JobSet does not run, including the PodGroup of a resumed one."""
-    suspended = train_job
-    if not train_job.spec.suspend:
-        suspended = train_job.shallow_copy()
-        suspended.spec = train_job.spec.model_copy(update={"suspend": True})
-    objects = await runtime.new_objects(suspended)
-    return [_with_suspend(obj, train_job.spec.suspend) if isinstance(obj, JobSet) else obj for obj in objects]
-
-
-def _with_suspend(job_set: JobSet, suspend: bool | None) -> JobSet:
-    if job_set.spec.suspend is suspend:
-        return job_set
-    changed = job_set.shallow_copy()
-    changed.spec = job_set.spec.model_copy(update={"suspend": suspend})
-    return changed
-
-
-def _split(objects: list[Object]) -> tuple[JobSet | None, list[Object]]:
-    """Return the JobSet or None, and its siblings."""
-    job_set = next((each for each in objects if isinstance(each, JobSet)), None)
-    return job_set, [each for each in objects if each is not job_set]

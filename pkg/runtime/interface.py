@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.object import Object
 
@@ -29,6 +30,14 @@ else:
 
 class UnsupportedRuntimeError(Exception):
     """A TrainJob refers to a kind of runtime that is not registered."""
+
+
+class GeneratedSecret(Secret):
+    """A child whose content is random: it is created once, and an existing one is never replaced.
+
+    A plugin returns it while it finds no Secret of that name. The Secret may exist all the same: a cache may lag, and
+    the answer to the creation may have been lost.
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def difference(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -
 def _compare(
     old: JSON, new: JSON, path: Path, shape: Shape, written: list[Path], removed: list[Path]
 ) -> None:
-    if old is new or (old == new and same(old, new)):
+    if same(old, new):
         return
     if isinstance(old, dict) and isinstance(new, dict) and old and new and not shape.atomic:
         for key, value in new.items():

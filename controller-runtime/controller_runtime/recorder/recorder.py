@@ -192,9 +192,11 @@ class Broadcaster:
             try:
                 with anyio.fail_after(_CALL_DEADLINE):
                     await self._record(verdict)
+            except AlreadyExistsError:
+                return  # an earlier try was stored although its answer was lost
             except StatusError as error:
                 self._correlator.forget(verdict.key)
-                if not _is_of_no_interest(error):
+                if not _namespace_is_terminating(error):
                     _log.error("Event was refused", about=_summary(verdict.event), error=error)
                 return
             except (TransportError, TimeoutError) as error:
@@ -245,10 +247,7 @@ def _name_once(obj: Object, source: str, reason: str, key: str) -> str:
     return f"{obj.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
-def _is_of_no_interest(error: StatusError) -> bool:
-    """Return True if a rejection needs no report: the event exists, or its namespace is terminating."""
-    if isinstance(error, AlreadyExistsError):
-        return True
+def _namespace_is_terminating(error: StatusError) -> bool:
     return isinstance(error, ForbiddenError) and any(
         cause.get("reason") == "NamespaceTerminating" for cause in error.causes
     )

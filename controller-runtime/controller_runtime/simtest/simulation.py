@@ -81,7 +81,7 @@ class Step:
         return f"t={self.at:8.3f}  {self.name} ({self.seed})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Line:
     """One line of the timeline."""
 

@@ -27,7 +27,7 @@ from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import registry as plugins
 from pkg.runtime.framework.plugins.workload import Published
-from pkg.util import generations, offload
+from pkg.util import generations, offload, trainjob
 
 from .overrides import with_overrides
 from .resources import apply_resources
@@ -41,6 +41,10 @@ TRAINING_RUNTIME_GROUP_KIND: Final = str(trainer.TrainingRuntime.gvk.group_kind)
 
 class RuntimeNotFoundError(Exception):
     """The runtime that a TrainJob refers to, or its snapshot, could not be read. The cause is chained."""
+
+
+class PredecessorSnapshotError(RuntimeNotFoundError, trainjob.PredecessorError):
+    """The snapshot is that of an earlier TrainJob of the same name, which the garbage collector deletes."""
 
 
 async def new_training_runtime(
@@ -120,7 +124,9 @@ class TrainingRuntime(interface.Runtime):
             return await self._snapshots.runtime_of(train_job, kind, live)
         except SnapshotError as error:
             verb = "creating" if str(error).startswith("applying") else reads
-            raise RuntimeNotFoundError(f"{verb} runtime snapshot: {error}") from error
+            awaited = isinstance(error.__cause__, trainjob.PredecessorError)
+            failure = PredecessorSnapshotError if awaited else RuntimeNotFoundError
+            raise failure(f"{verb} runtime snapshot: {error}") from error
         except ForbiddenError:
             raise  # the namespace is being terminated: the caller waits
         except StatusError as error:

@@ -87,6 +87,22 @@ async def test_the_same_event_again_raises_the_count_and_the_last_time() -> None
     )
 
 
+async def test_an_event_whose_answer_was_lost_is_counted_on_when_it_happens_again() -> None:
+    client, answers = FakeClient(), [rest.TransportError("the answer was lost", host="h")]
+
+    async def create(inner: Any, obj: Any, **options: Any) -> Any:
+        made = await inner.create(obj, **options)
+        if answers:
+            raise answers.pop()
+        return made
+
+    async with running(interceptor.wrap(client, interceptor.Funcs(create=create))) as tell:
+        for _ in range(2):
+            tell.event(POD, "Warning", "Broken", "it is broken")
+            await anyio.sleep(60)
+    assert [event.count for event in await stored(client)] == [2]
+
+
 async def test_the_tenth_message_of_a_reason_is_combined_with_what_follows() -> None:
     client = FakeClient()
     async with running(client) as tell:

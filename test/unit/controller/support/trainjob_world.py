@@ -120,6 +120,7 @@ GANG = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"coscheduling": {"schedu
 VOLCANO = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"volcano": {}}}
 WORKLOAD = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"workload": {}}}
 MPI = {"mlPolicy": {"numNodes": 2, "mpi": {}}}
+FLUX = {"mlPolicy": {"numNodes": 2, "flux": {}}}
 
 
 def train_job(**spec: Any) -> TrainJob:

@@ -20,7 +20,6 @@ from controller_runtime.apis.core.v1 import (
     ConfigMapVolumeSource,
     EmptyDirVolumeSource,
     EnvVar,
-    Secret,
     SecretVolumeSource,
     Volume,
     VolumeMount,
@@ -42,7 +41,7 @@ from pkg.runtime.framework.interface import (
     WatchExtensionPlugin,
 )
 from pkg.runtime.framework.plugins import ownedfiles
-from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.interface import GeneratedSecret, ReconcilerBuilder
 
 from . import scripts
 from .curve import new_certificate
@@ -168,7 +167,7 @@ class Flux(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin
             text = self._certificate(train_job.name).encode()
             certificate = {_CURVE_FILE: base64.b64encode(text).decode("ascii")}
             objects.append(
-                Secret(metadata=ownedfiles.metadata_for(train_job, _CURVE_SUFFIX), data=certificate)
+                GeneratedSecret(metadata=ownedfiles.metadata_for(train_job, _CURVE_SUFFIX), data=certificate)
             )
         return objects
 
