@@ -32,6 +32,8 @@ from why_states import (
     manager_scaled_down,
     missing,
     mount,
+    native_gang,
+    no_gang_api,
     no_gpus_at_all,
     no_job_set_kind,
     no_leader,
@@ -233,6 +235,8 @@ CASES: list[Any] = [
         ("coscheduling", "gang-waiting", 3, "gang", coscheduling),
         ("Volcano", "gang-unschedulable", 3, "2 pods", volcano),
         ("KAI", "gang-unschedulable", 3, "GPUs", kai),
+        ("Kubernetes' own gang", "gang-unschedulable", 3, "gang of 2 pods does not fit: 0/2 nodes", native_gang),
+        ("no API of gangs", "gang-unavailable", 1, "serves no gangs", no_gang_api),
         ("KAI's queue", "queue-missing", 1, "nowhere", kai_queue_missing),
         ("Kueue waits for quota", "queued", 3, "insufficient unused quota", pending_quota(
             "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor a100, 4 more needed")),

@@ -38,7 +38,7 @@ NAME: Final = "Workload"
 _PATH: Final = field.Path("spec", "runtimeRef")
 
 
-# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=podgroups;workloads,verbs=create;delete;get;list;watch;update;patch
+# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=podgroups;workloads,verbs=create;delete;get;list;watch;patch
 async def new(client: Reader, _indexer: FieldIndexer, *, published: Published | None = None) -> Workload:
     """Return the plugin. ``published`` returns the schemas that the API server serves."""
     return Workload(client, Served(published))
