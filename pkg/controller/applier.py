@@ -161,9 +161,14 @@ class Applier:
 
 
 def at_version_of(desired: T, live: Object) -> T:
-    """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version."""
+    """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version.
+
+    It has no empty map whose live fields the apply would remove.
+    """
     version = {"uid": live.metadata.uid, "resource_version": live.metadata.resource_version}
-    result = desired.shallow_copy()
+    wire = desired.to_dict()
+    sent = drift.without_emptied(live.to_dict(), wire)
+    result = desired.shallow_copy() if sent == wire else type(desired).from_dict(sent)
     result.metadata = desired.metadata.model_copy(
         update={name: held for name, held in version.items() if held}
     )

@@ -26,7 +26,10 @@ from pkg.util.trainjob import ChildConflictError
 
 from . import deadline, jobconditions, patches, wake
 from .applier import Applier, Outcome
-from .children import Children, PendingError
+from .children import Children
+from .gangs import GangReports, set_unavailable
+from .lifecycle import Lifecycle, log_created, log_outcome
+from .pending import PendingError
 from .unbuilt import UnbuiltFirst
 
 if TYPE_CHECKING:
@@ -63,13 +66,15 @@ class TrainJobReconciler:
         *,
         reader: client.Reader | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        lifecycle: Lifecycle | None = None,
     ) -> None:
         self._client = client
         self._recorder = recorder
         self._runtimes = runtimes
         self._now = now
         self._children = Children(client, Applier(client, reader), recorder, now)
-        self._phases = metrics.TrainJobPhases()
+        self._gangs = GangReports(recorder)
+        self._lifecycle = lifecycle or Lifecycle()
         self.alarms = deadline.Alarms()
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
@@ -83,12 +88,14 @@ class TrainJobReconciler:
             stored = await self._get(request)
         except NotFoundError:
             self._children.forget(request)
-            self._phases.forget(request)
+            self._gangs.forget(request)
+            self._lifecycle.forget(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
+            self._lifecycle.skip(request)
             return ctrl.Result()
         log.logger_from().debug("Reconciling TrainJob")
-        self._phases.observe(stored)
+        self._lifecycle.observe(stored, failing=True)  # until this reconcile has ended
         try:
             job_set = await self._children.job_set(stored)
         except (PendingError, ChildConflictError) as error:
@@ -103,12 +110,13 @@ class TrainJobReconciler:
         errors = await self._advance(
             train_job, orphan=orphan, expired=expired, builds=not expired or job_set is not None
         )
-        await _attempt(errors, self._write_status(stored, train_job))
+        await _attempt(errors, self._write_status(stored, train_job, job_set))
         if trainjob.deadline_exceeded(train_job) and job_set is not None and not orphan:
             await _attempt(errors, self._children.delete(job_set))
-        self._phases.observe(train_job)
+        self._lifecycle.observe(train_job, failing=any(not isinstance(each, PendingError) for each in errors))
         if trainjob.is_finished(train_job):
             self._children.forget(request)
+            self._gangs.forget(request)
             left = None
         if errors and left is not None:
             self.alarms.set(request, left)
@@ -136,6 +144,8 @@ class TrainJobReconciler:
             for error in errors:
                 if not isinstance(error, PendingError):
                     self._report(train_job, error)
+            set_unavailable(train_job, errors, self._now)
+            await _attempt(errors, self._gangs.report(runtime, train_job))
         jobconditions.set_suspended(train_job, self._now)
         if not orphan or not (finished or errors):
             pending = any(isinstance(error, PendingError) for error in errors)
@@ -153,6 +163,7 @@ class TrainJobReconciler:
         Raises:
             ChildConflictError: the JobSet will not be deleted.
         """
+        self._lifecycle.observe(train_job, failing=not isinstance(error, PendingError))
         if trainjob.is_finished(train_job):
             return ctrl.Result()
         if not isinstance(error, PendingError):
@@ -165,6 +176,7 @@ class TrainJobReconciler:
                 metrics.DRIFT_HEALED.labels(obj.gvk.kind).inc()
             elif outcome is Outcome.CREATED and isinstance(obj, JobSet):
                 metrics.TIME_TO_CHILDREN.observe(self._age(train_job))
+                log_created(train_job, self._now())
 
     def _age(self, train_job: TrainJob) -> float:
         created = train_job.metadata.creation_timestamp
@@ -198,7 +210,7 @@ class TrainJobReconciler:
             jobconditions.keep_end(train_job, status)
             train_job.status = status
 
-    async def _write_status(self, stored: TrainJob, train_job: TrainJob) -> None:
+    async def _write_status(self, stored: TrainJob, train_job: TrainJob, job_set: JobSet | None) -> None:
         old, new = _wire(stored.status), _wire(train_job.status)
         if old == new:
             return
@@ -211,6 +223,7 @@ class TrainJobReconciler:
             if not patches.is_stale(error):
                 raise
             raise PendingError("another writer changed the conditions meanwhile") from error
+        log_outcome(stored, train_job, job_set, self._now())
 
     def setup_with_manager(self, mgr: ctrl.Manager, options: controller.Options) -> None:
         """Register the controller with the watches of TrainJobs, of the runtimes' plugins and of obstacles."""
@@ -248,6 +261,6 @@ def _result(errors: list[Exception], left: timedelta | None = None) -> ctrl.Resu
         raise ExceptionGroup("\n".join(dict.fromkeys(map(str, failed))), failed)
     for pending in errors:
         if isinstance(pending, PendingError):
-            log.logger_from().info("Waiting", reason=str(pending))
+            log.logger_from().debug("Waiting", reason=str(pending))
             return ctrl.Result(requeue_after=pending.after if left is None else min(pending.after, left))
     return ctrl.Result(requeue_after=left)

@@ -85,12 +85,12 @@ class Cluster:
         On an error all processes are stopped and only the logs are kept; on cancellation nothing is kept.
 
         Raises:
+            EnvtestError: the options contradict each other.
             ToolError: a program is missing and cannot be built.
             ComponentError: a component failed; names its log.
         """
+        self.options.check()
         _require_space(self.directory)
-        if self.options.kai is not None:
-            self.options.kai.check()
         located = await self._binaries.locate(*self.options.tools)
         left = self.supervisor.end_leftovers() if self.directory.exists() else []
         if left:
@@ -187,8 +187,9 @@ class Cluster:
         task = "start etcd and kube-apiserver"
         self._progress.start(task)
         data = private_directory(self.directory / "etcd")
-        plane = ControlPlane(self.directory, binaries, self.supervisor, data=data)
-        parts = Parts(self.directory, plane, binaries, Ports.choose(), self.options.kai is not None)
+        flags = self.options.api_server_flags
+        plane = ControlPlane(self.directory, binaries, self.supervisor, data=data, flags=flags)
+        parts = Parts(self.directory, plane, binaries, Ports.choose(), self.options)
         parts.write_certificates()
         try:
             await plane.start(timeout=self.options.timeout)

@@ -9,18 +9,20 @@ from typing import Any
 import pytest
 from why_states import (
     NO_GPU,
+    between_retries,
     bound_and_ignored,
     claimed,
     coscheduling,
     crash_loop,
     deleting,
+    device_claim,
     fail_by,
     failed,
     gated,
     huge,
     job_set_stays,
     job_set_suspended,
-    jobs_not_made,
+    jobs_refused,
     kai,
     kai_queue_missing,
     kueue_check,
@@ -30,6 +32,8 @@ from why_states import (
     manager_scaled_down,
     missing,
     mount,
+    native_gang,
+    no_gang_api,
     no_gpus_at_all,
     no_job_set_kind,
     no_leader,
@@ -39,15 +43,18 @@ from why_states import (
     no_scheduler_leads,
     no_service,
     node_unknown,
+    nothing_made,
     nothing_visible,
     only_a_claim,
     pending_quota,
+    pinned_to_no_node,
     pod_failed,
     refused,
     resumed_and_ignored,
     several_mounts,
     tainted,
     uncreated,
+    unread,
     unready,
     unsupported,
     volcano,
@@ -82,8 +89,23 @@ CASES: list[Any] = [
         ("resumed, and the manager does nothing", "manager-silent", 1, "does not react", resumed_and_ignored),
         ("no scheduler leads", "scheduler-missing", 1, "default-scheduler", no_scheduler_leads),
         ("manager does nothing", "manager-silent", 1, "does not react", lambda w: w.without_children()),
-        ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", jobs_not_made),
+        ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", nothing_made),
+        ("JobSet's controller cannot create Jobs", "creation-failed", 1, "create the Jobs", jobs_refused()),
+        ("quota of Jobs", "quota-exceeded", 1, "count/jobs.batch 2 of 2",
+         jobs_refused(hard={"count/jobs.batch": "2"}, used={"count/jobs.batch": "2"})),
+        ("quota of Jobs with room", "creation-failed", 1, "create the Jobs",
+         jobs_refused(hard={"count/jobs.batch": "2"}, used={"count/jobs.batch": "1"})),
+        ("ResourceClaimTemplate", "device-claim-missing", 1, "ResourceClaimTemplate gpus",
+         device_claim("ResourceClaimTemplate", resourceClaimTemplateName="gpus")),
+        ("ResourceClaim", "device-claim-missing", 1, "ResourceClaim gpus",
+         device_claim("ResourceClaim", resourceClaimName="gpus")),
+        ("nodeName of no node", "node-lost", 1, "worker-77", pinned_to_no_node),
+        ("a Job waits between retries", "pods-failing", 1, "4 pods of the Job llama-node-0", between_retries),
         ("Job controller does nothing", "job-controller", 1, "Jobs", lambda w: (w.without_pods(), w.job["status"].clear())),
+        ("pods unread and not ready", "not-ready", 3, "step node", unread(active=1)),
+        ("pods unread and missing", "pods-missing", 3, "step node", unread(active=0)),
+        ("pods unread and Jobs suspended", "child-suspended", 3, "step node", unread(suspended=1)),
+        ("JobSet's controller writes no status", "jobset-controller", 1, "JobSet", unread()),
         ("quota", "quota-exceeded", 1, "compute", refused(QUOTA)),
         ("quota wants limits", "quota-exceeded", 1, "limits.memory",
          refused(FORBIDDEN + "failed quota: compute: must specify limits.memory for: node")),
@@ -213,6 +235,8 @@ CASES: list[Any] = [
         ("coscheduling", "gang-waiting", 3, "gang", coscheduling),
         ("Volcano", "gang-unschedulable", 3, "2 pods", volcano),
         ("KAI", "gang-unschedulable", 3, "GPUs", kai),
+        ("Kubernetes' own gang", "gang-unschedulable", 3, "gang of 2 pods does not fit: 0/2 nodes", native_gang),
+        ("no API of gangs", "gang-unavailable", 1, "serves no gangs", no_gang_api),
         ("KAI's queue", "queue-missing", 1, "nowhere", kai_queue_missing),
         ("Kueue waits for quota", "queued", 3, "insufficient unused quota", pending_quota(
             "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor a100, 4 more needed")),
@@ -281,6 +305,42 @@ def test_a_kind_that_cannot_be_read_is_named() -> None:
 
     assert verdict.state is State.RUNNING
     assert verdict.unread == ('Node: nodes is forbidden: User "ann" cannot list resource "nodes"',)
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "parts", "message", "words"),
+    [
+        (
+            "v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "max": {"memory": "8Gi"}}]}},
+            'pods "x" is forbidden: maximum memory usage per Container is 8Gi, but limit is 16Gi',
+            "LimitRange rules limits a Container: max memory 8Gi",
+        ),
+        (
+            "v1", "ResourceQuota", {"status": {"hard": {"pods": "2"}, "used": {"pods": "2"}}},
+            'pods "x" is forbidden: exceeded quota: rules, requested: pods=1, used: pods=2, limited: pods=2',
+            "ResourceQuota rules is used: pods 2 of 2",
+        ),
+        (
+            "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration",
+            {"webhooks": [{"name": "policy.example.com", "failurePolicy": "Fail",
+                           "clientConfig": {"service": {"namespace": "policies", "name": "hook"}}},
+                          {"name": "other.example.com", "clientConfig": {"url": "https://x"}}]},
+            'Error creating: admission webhook "policy.example.com" denied the request: images must be signed',
+            "ValidatingWebhookConfiguration rules has the webhook policy.example.com: Service policies/hook, failurePolicy Fail",
+        ),
+    ],
+    ids=["limit range", "quota", "webhook"],
+)  # fmt: skip
+def test_the_rules_of_the_refusing_object_are_evidence(
+    version: str, kind: str, parts: dict[str, Any], message: str, words: str
+) -> None:
+    world = World()
+    refused(message)(world)
+    world.make(version, kind, "rules", **parts)
+
+    evidence = world.verdict().findings[0].evidence
+
+    assert [line for line in evidence if "rules" in line and not line.startswith("event")] == [words]
 
 
 def test_every_cause_is_injected() -> None:

@@ -199,6 +199,54 @@ def jobs_not_made(world: World) -> None:
     world.remove(world.job, *world.pods)
 
 
+def nothing_made(world: World) -> None:
+    jobs_not_made(world)
+    world.remove(world.service)
+
+
+def jobs_refused(**quota: Any) -> Callable[[World], Any]:
+    """Return the state in which the controller of JobSet has created the service and cannot create the Jobs."""
+
+    def state(world: World) -> None:
+        jobs_not_made(world)
+        if quota:
+            world.make("v1", "ResourceQuota", "few", spec={}, status=quota)
+
+    return state
+
+
+def device_claim(kind: str, **claim: str) -> Callable[[World], Any]:
+    def state(world: World) -> None:
+        world.unscheduled()
+        for pod in world.pods:
+            pod["spec"]["resourceClaims"] = [{"name": "gpu", **claim}]
+        world.absent.add(Reference(f"{kind}.resource.k8s.io", "team-a", "gpus"))
+
+    return state
+
+
+def pinned_to_no_node(world: World) -> None:
+    world.without_pods()
+    world.job["spec"]["template"]["spec"]["nodeName"] = "worker-77"
+    world.job["status"]["failed"] = 4
+
+
+def between_retries(world: World) -> None:
+    world.without_pods()
+    world.job["status"]["failed"] = 4
+
+
+def unread(**counts: int) -> Callable[[World], None]:
+    """Let only TrainJob and JobSet be readable, as the manager's cache has them."""
+
+    def change(world: World) -> None:
+        world.remove(world.job, *world.pods)
+        world.unread |= dict.fromkeys(("Pod", "Job.batch", "Event"), "not cached")
+        world.job_set["status"] = {"replicatedJobsStatus": [{"name": "node", **counts}]} if counts else {}
+
+    return change
+
+
 def no_node_for(labels: dict[str, str], message: str) -> Callable[[World], Any]:
     def state(world: World) -> None:
         world.unscheduled(message)
@@ -270,6 +318,24 @@ def kai(world: World) -> None:
         status={"schedulingConditions": [{"type": "UnschedulableOnNodePool", "status": "True", "reason": "Unschedulable",
                                           "message": message, "nodePool": "default", "transitionID": "0"}]},
     )  # fmt: skip
+
+
+def native_gang(world: World) -> None:
+    message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
+    world.unscheduled()
+    world.group(
+        "scheduling.k8s.io/v1beta1",
+        schedulingPolicy={"gang": {"minCount": 2}},
+        status={"conditions": [condition("PodGroupInitiallyScheduled", "False", reason="Unschedulable", message=message)]},
+    )  # fmt: skip
+
+
+def no_gang_api(world: World) -> None:
+    message = "the API server serves no gangs of scheduling.k8s.io"
+    world.without_children()
+    world.train_job["status"]["conditions"] = [
+        condition("GangSchedulingUnavailable", reason="GangAPINotServed", message=message)
+    ]
 
 
 def kai_queue_missing(world: World) -> None:
