@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents claim about the code holds: names exist, links lead somewhere, Python blocks run."""
+"""The documents agree with the code: names exist, links lead somewhere, Python blocks run."""
 
 import importlib
 import re
