@@ -34,15 +34,15 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime
+from pkg.runtime.framework import PluginError
 from pkg.util import trainjob
 
-from . import objects, patches
+from . import gangs, objects, patches
 from .applier import Applier, Outcome, at_version_of
 from .drift import Wire, content
 from .jobsetrule import JobSetRule
+from .pending import SOON, UNTIL_DELETED, PendingError
 
-SOON: Final = timedelta(seconds=1)
-_UNTIL_DELETED: Final = timedelta(seconds=10)
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
 _IMMUTABLE: Final = "immutable"
@@ -50,14 +50,6 @@ _IMMUTABLE: Final = "immutable"
 _EVENT_REASON: Final = "JobSetRecreating"
 
 Applied = list[tuple[Object, Outcome]]
-
-
-class PendingError(Exception):
-    """A child cannot be written yet. Retry when a watch reports a change, or ``after`` this time at the latest."""
-
-    def __init__(self, reason: str, after: timedelta = SOON) -> None:
-        super().__init__(reason)
-        self.after = after
 
 
 class Children:
@@ -117,15 +109,22 @@ class Children:
             except NotFoundError:
                 live = None
             if live is not None and live.metadata.deletion_timestamp is not None:
-                raise PendingError(f"jobset {live.key}: it is being deleted", _UNTIL_DELETED)
+                raise PendingError(f"jobset {live.key}: it is being deleted", UNTIL_DELETED)
             if live is not None and trainjob.controller_of(live) is None:
                 live = await self._adopt(runtime, train_job, live)
             if live is not None and not live.spec.suspend and not train_job.spec.suspend:
                 return await self._repair(runtime, train_job, live)
-            job_set, siblings = await objects.desired(runtime, train_job)
+            try:
+                job_set, siblings = await objects.desired(runtime, train_job)
+            except PluginError:
+                if live is not None and not live.spec.suspend:
+                    await self._suspend(live)
+                raise
             if live is None or job_set is None:
+                await gangs.make_way(self._client, live, siblings)
                 return await self._apply(train_job.key, live, job_set, siblings)
             await self._follow(train_job, live, job_set)
+            await gangs.make_way(self._client, live, siblings)
             try:
                 return await self._apply(train_job.key, live, job_set, siblings)
             except (ForbiddenError, InvalidError) as error:
@@ -194,14 +193,15 @@ class Children:
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
     async def _adopt(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet:
-        """Become the controller of an orphan of ours. If it runs, its spec must match the TrainJob.
+        """Become the controller of an orphan of ours. If it runs or has ended, its spec must match the TrainJob.
 
         Raises:
-            ChildConflictError: it runs with another spec.
+            ChildConflictError: it runs, or has ended, with another spec. Its end must not become the TrainJob's.
         """
         job_set, _ = await objects.desired(runtime, train_job)
         rule = JobSetRule(live.to_dict())
-        if job_set is None or not (rule.suspended or rule.holds(job_set.to_dict())):
+        follows = rule.suspended and not rule.ended
+        if job_set is None or not (follows or rule.holds(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
         owner = await self._applier.reader.get(TrainJob, train_job.key)
@@ -246,7 +246,7 @@ class Children:
         if not rule.suspended:
             await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
             # No status reports the end of Jobs that were never created.
-            after = _UNTIL_DELETED if rule.observed else SOON
+            after = UNTIL_DELETED if rule.observed else SOON
             raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
         await self._rebuild(train_job, live, desired, rule, refusal)
 
@@ -263,7 +263,7 @@ class Children:
         if rule.active:
             message = f"Waiting until the Jobs of JobSet {live.key} have stopped"
             self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
-            raise PendingError(message, _UNTIL_DELETED)
+            raise PendingError(message, UNTIL_DELETED)
         if not rule.observed and created is not None and self._now() - created < _UNTIL_OBSERVED:
             raise PendingError(f"jobset {live.key}: its controller may be creating Jobs")
         wanted = msgspec.json.encode(desired.to_dict())
@@ -285,6 +285,13 @@ class Children:
         )
         self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
         raise PendingError(message)
+
+    async def _suspend(self, live: JobSet) -> None:
+        """Suspend the running JobSet of a suspended TrainJob whose objects cannot be built."""
+        wire = content(live.to_dict())
+        metadata = {**wire["metadata"], "name": live.name, "namespace": live.namespace}
+        rule = JobSetRule(live.to_dict())
+        await self._send(JobSet.from_dict(rule.suspended_as_it_is({**wire, "metadata": metadata})), live)
 
     async def _send(self, obj: JobSet, live: JobSet, *, dry_run: bool = False) -> Wire:
         obj = at_version_of(obj, live)

@@ -26,8 +26,10 @@ from pkg.util.trainjob import ChildConflictError
 
 from . import deadline, jobconditions, patches, wake
 from .applier import Applier, Outcome
-from .children import Children, PendingError
+from .children import Children
+from .gangs import GangReports, set_unavailable
 from .lifecycle import Lifecycle, log_created, log_outcome
+from .pending import PendingError
 from .unbuilt import UnbuiltFirst
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class TrainJobReconciler:
         self._runtimes = runtimes
         self._now = now
         self._children = Children(client, Applier(client, reader), recorder, now)
+        self._gangs = GangReports(recorder)
         self._lifecycle = lifecycle or Lifecycle()
         self.alarms = deadline.Alarms()
 
@@ -85,6 +88,7 @@ class TrainJobReconciler:
             stored = await self._get(request)
         except NotFoundError:
             self._children.forget(request)
+            self._gangs.forget(request)
             self._lifecycle.forget(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
@@ -112,6 +116,7 @@ class TrainJobReconciler:
         self._lifecycle.observe(train_job, failing=any(not isinstance(each, PendingError) for each in errors))
         if trainjob.is_finished(train_job):
             self._children.forget(request)
+            self._gangs.forget(request)
             left = None
         if errors and left is not None:
             self.alarms.set(request, left)
@@ -139,6 +144,8 @@ class TrainJobReconciler:
             for error in errors:
                 if not isinstance(error, PendingError):
                     self._report(train_job, error)
+            set_unavailable(train_job, errors, self._now)
+            await _attempt(errors, self._gangs.report(runtime, train_job))
         jobconditions.set_suspended(train_job, self._now)
         if not orphan or not (finished or errors):
             pending = any(isinstance(error, PendingError) for error in errors)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from controller_runtime.apis.core.v1 import Secret
@@ -37,6 +38,14 @@ class GeneratedSecret(Secret):
     A plugin returns it while it finds no Secret of that name. The Secret may exist all the same: a cache may lag, and
     the answer to the creation may have been lost.
     """
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a gang is not scheduled: a reason in one word, and the scheduler's message."""
+
+    reason: str
+    message: str
 
 
 class Runtime(ABC):
@@ -73,6 +82,11 @@ class Runtime(ABC):
         Raises:
             NotFoundError: its objects do not exist (yet).
         """
+
+    async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
+        """Return why the TrainJob's gang is not scheduled, or None if that is unknown or it is."""
+        del train_job
+        return None
 
     @abstractmethod
     def event_handler_registrars(self) -> list[ReconcilerBuilder]:

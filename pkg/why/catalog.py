@@ -69,6 +69,7 @@ CAUSES: Final[dict[str, str]] = {
     "workload-deactivated": "Kueue deactivated the Workload",
     "workload-evicted": "Kueue evicted the Workload",
     "queued": "Kueue has not admitted the Workload",
+    "gang-unavailable": "the cluster cannot schedule the gang",
     "gang-unschedulable": "the gang does not fit",
     "gang-waiting": "the gang waits for its other pods",
     "scheduling-gated": "scheduling gates hold the pods",

@@ -26,6 +26,7 @@ from pkg.runtime import interface, runtime
 from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import registry as plugins
+from pkg.runtime.framework.plugins.workload import Published
 from pkg.util import generations, offload, trainjob
 
 from .overrides import with_overrides
@@ -53,11 +54,13 @@ async def new_training_runtime(
     *,
     cfg: Configuration | None = None,
     store: Client | None = None,
+    published: Published | None = None,
 ) -> TrainingRuntime:
     """Create the runtime and its plugins, and register their cache indices. ``store`` has the snapshots."""
     cfg = defaulted() if cfg is None else cfg
     await index_runtime_references(indexer)
-    registry = plugins.new_registry(gates=features.resolve(cfg.feature_gates or {}))
+    gates = features.resolve(cfg.feature_gates or {})
+    registry = plugins.new_registry(gates=gates, published=published)
     return TrainingRuntime(await framework.new(client, registry, indexer, cfg), client, cfg, store)
 
 
@@ -134,6 +137,8 @@ class TrainingRuntime(interface.Runtime):
     ) -> list[Object]:
         """Return the objects of a TrainJob with a runtime's spec. Changes neither."""
         train_job = generations.with_word(train_job)
+        if spec.pod_group_policy is not None:
+            await self.framework.prepare_pod_group_policy_plugins(spec.pod_group_policy)
         info = await offload.run(
             train_job, self.runtime_info, train_job, spec.template, spec.ml_policy, spec.pod_group_policy
         )
@@ -167,6 +172,10 @@ class TrainingRuntime(interface.Runtime):
     async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:
         """Return the status from its objects."""
         return await self.framework.run_train_job_status_plugin(train_job)
+
+    async def why_waiting(self, train_job: trainer.TrainJob) -> interface.Waiting | None:
+        """Return why its gang is not scheduled."""
+        return await self.framework.why_waiting(train_job)
 
     def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
         """Return the plugins' watches."""

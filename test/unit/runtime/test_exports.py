@@ -40,7 +40,7 @@ def exported(package: types.ModuleType) -> set[str]:
             (
                 "ComponentBuilderPlugin CustomValidationPlugin EnforceMLPolicyPlugin EnforcePodGroupPolicyPlugin "
                 "EnforcePodSpecPlugin Observer Plugin PluginError PluginFactory PodNetworkPlugin "
-                "PreComponentBuilderPlugin TrainJobStatusPlugin WatchExtensionPlugin"
+                "PreComponentBuilderPlugin TrainJobStatusPlugin UnavailableError WatchExtensionPlugin"
             ),
         ),
         (

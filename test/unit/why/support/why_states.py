@@ -320,6 +320,24 @@ def kai(world: World) -> None:
     )  # fmt: skip
 
 
+def native_gang(world: World) -> None:
+    message = "0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
+    world.unscheduled()
+    world.group(
+        "scheduling.k8s.io/v1beta1",
+        schedulingPolicy={"gang": {"minCount": 2}},
+        status={"conditions": [condition("PodGroupInitiallyScheduled", "False", reason="Unschedulable", message=message)]},
+    )  # fmt: skip
+
+
+def no_gang_api(world: World) -> None:
+    message = "the API server serves no gangs of scheduling.k8s.io"
+    world.without_children()
+    world.train_job["status"]["conditions"] = [
+        condition("GangSchedulingUnavailable", reason="GangAPINotServed", message=message)
+    ]
+
+
 def kai_queue_missing(world: World) -> None:
     world.unscheduled()
     world.group("scheduling.run.ai/v2alpha2", status={}, queue="nowhere")
