@@ -110,10 +110,11 @@ async def _state(sim: Simulation, job: Document) -> str | None:
     if is_true(job, "Complete") or is_true(job, "Failed"):
         return None
     suspended = is_suspended(job)
-    if is_true(job, "Suspended") != suspended:
-        return "the condition Suspended is wrong"
+    # A TrainJob that fails again and again is retried after minutes, and so is a failed write of its status.
     if (found := obstacle(sim, job)) is not None:
         return None if found.is_reported else f"an obstacle is not reported: {found.name}"
+    if is_true(job, "Suspended") != suspended:
+        return "the condition Suspended is wrong"
     sets = owned(sim, JobSet, job)
     if len(sets) != 1 or is_deleted(sets[0]):
         return "a TrainJob has no JobSet"
