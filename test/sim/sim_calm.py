@@ -72,11 +72,11 @@ class Calm:
                 await self._users.resume(sim, rng, name)
 
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
-        await perform(sim, rng, act)
-        await settled(sim, act.__name__, functools.partial(self._problem, sim, _state))
+        seconds = await perform(sim, rng, act)
+        await settled(sim, act, seconds, functools.partial(self._problem, sim, _state))
         # A TrainJob follows its runtime when it is reconciled for another reason.
         await self._end.touch(sim)
-        await settled(sim, act.__name__, functools.partial(self._problem, sim, self._content))
+        await settled(sim, act, seconds, functools.partial(self._problem, sim, self._content))
 
     async def _problem(self, sim: Simulation, of_job: Look) -> str | None:
         for job in sim.server.objects(TrainJob):
