@@ -146,9 +146,10 @@ class Kueue:
         while True:
             try:
                 await step(*arguments)
-                return
             except ConflictError:
                 self.writes["conflict"] += 1  # another writer was faster; Kueue reads again
+            else:
+                return
 
     async def _read(self, name: str) -> Document:
         found = await self._client.get(TrainJob, (self._namespace, name))
