@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from pkg.cli import flagtypes, liveflags
+from pkg.cli import flagtypes, liveflags, newflags
 from pkg.localcluster.names import DEFAULT_NAME
 from pkg.offline.text import printable_line
 
@@ -27,6 +27,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print usage and message, and exit with code 2."""
         super().error(printable_line(message))
+
+    def format_help(self) -> str:
+        """Return the help, with examples."""
+        from pkg.cli import examples  # only help needs them
+
+        return super().format_help() + examples.section(self.prog)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -62,7 +68,7 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
         ("down", "stop the cluster and remove it with all its objects", _cluster_name),
         ("status", "show the state of each component; exit code 1 unless all are healthy", _cluster_name),
         ("list", "list the clusters", None),
-        ("build", "build the programs that the cluster needs, and print their paths", None),
+        ("build", "build the programs that the cluster needs, and print their paths", _releases),
     ):
         command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
         command.set_defaults(function=f"pkg.cli.cluster:{name}_command")
@@ -87,6 +93,12 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         help="use the scheduler of scheduler-plugins, for gang scheduling",
     )
     add(
+        "--workloads",
+        action="store_true",
+        help="enable Kubernetes' own gang scheduling: the feature gates and the API (1.35 and newer)",
+    )
+    _releases(parser)
+    add(
         "--kai-scheduler",
         metavar="PATH",
         help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
@@ -100,6 +112,17 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
     add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
     add("--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)")
     _cluster_name(parser)
+
+
+def _releases(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubernetes",
+        metavar="RELEASE",
+        help="release line of Kubernetes: 1.34, 1.35, 1.36 or 1.37 (default 1.35)",
+    )
+    parser.add_argument(
+        "--jobset", metavar="RELEASE", help="release line of JobSet: 0.10, 0.11 or 0.12 (default 0.10)"
+    )
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
@@ -139,29 +162,20 @@ def _run(parser: argparse.ArgumentParser) -> None:
 def _render(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("yaml", "json", "table"))
     _runtimes_from_cluster(parser)
-    _compatibility_version(parser)
+    flagtypes.compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.render:render_command")
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     _runtimes_from_cluster(parser)
-    _compatibility_version(parser)
+    flagtypes.compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.explain:explain_command")
-
-
-def _compatibility_version(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--compatibility-version",
-        choices=("2.1", "2.3"),
-        default="2.1",
-        help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
-    )
 
 
 def _validate(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json"))
-    _compatibility_version(parser)
+    flagtypes.compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.validate:validate_command")
 
 
@@ -207,6 +221,16 @@ def _crds(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(function="pkg.cli.crds:crds_command")
 
 
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell that runs the script")
+    parser.set_defaults(function="pkg.cli.completion:completion_command")
+
+
+def _help(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", metavar="COMMAND", nargs="*", help="command, such as cluster up")
+    parser.set_defaults(function="pkg.cli.help:help_command")
+
+
 _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
     ("cluster", "manage local clusters: a real control plane with simulated GPU nodes", _cluster),
     ("demo", "run one TrainJob to completion on a temporary local cluster", _demo),
@@ -218,6 +242,9 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("group", "show the group that the pod grouper assigns to each pod, and why", _group),
     ("crds", "print or apply the CRDs", _crds),
     *liveflags.COMMANDS,
+    ("new", "write a TrainJob from flags or questions, and validate it", newflags.add_flags),
+    ("completion", "print the script that completes commands, flags and names in a shell", _completion),
+    ("help", "show the help of a command, with examples", _help),
 )
 
 

@@ -16,8 +16,9 @@ from controller_runtime.envtest import PlainProgress, consistently, eventually
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.nodes import NodeShape
+from pkg.localcluster.options import Options
 
 pytestmark = pytest.mark.e2e
 

@@ -31,7 +31,8 @@ from controller_runtime.envtest.webhooks import point_at
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.options import Options
 from pkg.offline import shipped
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]

@@ -15,8 +15,9 @@ from controller_runtime.envtest import PlainProgress, eventually
 
 from pkg.apis.kai.v2 import Queue
 from pkg.apis.kai.v2alpha2 import PodGroup
-from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.kai import BINDER, PARENT_QUEUE, SCHEDULER, Programs
+from pkg.localcluster.options import Options
 
 pytestmark = pytest.mark.e2e
 

@@ -76,10 +76,12 @@ class Server:
             stream.lines.append(line)
             stream.news.set()
 
-    def hang_up(self, error: Exception | None = None) -> None:
+    def hang_up(self, error: Exception | None = None) -> int:
+        """End all watches, and return how many requests there were until now."""
         for stream in self.streams:
             stream.end(error)
         self.streams = []
+        return len(self.transport.requests)
 
     def _answer(self, request: Request) -> FakeResponse:
         if self.faults and (fault := self.faults.popleft()) is not None:

@@ -1,5 +1,7 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import errno
+import os
 import ssl
 from pathlib import Path
 
@@ -52,6 +54,26 @@ async def test_a_replaced_pair_is_served_from_the_next_look_on_by_the_same_conte
         await anyio.sleep(9)
         assert subject(context) == "CN=one"
         await anyio.sleep(2)
+        assert subject(context) == "CN=two"
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_process_without_free_file_descriptors_keeps_the_pair_and_reads_the_next_later(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(name: str, flags: int = 0) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    watcher = CertWatcher(*files)
+    context = watcher.context()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(watcher.start)
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "memfd_create", exhausted)
+            write(tmp_path, *SelfSigned("two").pair())
+            await anyio.sleep(11)
+            assert subject(context) == "CN=one"
+        await anyio.sleep(10)
         assert subject(context) == "CN=two"
         tasks.cancel_scope.cancel()
 
