@@ -134,9 +134,10 @@ bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BE
 	$(BIN)/python test/bench/main.py $(BENCH_ARGS)
 
 .PHONY: manifests
-manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles and docs/reference from the code
+manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles, the chart's copies of config and docs/reference from the code
 	$(BIN)/python -m hack.manifests
 	$(BIN)/python -m hack.rbac
+	$(BIN)/python -m hack.chart
 	$(BIN)/python -m hack.reference docs/reference
 
 .PHONY: recording
