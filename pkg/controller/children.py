@@ -203,14 +203,15 @@ class Children:
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
     async def _adopt(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet:
-        """Become the controller of an orphan of ours. If it runs, its spec must match the TrainJob.
+        """Become the controller of an orphan of ours. If it runs or has ended, its spec must match the TrainJob.
 
         Raises:
-            ChildConflictError: it runs with another spec.
+            ChildConflictError: it runs, or has ended, with another spec. Its end must not become the TrainJob's.
         """
         job_set, _ = await objects.desired(runtime, train_job)
         rule = JobSetRule(live.to_dict())
-        if job_set is None or not (rule.suspended or rule.holds(job_set.to_dict())):
+        follows = rule.suspended and not rule.ended
+        if job_set is None or not (follows or rule.holds(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
         owner = await self._applier.reader.get(TrainJob, train_job.key)

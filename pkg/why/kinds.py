@@ -16,6 +16,9 @@ EVENT: Final = "Event"
 SERVICE: Final = "Service"
 NODE: Final = "Node"
 QUOTA: Final = "ResourceQuota"
+LIMIT_RANGE: Final = "LimitRange"
+VALIDATING_WEBHOOK: Final = "ValidatingWebhookConfiguration.admissionregistration.k8s.io"
+MUTATING_WEBHOOK: Final = "MutatingWebhookConfiguration.admissionregistration.k8s.io"
 CLAIM: Final = "PersistentVolumeClaim"
 NAMESPACE: Final = "Namespace"
 DEPLOYMENT: Final = "Deployment.apps"
@@ -44,6 +47,9 @@ VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
         (GVK("", "v1", "ConfigMap"),),
         (GVK("", "v1", "ServiceAccount"),),
         (GVK("", "v1", "ResourceQuota"),),
+        (GVK("", "v1", "LimitRange"),),
+        (GVK("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"),),
+        (GVK("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration"),),
         (GVK("", "v1", "PersistentVolumeClaim"),),
         (GVK("apps", "v1", "Deployment"),),
         (GVK("node.k8s.io", "v1", "RuntimeClass"),),

@@ -207,7 +207,7 @@ async def test_diff_names_the_train_jobs_that_a_changed_runtime_concerns(
 
     assert (same.code, same.err) == (0, "")
     assert "own" in same.out
-    assert "job" not in same.out
+    assert f"{cluster_namespace}/job " not in same.out
     assert (changed.code, changed.err) == (1, "")
     assert "at once" in changed.out
     assert any(

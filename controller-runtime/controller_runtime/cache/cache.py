@@ -158,7 +158,8 @@ class Cache:
             NotFoundError: the object does not exist.
             CacheError: the kind cannot be read, see ``errors``.
         """
-        engine = await self._readable(kind, key[0])
+        key = NamespacedName.of(key)
+        engine = await self._readable(kind, key.namespace)
         return _decode(engine, kind, self._entry(engine, kind, key))
 
     async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
@@ -166,11 +167,11 @@ class Cache:
 
         Raises like :meth:`get`, save that an object of another shape raises when it is read.
         """
-        engine = await self._readable(kind, key[0])
+        key = NamespacedName.of(key)
+        engine = await self._readable(kind, key.namespace)
         return self._shared.get(kind, self._entry(engine, kind, key), engine.count_skipped)
 
-    def _entry(self, engine: Engine, kind: type[Object], key: NamespacedName | tuple[str, str]) -> Entry:
-        key = NamespacedName(*key)
+    def _entry(self, engine: Engine, kind: type[Object], key: NamespacedName) -> Entry:
         entry = engine.store.get(key, asyncio.get_running_loop().time())
         if entry is None:
             raise errors.not_found(kind, key)

@@ -11,6 +11,7 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
 from jobset_server import KEY
@@ -165,3 +166,22 @@ async def test_the_snapshot_of_a_deleted_train_job_of_the_name_is_awaited() -> N
     await w.server.delete(left)
     await w.reconcile()
     assert (await w.job_set())["spec"]
+
+
+@pytest.mark.parametrize("end", ["Completed", "Failed"])
+async def test_an_ended_orphan_with_another_spec_is_not_adopted_and_gives_no_verdict(end: str) -> None:
+    w = await world(suspend=True)
+    await w.reconcile()
+    ended = await w.server.get(JobSet, KEY)
+    condition = Condition(
+        type=end, status="True", reason="r", message="m", last_transition_time="2025-01-01T00:00:00Z"
+    )
+    ended.status.conditions = [condition]
+    await w.server.status.update(ended)
+    await orphaned(w)
+    await w.edit_image()
+    with pytest.raises(ChildConflictError):
+        await w.reconcile()
+    assert "ownerReferences" not in (await w.job_set())["metadata"]
+    conditions = (await w.server.get(TrainJob, KEY)).status.conditions or []
+    assert [each.type for each in conditions] == ["Suspended"]

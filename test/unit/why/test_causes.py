@@ -307,6 +307,42 @@ def test_a_kind_that_cannot_be_read_is_named() -> None:
     assert verdict.unread == ('Node: nodes is forbidden: User "ann" cannot list resource "nodes"',)
 
 
+@pytest.mark.parametrize(
+    ("version", "kind", "parts", "message", "words"),
+    [
+        (
+            "v1", "LimitRange", {"spec": {"limits": [{"type": "Container", "max": {"memory": "8Gi"}}]}},
+            'pods "x" is forbidden: maximum memory usage per Container is 8Gi, but limit is 16Gi',
+            "LimitRange rules limits a Container: max memory 8Gi",
+        ),
+        (
+            "v1", "ResourceQuota", {"status": {"hard": {"pods": "2"}, "used": {"pods": "2"}}},
+            'pods "x" is forbidden: exceeded quota: rules, requested: pods=1, used: pods=2, limited: pods=2',
+            "ResourceQuota rules is used: pods 2 of 2",
+        ),
+        (
+            "admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration",
+            {"webhooks": [{"name": "policy.example.com", "failurePolicy": "Fail",
+                           "clientConfig": {"service": {"namespace": "policies", "name": "hook"}}},
+                          {"name": "other.example.com", "clientConfig": {"url": "https://x"}}]},
+            'Error creating: admission webhook "policy.example.com" denied the request: images must be signed',
+            "ValidatingWebhookConfiguration rules has the webhook policy.example.com: Service policies/hook, failurePolicy Fail",
+        ),
+    ],
+    ids=["limit range", "quota", "webhook"],
+)  # fmt: skip
+def test_the_rules_of_the_refusing_object_are_evidence(
+    version: str, kind: str, parts: dict[str, Any], message: str, words: str
+) -> None:
+    world = World()
+    refused(message)(world)
+    world.make(version, kind, "rules", **parts)
+
+    evidence = world.verdict().findings[0].evidence
+
+    assert [line for line in evidence if "rules" in line and not line.startswith("event")] == [words]
+
+
 def test_every_cause_is_injected() -> None:
     assert {case.values[0] for case in CASES} == set(CAUSES)
 

@@ -19,7 +19,7 @@ from controller_runtime.apis.machinery.object import (
     OwnerReference,
     Unstructured,
 )
-from controller_runtime.client import FakeClient
+from controller_runtime.client import FakeClient, interceptor
 
 JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]
@@ -106,3 +106,14 @@ def reference(owner: Object) -> OwnerReference:
     return OwnerReference(
         api_version=owner.gvk.api_version, kind=owner.gvk.kind, name=owner.name, uid=owner.metadata.uid or ""
     )
+
+
+def refusing(client: FakeClient, kind: str = "StatefulSet") -> Any:
+    """Return the client with the reads of a kind refused."""
+
+    async def get(within: FakeClient, wanted: Any, key: Any) -> Any:
+        if wanted.gvk.kind == kind:
+            raise ForbiddenError("no", code=403, reason="Forbidden")
+        return await within.get(wanted, key)
+
+    return interceptor.wrap(client, interceptor.Funcs(get=get))
