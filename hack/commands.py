@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from hack.markdown import NOTE, table
+from pkg.cli.examples import EXAMPLES
 
 
 def page(parser: argparse.ArgumentParser) -> str:
@@ -36,10 +37,21 @@ def _section(parser: argparse.ArgumentParser) -> str:
     arguments = table(("argument", "meaning"), [(f"`{_named(each)}`", _help(each)) for each in actions])
     text = "".join(
         f"\n{each}\n"
-        for each in (parser.description, arguments.rstrip("\n") if actions else "", parser.epilog)
+        for each in (
+            parser.description,
+            arguments.rstrip("\n") if actions else "",
+            parser.epilog,
+            _examples(parser.prog),
+        )
         if each
     )
     return f"\n## {parser.prog}\n{text}"
+
+
+def _examples(prog: str) -> str:
+    program, _, command = prog.partition(" ")
+    lines = [f"# {about}\n{program} {line}" for about, line in EXAMPLES.get(command, ())]
+    return "```\n" + "\n".join(lines) + "\n```" if lines else ""
 
 
 def _named(action: argparse.Action) -> str:

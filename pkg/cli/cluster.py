@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl cluster up|down|status|list|build``."""
+"""``trainerctl cluster up|down|stop|start|status|list|build``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from controller_runtime.envtest.locks import file_lock
 
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console
-from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.kai import Programs
 from pkg.localcluster.names import DEFAULT_NAME, DEMO_NAME, root_directory, state_directory
 from pkg.localcluster.nodes import NodeShape, is_usable
+from pkg.localcluster.options import Options
 from pkg.localcluster.state import State
-from pkg.localcluster.tools import ALL
+from pkg.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
 
 _NODES: Final = 4
 _WORDS: Final = {"200": "healthy", "ended": "not running"}
@@ -36,7 +37,18 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
     nodes = _NODES if parsed.nodes is None else parsed.nodes
     shape = NodeShape() if parsed.gpus is None else NodeShape(gpus=parsed.gpus)
     programs = _kai(parsed)
-    options = Options(nodes, shape, not parsed.without_manager, parsed.timeout, parsed.coscheduling, programs)
+    options = Options(
+        nodes,
+        shape,
+        not parsed.without_manager,
+        parsed.timeout,
+        parsed.coscheduling,
+        programs,
+        kubernetes=parsed.kubernetes or DEFAULT_KUBERNETES,
+        jobset=parsed.jobset or DEFAULT_JOBSET,
+        workloads=parsed.workloads,
+    )
+    options.check()
     async with _lock(parsed.name, err):
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, progress=progress)
@@ -82,6 +94,9 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
         "--nodes": parsed.nodes,
         "--gpus": parsed.gpus,
         "--coscheduling": parsed.coscheduling or None,
+        "--workloads": parsed.workloads or None,
+        "--kubernetes": parsed.kubernetes,
+        "--jobset": parsed.jobset,
         "--kai-scheduler": parsed.kai_scheduler,
     }
     if ignored := [flag for flag, value in flags.items() if value is not None]:
@@ -99,14 +114,44 @@ async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -
     return 0
 
 
+async def stop_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Stop the cluster and keep its objects; return 1 if it does not exist."""
+    directory = state_directory(parsed.name)
+    if not State.exists(directory):
+        return _absent(parsed.name, err)
+    async with _lock(parsed.name, err):
+        stopped = await Cluster(directory).stop()
+    out.say(f"Stopped {', '.join(stopped)}." if stopped else f"Cluster {parsed.name} is stopped already.")
+    return 0
+
+
+async def start_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Start a stopped cluster with its objects; return 1 if it does not exist."""
+    directory = state_directory(parsed.name)
+    if not State.exists(directory):
+        return _absent(parsed.name, err)
+    cluster = Cluster(directory, Options(timeout=parsed.timeout))
+    async with _lock(parsed.name, err):
+        if await cluster.is_up():
+            err.say(f"Cluster {parsed.name} is running already.")
+        else:
+            err.say(f"Started {', '.join(await cluster.restart())}.")
+    out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
+    return 0
+
+
+def _absent(cluster: str, err: Console) -> int:
+    name = "" if cluster == DEFAULT_NAME else f" --name {cluster}"
+    err.say(f"Cluster {cluster} does not exist; create it with: trainerctl cluster up{name}")
+    return 1
+
+
 async def status_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Print each component's health and log."""
     directory = state_directory(parsed.name)
     state = State.read(directory)
     if state is None:
-        name = "" if parsed.name == DEFAULT_NAME else f" --name {parsed.name}"
-        err.say(f"Cluster {parsed.name} does not exist; create it with: trainerctl cluster up{name}")
-        return 1
+        return _absent(parsed.name, err)
     cluster = Cluster(directory)
     answers = await cluster.health()
     rows = []
@@ -167,8 +212,12 @@ async def _lock(name: str, err: Console) -> AsyncIterator[None]:
 
 async def build_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Build the missing programs, and print the path of each."""
+    options = Options(
+        kubernetes=parsed.kubernetes or DEFAULT_KUBERNETES, jobset=parsed.jobset or DEFAULT_JOBSET
+    )
+    options.check()
     with progress_on(err) as progress:
-        located = await Binaries(progress=progress).locate(*ALL)
+        located = await Binaries(progress=progress).locate(*options.tools)
     for binary in located.values():
         out.say(str(binary.path))
     return 0

@@ -49,3 +49,13 @@ def name(text: str) -> str:
     if errors := names.is_dns1123_subdomain(rest):
         raise argparse.ArgumentTypeError(f"{text} is not a valid name: {'; '.join(errors)}")
     return rest
+
+
+def compatibility_version(parser: argparse.ArgumentParser) -> None:
+    """Add the flag ``--compatibility-version``."""
+    parser.add_argument(
+        "--compatibility-version",
+        choices=("2.1", "2.3"),
+        default="2.1",
+        help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
+    )

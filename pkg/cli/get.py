@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from controller_runtime.apis.machinery.object import Unstructured, unstructured
+from controller_runtime.apis.machinery.object import unstructured
 
 from pkg.cli import live, streams
 from pkg.cli.terminal import Console
+from pkg.offline.inputfiles import InputError
 from pkg.why import Thing, kinds
-from pkg.why.phase import phase, tree
+from pkg.why.phase import cells, phase, tree
 from pkg.why.snapshot import Snapshot
 from pkg.why.things import ago
 
 KIND: Final = unstructured(kinds.VERSIONS[kinds.TRAIN_JOB][0])
-_PAGE: Final = 500
 
 
 async def get_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
@@ -29,33 +29,43 @@ async def get_command(arguments: argparse.Namespace, out: Console, err: Console)
         StatusError: they cannot be read.
     """
     async with live.connect(arguments) as cluster:
+        namespace = "" if arguments.all_namespaces else cluster.namespace
+        if arguments.watch:
+            return await _watch(cluster, arguments, namespace, out)
         if arguments.name and arguments.output == "table":
             print_tree(await cluster.snapshot(arguments.name), out)
             return 0
         if arguments.name:
             found = await cluster.client.get(KIND, (cluster.namespace, arguments.name))
-            out.write(arguments.output, found.to_dict())
+            _write(arguments.output, [Thing(found.to_dict())], out, single=True)
             return 0
-        namespace = "" if arguments.all_namespaces else cluster.namespace
-        listed = await _list(cluster, namespace)
+        listed = await cluster.all(kinds.TRAIN_JOB, namespace=namespace)
     if arguments.output != "table":
-        items = [each.to_dict() for each in listed]
-        out.write(arguments.output, {"apiVersion": "v1", "kind": "List", "items": items})
+        _write(arguments.output, listed, out, single=False)
     elif not listed:
         streams.say_error(f"no TrainJobs found{f' in namespace {namespace}' if namespace else ''}")
     else:
-        _print_table([Thing(each.to_dict()) for each in listed], out, with_namespace=not namespace)
+        _print_table(listed, out, with_namespace=not namespace)
     return 0
 
 
-async def _list(cluster: live.Cluster, namespace: str) -> list[Unstructured]:
-    found: list[Unstructured] = []
-    token = ""
-    while True:
-        page = await cluster.client.list(KIND, namespace=namespace, limit=_PAGE, continue_token=token)
-        found += page
-        if not (token := page.continue_token):
-            return found
+async def _watch(cluster: live.Cluster, arguments: argparse.Namespace, namespace: str, out: Console) -> int:
+    from pkg.cli import watchtree  # rich's live display is slow to load
+
+    if arguments.output != "table":
+        raise InputError("--watch has the output format table alone")
+    if arguments.name:
+        return await watchtree.watch_one(cluster, arguments.name, out)
+    return await watchtree.watch_all(cluster, namespace, out)
+
+
+def _write(output: str, jobs: Sequence[Thing], out: Console, *, single: bool) -> None:
+    if output == "name":
+        for each in jobs:
+            out.say(f"trainjob.{KIND.gvk.group}/{each.name}")
+        return
+    items = [dict(each.data) for each in jobs]
+    out.write(output, items[0] if single else {"apiVersion": "v1", "kind": "List", "items": items})
 
 
 def _print_table(jobs: Iterable[Thing], out: Console, *, with_namespace: bool) -> None:
@@ -72,13 +82,4 @@ def _print_table(jobs: Iterable[Thing], out: Console, *, with_namespace: bool) -
 
 def print_tree(snapshot: Snapshot, out: Console) -> None:
     """Print a TrainJob with its JobSet, Jobs and pods."""
-    rows = [
-        (
-            f"{'  ' * row.depth}{row.obj.kind}/{row.obj.name}",
-            row.status,
-            ago(row.obj.created, snapshot.now),
-            row.reason,
-        )
-        for row in tree(snapshot)
-    ]
-    out.table(("NAME", "STATE", "AGE", "DETAIL"), rows)
+    out.table(("NAME", "STATE", "AGE", "DETAIL"), [cells(row, snapshot.now) for row in tree(snapshot)])

@@ -5,18 +5,20 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.rest import Transport, load_config
 
-from pkg.why import Snapshot, reading
+from pkg.why import Snapshot, Thing, kinds, reading
 
 FIELD_OWNER: Final = "trainerctl"
 DEFAULT_NAMESPACE: Final = "default"
+_PAGE: Final = 500
 
 
 class Cluster(NamedTuple):
@@ -32,6 +34,24 @@ class Cluster(NamedTuple):
             StatusError: the TrainJob cannot be read; NotFoundError if it does not exist.
         """
         return await reading.take(self.client, self.namespace, name, datetime.now(UTC))
+
+    async def all(
+        self, kind: str, *, namespace: str = "", fields: Mapping[str, str] | None = None
+    ) -> list[Thing]:
+        """Return the objects of a kind, in pages.
+
+        Raises:
+            StatusError: they cannot be read.
+        """
+        found: list[Thing] = []
+        token, listed = "", unstructured(kinds.VERSIONS[kind][0])
+        while True:
+            page = await self.client.list(
+                listed, namespace=namespace, fields=fields, limit=_PAGE, continue_token=token
+            )
+            found += [Thing(each.to_dict()) for each in page]
+            if not (token := page.continue_token):
+                return found
 
 
 @asynccontextmanager

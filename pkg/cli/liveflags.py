@@ -33,8 +33,19 @@ def _get(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-A", "--all-namespaces", action="store_true", help="list the TrainJobs of all namespaces"
     )
-    _cluster(parser, ("table", "json", "yaml"))
+    parser.add_argument(
+        "-w", "--watch", action="store_true", help="show changes, of one TrainJob until it has ended"
+    )
+    _cluster(parser, ("table", "json", "yaml", "name"))
     parser.set_defaults(function="pkg.cli.get:get_command")
+
+
+def _history(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-A", "--all-namespaces", action="store_true", help="include the TrainJobs of all namespaces")
+    add("--limit", type=flagtypes.integer(1, 1 << 20), metavar="N", help="number of TrainJobs (default all)")
+    _cluster(parser, ("table", "json"))
+    parser.set_defaults(function="pkg.cli.history:history_command")
 
 
 def _describe(parser: argparse.ArgumentParser) -> None:
@@ -98,13 +109,32 @@ def _change(verb: str) -> Add:
     return add_flags
 
 
+def _diff(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="files",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        required=True,
+        help="YAML or JSON files with the changed runtimes, or - for standard input",
+    )
+    _cluster(parser)
+    flagtypes.compatibility_version(parser)
+    parser.epilog = "The exit code is 0 if the objects of no TrainJob change, and 1 if those of one do."
+    parser.set_defaults(function="pkg.cli.diff:diff_command")
+
+
 COMMANDS: Final[tuple[tuple[str, str, Add], ...]] = (
     ("get", "list TrainJobs, or show one with its JobSet, Jobs and pods", _get),
     ("why", "explain why a TrainJob does not run: the cause, its evidence, and the remedy", _why),
     ("describe", "show the state of a TrainJob, its objects and their events on one page", _describe),
     ("events", "print the events of a TrainJob and of all objects that belong to it", _events),
+    ("history", "list the TrainJobs that have ended, and deleted ones that events still name", _history),
     ("logs", "print the logs of a TrainJob's pods, by step and rank", _logs),
     ("wait", "wait until a TrainJob reaches a state", _wait),
+    ("diff", "show which TrainJobs a change of a runtime concerns, and how", _diff),
     ("suspend", "suspend TrainJobs; their pods are deleted", _change("suspend")),
     ("resume", "resume suspended TrainJobs", _change("resume")),
     ("delete", "delete TrainJobs with all their objects", _change("delete")),

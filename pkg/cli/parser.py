@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from pkg.cli import flagtypes, liveflags
+from pkg.cli import flagtypes, liveflags, newflags
 from pkg.localcluster.names import DEFAULT_NAME
 from pkg.offline.text import printable_line
 
@@ -27,6 +27,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print usage and message, and exit with code 2."""
         super().error(printable_line(message))
+
+    def format_help(self) -> str:
+        """Return the help, with examples."""
+        from pkg.cli import examples  # only help needs them
+
+        return super().format_help() + examples.section(self.prog)
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -60,12 +66,16 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
     for name, about, add_flags in (
         ("up", "start the cluster and leave it running; an existing cluster keeps its objects", _cluster_up),
         ("down", "stop the cluster and remove it with all its objects", _cluster_name),
+        ("stop", "stop the cluster and keep its objects", _cluster_name),
+        ("start", "start a stopped cluster with its objects", _cluster_start),
+        ("logs", "print the logs of the cluster's components", _cluster_logs),
         ("status", "show the state of each component; exit code 1 unless all are healthy", _cluster_name),
         ("list", "list the clusters", None),
-        ("build", "build the programs that the cluster needs, and print their paths", None),
+        ("build", "build the programs that the cluster needs, and print their paths", _releases),
     ):
         command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        command.set_defaults(function=f"pkg.cli.cluster:{name}_command")
+        module = "clusterlogs" if name == "logs" else "cluster"
+        command.set_defaults(function=f"pkg.cli.{module}:{name}_command")
         if add_flags is not None:
             add_flags(command)
 
@@ -74,6 +84,25 @@ def _cluster_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default=DEFAULT_NAME, help=f"name of the cluster (default '{DEFAULT_NAME}')"
     )
+
+
+def _cluster_start(parser: argparse.ArgumentParser) -> None:
+    _cluster_name(parser)
+    _cluster_timeout(parser)
+
+
+def _cluster_timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)"
+    )
+
+
+def _cluster_logs(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("components", metavar="COMPONENT", nargs="*", help="components, as status names them (default all)")
+    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
+    add("-f", "--follow", action="store_true", help="print new lines until it is interrupted")
+    _cluster_name(parser)
 
 
 def _cluster_up(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +116,12 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         help="use the scheduler of scheduler-plugins, for gang scheduling",
     )
     add(
+        "--workloads",
+        action="store_true",
+        help="enable Kubernetes' own gang scheduling: the feature gates and the API (1.35 and newer)",
+    )
+    _releases(parser)
+    add(
         "--kai-scheduler",
         metavar="PATH",
         help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
@@ -98,8 +133,19 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         help="CRDs of the release of --kai-scheduler (default: those of v0.17)",
     )
     add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
-    add("--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)")
+    _cluster_timeout(parser)
     _cluster_name(parser)
+
+
+def _releases(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubernetes",
+        metavar="RELEASE",
+        help="release line of Kubernetes: 1.34, 1.35, 1.36 or 1.37 (default 1.35)",
+    )
+    parser.add_argument(
+        "--jobset", metavar="RELEASE", help="release line of JobSet: 0.10, 0.11 or 0.12 (default 0.10)"
+    )
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
@@ -139,30 +185,33 @@ def _run(parser: argparse.ArgumentParser) -> None:
 def _render(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("yaml", "json", "table"))
     _runtimes_from_cluster(parser)
-    _compatibility_version(parser)
+    flagtypes.compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.render:render_command")
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     _runtimes_from_cluster(parser)
-    _compatibility_version(parser)
+    flagtypes.compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.explain:explain_command")
-
-
-def _compatibility_version(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--compatibility-version",
-        choices=("2.1", "2.3"),
-        default="2.1",
-        help="release of Trainer whose behaviour applies, as in the manager's Configuration (default 2.1)",
-    )
 
 
 def _validate(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json"))
-    _compatibility_version(parser)
+    flagtypes.compatibility_version(parser)
     parser.set_defaults(function="pkg.cli.validate:validate_command")
+
+
+def _convert(parser: argparse.ArgumentParser) -> None:
+    _filenames(parser)
+    parser.add_argument(
+        "--to",
+        choices=("2.1", "2.3"),
+        required=True,
+        help="release of Trainer whose fields the objects are to have: 2.1, or 2.3 for v2.2 and v2.3",
+    )
+    _output(parser, ("yaml", "json"))
+    parser.set_defaults(function="pkg.cli.convert:convert_command")
 
 
 def _group(parser: argparse.ArgumentParser) -> None:
@@ -195,6 +244,16 @@ def _crds(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(function="pkg.cli.crds:crds_command")
 
 
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell that runs the script")
+    parser.set_defaults(function="pkg.cli.completion:completion_command")
+
+
+def _help(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", metavar="COMMAND", nargs="*", help="command, such as cluster up")
+    parser.set_defaults(function="pkg.cli.help:help_command")
+
+
 _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
     ("cluster", "manage local clusters: a real control plane with simulated GPU nodes", _cluster),
     ("demo", "run one TrainJob to completion on a temporary local cluster", _demo),
@@ -202,13 +261,29 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("render", "print the objects that TrainJobs create, without a cluster", _render),
     ("explain", "show stage by stage how TrainJobs become objects", _explain),
     ("validate", "print what an API server would answer to TrainJobs and runtimes", _validate),
+    ("convert", "rewrite TrainJobs and runtimes of Trainer v2.1 for v2.3, or back", _convert),
     ("group", "show the group that the pod grouper assigns to each pod, and why", _group),
     ("crds", "print or apply the CRDs", _crds),
     *liveflags.COMMANDS,
+    ("new", "write a TrainJob from flags or questions, and validate it", newflags.add_flags),
+    ("completion", "print the script that completes commands, flags and names in a shell", _completion),
+    ("help", "show the help of a command, with examples", _help),
 )
 
 
 def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
+    _filenames(parser)
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        type=flagtypes.namespace,
+        default="default",
+        help="namespace for objects that do not set one (default 'default')",
+    )
+    _output(parser, outputs)
+
+
+def _filenames(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f",
         "--filename",
@@ -219,14 +294,6 @@ def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
         required=True,
         help="YAML or JSON files with any number of documents, folders of such files, or - for standard input",
     )
-    parser.add_argument(
-        "-n",
-        "--namespace",
-        type=flagtypes.namespace,
-        default="default",
-        help="namespace for objects that do not set one (default 'default')",
-    )
-    _output(parser, outputs)
 
 
 def _output(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:

@@ -28,6 +28,7 @@ def validate(cfg: Configuration) -> field.ErrorList:
     ):
         if value not in supported:
             errors.append(field.not_supported(field.Path(name), value, supported))
+    errors += _validate_not_started_after(cfg)
     errors += _validate_port(field.Path("webhook", "port"), cfg.webhook.port)
     metrics = cfg.metrics
     if metrics.require_authorization and not metrics.secure_serving:
@@ -48,6 +49,18 @@ def validate(cfg: Configuration) -> field.ErrorList:
     errors += _validate_pod_grouper(cfg)
     errors += _validate_endpoints(cfg)
     errors += _validate_leader_election(cfg)
+    return errors
+
+
+def _validate_not_started_after(cfg: Configuration) -> field.ErrorList:
+    errors, path = field.ErrorList(), field.Path("notStartedAfter")
+    try:
+        if seconds(cfg.not_started_after) < 0:
+            errors.append(field.invalid(path, cfg.not_started_after, "must be greater than or equal to 0"))
+    except ValueError:
+        errors.append(
+            field.invalid(path, cfg.not_started_after or "", "must be a duration such as 60s or 5m, or 0s")
+        )
     return errors
 
 

@@ -10,19 +10,26 @@ save requests: without them the resulting objects are the same.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, TypeVar
 
 import msgspec
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.apis.machinery.errors import ConflictError, InvalidError, NotFoundError
+from controller_runtime.apis.machinery.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+)
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.client import Client, Reader, apply_lazily, peek
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.constants import trainer as constants
+from pkg.runtime.interface import GeneratedSecret
 from pkg.util import trainjob
 
 from . import drift
@@ -45,10 +52,19 @@ class Outcome(StrEnum):
 
 
 class Applier:
-    """Server-side apply that remembers its results. ``reader`` reads objects that are cached as metadata only."""
+    """Server-side apply that remembers its results.
 
-    def __init__(self, client: Client, reader: Reader | None = None) -> None:
+    ``reader`` reads objects that are cached as metadata only. ``observe`` gets each applied object and the stored one.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        reader: Reader | None = None,
+        observe: Callable[[Object, Object], None] = lambda _desired, _stored: None,
+    ) -> None:
         self._client = client
+        self._observe = observe
         self.reader: Reader = client if reader is None else reader
         self._settled: dict[NamespacedName, dict[Name, tuple[bytes, bytes]]] = {}
 
@@ -83,7 +99,9 @@ class Applier:
             return Outcome.UNCHANGED
         wire, known = desired.to_dict(), self._known(owner, desired)
         wanted = _digest(wire)
-        self._remember(owner, desired, wanted, await self._send(desired, wire, live))
+        stored = await self._send(desired, wire, live)
+        self._remember(owner, desired, wanted, stored)
+        self._observe(desired, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
@@ -131,10 +149,14 @@ class Applier:
         If a webhook changed the result, apply once more, except to a running JobSet.
         """
         try:
+            if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
+                return await self._client.create(desired, field_owner=constants.FIELD_OWNER)
             answer = await self._apply(desired, live)
+        except AlreadyExistsError as error:
+            raise _created_meanwhile(desired) from error
         except InvalidError as error:
             if live is None and await self._exists(desired):
-                raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
+                raise _created_meanwhile(desired) from error
             raise
         if isinstance(answer, JobSet) and not answer.spec.suspend:
             return answer
@@ -165,10 +187,19 @@ class Applier:
         return stored.object
 
 
+def _created_meanwhile(obj: Object) -> ConflictError:
+    return ConflictError(f"{obj.gvk.kind} {obj.key}: it was created meanwhile")
+
+
 def at_version_of(desired: T, live: Object) -> T:
-    """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version."""
+    """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version.
+
+    It has no empty map whose live fields the apply would remove.
+    """
     version = {"uid": live.metadata.uid, "resource_version": live.metadata.resource_version}
-    result = desired.shallow_copy()
+    wire = desired.to_dict()
+    sent = drift.without_emptied(live.to_dict(), wire)
+    result = desired.shallow_copy() if sent == wire else type(desired).from_dict(sent)
     result.metadata = desired.metadata.model_copy(
         update={name: held for name, held in version.items() if held}
     )

@@ -39,9 +39,13 @@ _DEFAULTS: Final[Mapping[str, JSON]] = MappingProxyType(
         "restartPolicy": "OnFailure",
         "enableDNSHostnames": True,
         "publishNotReadyAddresses": True,
+        "priority": 0,
     }
 )
-"""Defaults of JobSet's CRD and webhook for unset fields. A missing entry costs one request after a restart."""
+"""Defaults of JobSet's CRD and webhook, and of Kubernetes' gangs, for unset fields.
+
+A missing entry costs one request after a restart.
+"""
 
 
 def covers(live: object, desired: object, defaults: Mapping[str, JSON] = _NONE) -> bool:
@@ -93,6 +97,33 @@ def _item_key(*lists: list[JSON]) -> str | None:
 def _keyed_by(items: list[JSON], key: str) -> bool:
     values = [item.get(key) for item in items]
     return all(isinstance(value, str) for value in values) and len(set(values)) == len(values)
+
+
+def without_emptied(live: JSON, desired: JSON) -> JSON:
+    """Return ``desired`` without its empty maps that have fields in ``live``.
+
+    An apply of an empty map that removes the last field of the live map leaves null, which the schema of a custom
+    resource refuses. An apply without the map removes the fields as well.
+    """
+    if isinstance(desired, dict) and isinstance(live, dict):
+        return {
+            key: without_emptied(live.get(key), value)
+            for key, value in desired.items()
+            if value != {} or not live.get(key)
+        }
+    if isinstance(desired, list) and isinstance(live, list):
+        return [
+            without_emptied(_counterpart(live, desired, place), item) for place, item in enumerate(desired)
+        ]
+    return desired
+
+
+def _counterpart(live: list[JSON], desired: list[JSON], place: int) -> JSON:
+    """Return the live item of the same key, or of the same place if the items have no key."""
+    key = _item_key(live, desired)
+    if key is None:
+        return live[place] if place < len(live) else None
+    return next((item for item in live if item[key] == desired[place][key]), None)
 
 
 def content(obj: Wire) -> Wire:

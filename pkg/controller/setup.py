@@ -10,10 +10,13 @@ from typing import Final
 import controller_runtime as ctrl
 from controller_runtime import controller
 
+from pkg import config
 from pkg.apis.config.v1alpha1 import Configuration
 from pkg.runtime import Runtime
 
 from .clustertrainingruntime_controller import ClusterTrainingRuntimeReconciler
+from .lifecycle import Lifecycle
+from .starts import Starts
 from .storednumbers import StoredNumbers
 from .trainingruntime_controller import TrainingRuntimeReconciler
 from .trainjob_controller import EVENT_SOURCE, TrainJobReconciler
@@ -46,6 +49,14 @@ def setup_controllers(
         ClusterTrainingRuntimeReconciler(mgr.client, cfg).setup_with_manager(mgr, options)
     if enabled(TRAIN_JOB):
         recorder = mgr.event_recorder_for(EVENT_SOURCE)
-        reconciler = TrainJobReconciler(mgr.client, recorder, runtimes, reader=mgr.api_reader)
+        after = config.seconds(cfg.not_started_after) if cfg is not None and cfg.not_started_after else 0.0
+        starts = Starts(mgr.client, recorder, after) if after > 0 else None
+        lifecycle = Lifecycle(starts)
+        reconciler = TrainJobReconciler(
+            mgr.client, recorder, runtimes, reader=mgr.api_reader, lifecycle=lifecycle
+        )
+        if starts is not None:
+            mgr.add(starts)
         reconciler.setup_with_manager(mgr, options)
+        mgr.add_readyz_check("jobset", reconciler.claims.remark)
         mgr.add(StoredNumbers(mgr.client, mgr.api_reader, mgr.cache))

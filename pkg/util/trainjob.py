@@ -22,6 +22,8 @@ from pkg.apis.trainer.v1alpha1 import (
 class ChildConflictError(Exception):
     """The name of a TrainJob's child is used by an object that the TrainJob does not control."""
 
+    needs_no_stack = True
+
 
 class PredecessorError(ChildConflictError):
     """The name is used by a child of an earlier TrainJob of the same name, which the garbage collector deletes."""

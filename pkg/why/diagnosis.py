@@ -16,6 +16,7 @@ from pkg.why.causes import (
     admission,
     containers,
     controllers,
+    counts,
     images,
     network,
     nodes,
@@ -45,6 +46,7 @@ _CAUSES: Final[tuple[Callable[[Snapshot], Iterator[Finding]], ...]] = (
     network.find,
     outcome.find,
     controllers.find,
+    counts.find,
 )
 _OF_SUSPENDED: Final = (
     suspension.find,
@@ -53,8 +55,9 @@ _OF_SUSPENDED: Final = (
     admission.find,
     controllers.find,
 )
-_EXPLAINED_BY: Final = {"scheduler-missing": ("gang-unschedulable", "queue-missing")}
-"""Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone."""
+_EXPLAINED_BY: Final = {"scheduler-missing": ("gang-unschedulable", "queue-missing", "device-claim-missing")}
+"""Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone, and kube-scheduler
+does not consider a pod whose ResourceClaim does not exist."""
 _OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating")
 
 

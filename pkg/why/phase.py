@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
 from pkg.why.causes.statuses import of_pod
 from pkg.why.snapshot import Snapshot, finished
-from pkg.why.things import Thing, number, text
+from pkg.why.things import Thing, ago, number, text
 
 
 class Phase(StrEnum):
@@ -60,6 +61,12 @@ def tree(snapshot: Snapshot) -> Iterator[Row]:
         for pod in sorted(snapshot.all_pods, key=lambda each: each.name):
             if pod.owned_by(job.uid):
                 yield Row(3, pod, "Deleting" if pod.deleted else pod.text("status", "phase"), _reason(pod))
+
+
+def cells(row: Row, now: datetime) -> tuple[str, ...]:
+    """Return a row of the tree as it is printed: name, state, age and detail."""
+    name = f"{'  ' * row.depth}{row.obj.kind}/{row.obj.name}"
+    return name, row.status, ago(row.obj.created, now), row.reason
 
 
 def _state(obj: Thing) -> str:

@@ -65,6 +65,11 @@ class Reading:
             group.start_soon(self._look_up, [*references.references(snapshot), *queues.queues(snapshot)])
             group.start_soon(self._read_logs, snapshot)
             group.start_soon(self._read_controllers)
+            if any("webhook" in each.text("message") for each in snapshot.all(kinds.EVENT)):
+                group.start_soon(
+                    self._list,
+                    [(kind, _Selection()) for kind in (kinds.VALIDATING_WEBHOOK, kinds.MUTATING_WEBHOOK)],
+                )
         return dataclasses.replace(snapshot, absent=frozenset(self._absent), logs=self._logs)
 
     async def _list(self, wanted: Iterable[tuple[str, _Selection]]) -> None:
@@ -182,6 +187,7 @@ def _selections(namespace: str, name: str) -> list[tuple[str, _Selection]]:
                 kinds.EVENT,
                 kinds.SERVICE,
                 kinds.QUOTA,
+                kinds.LIMIT_RANGE,
                 kinds.CLAIM,
                 kinds.WORKLOAD,
                 *kinds.POD_GROUPS,

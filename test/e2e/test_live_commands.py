@@ -2,8 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """``trainerctl``'s commands for live TrainJobs, on real controllers and a real scheduler."""
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import anyio
@@ -12,8 +18,8 @@ from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import eventually
 
-from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.cli import trainerctl
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.cli import new, trainerctl
 from pkg.localcluster.cluster import Cluster
 
 pytestmark = pytest.mark.e2e
@@ -126,3 +132,89 @@ async def test_a_train_job_that_does_not_exist_is_one_line(command: str, run: Ru
     assert (done.code, done.out) == (1, "")
     assert len(done.err.splitlines()) == 1
     assert "nope" in done.err
+
+
+async def test_get_watch_follows_a_train_job_to_its_end_in_a_pipe_and_on_a_terminal(
+    run: Run, local_cluster: Cluster, cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    arguments = [
+        "get",
+        "job",
+        "--watch",
+        "-n",
+        cluster_namespace,
+        "--kubeconfig",
+        str(local_cluster.kubeconfig),
+    ]
+    program = [sys.executable, "-m", "pkg.cli.trainerctl", *arguments]
+    await create(cluster_client, cluster_namespace, trainer={"numNodes": 1})
+    leader, follower = pty.openpty()
+    screen = bytearray()
+    with os.fdopen(leader, "rb", buffering=0) as terminal:
+
+        def read_all() -> None:
+            with contextlib.suppress(OSError):  # Linux reports the end of a terminal as an error
+                while part := terminal.read(65536):
+                    screen.extend(part)
+
+        drawn = await anyio.open_process(program, stdin=subprocess.DEVNULL, stdout=follower, stderr=follower)
+        os.close(follower)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(anyio.to_thread.run_sync, read_all)
+            piped = await anyio.run_process(program, check=False)
+            assert await drawn.wait() == 0
+
+    lines = [line.partition("  ")[2] for line in piped.stdout.decode().splitlines()]
+    assert (piped.returncode, piped.stderr) == (0, b"")
+    assert "TrainJob/job  Complete" in lines
+    assert any(line.startswith("Pod/job-node-0-0-") for line in lines)
+    assert b"\x1b" not in piped.stdout
+    assert b"\x1b" in screen
+    assert b"Complete" in screen
+
+    absent = await run("get", "nope", "--watch")
+    assert (absent.code, absent.out) == (1, "")
+    assert "does not exist" in absent.err
+    named = await run("get", "-o", "name")
+    assert named.out == "trainjob.trainer.kubeflow.org/job\n"
+    ended = await run("history", "-o", "json")
+    assert [(each["name"], each["state"]) for each in json.loads(ended.out)] == [("job", "Complete")]
+
+
+async def test_diff_names_the_train_jobs_that_a_changed_runtime_concerns(
+    run: Run, cluster_client: LiveClient, cluster_namespace: str, tmp_path: Path
+) -> None:
+    await create(cluster_client, cluster_namespace, suspend=True)
+    shipped = new.runtimes()["torch-distributed"]
+    own = {
+        **shipped,
+        "kind": "TrainingRuntime",
+        "metadata": {**shipped["metadata"], "namespace": cluster_namespace},
+    }
+    await cluster_client.create(TrainingRuntime.from_dict(own))
+    ref = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": "torch-distributed"}
+    data = {
+        "metadata": {"name": "own", "namespace": cluster_namespace},
+        "spec": {"runtimeRef": ref, "suspend": True},
+    }
+    await cluster_client.create(TrainJob.from_dict(data))
+    written = tmp_path / "runtime.yaml"
+    written.write_text(json.dumps(own))
+
+    same = await run("diff", "-f", str(written))
+    written.write_text(json.dumps(own).replace(own_image(own), "changed:1"))
+    changed = await run("diff", "-f", str(written))
+
+    assert (same.code, same.err) == (0, "")
+    assert "own" in same.out
+    assert f"{cluster_namespace}/job " not in same.out
+    assert (changed.code, changed.err) == (1, "")
+    assert "at once" in changed.out
+    assert any(
+        line.startswith("+") and line.endswith("image: changed:1") for line in changed.out.splitlines()
+    )
+
+
+def own_image(runtime: dict[str, Any]) -> str:
+    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]
+    return str(job["template"]["spec"]["template"]["spec"]["containers"][0]["image"])

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.object import IDENTIFYING
 from controller_runtime.apis.machinery.patch import same
 
 from .shapes import Shape
@@ -40,21 +41,7 @@ FieldSet = frozenset[Path]
 
 _UNOWNED: Final[frozenset[Path]] = frozenset(
     {("apiVersion",), ("kind",)}
-    | {
-        ("metadata", name)
-        for name in (
-            "name",
-            "namespace",
-            "generateName",
-            "uid",
-            "resourceVersion",
-            "generation",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "managedFields",
-        )
-    }
+    | {("metadata", name) for name in (*IDENTIFYING, "generateName", "managedFields")}
 )
 _MISSING: Final = object()
 

@@ -8,6 +8,7 @@ queue is full, events are dropped, which is logged; reconciling continues.
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import anyio
 import msgspec
 
 from controller_runtime import log
-from controller_runtime.apis.core.v1 import Event, EventSource, ObjectReference
+from controller_runtime.apis.core.events import Event, EventSource, ObjectReference
 from controller_runtime.apis.machinery import time as wire_time
 from controller_runtime.apis.machinery.errors import (
     AlreadyExistsError,
@@ -35,11 +36,9 @@ from .correlator import Correlator, Verdict
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
-_QUEUE: Final = 1000
 _TRIES: Final = 12
 _RETRY_DELAY: Final = 10.0
 _CALL_DEADLINE: Final = 10.0
-_FLUSH: Final = 5.0
 _DEFAULT_NAMESPACE: Final = "default"
 
 _log = log.logger_from("events")
@@ -69,6 +68,20 @@ class SourceRecorder(EventRecorder):
             raise ValueError(f"event type {event_type!r} must be {NORMAL} or {WARNING}")
         self._broadcaster.enqueue(self._source, obj, event_type, reason, message)
 
+    def event_once(self, obj: Object, event_type: str, reason: str, message: str, *, key: str = "") -> None:
+        """As :meth:`event`, but only one event of ``obj``, ``reason`` and ``key`` exists, also after a restart.
+
+        The event's name follows from them, so the API server refuses a second one; the same process raises the count.
+        It is recorded again if the first has expired.
+
+        Raises:
+            ValueError: the type is another one.
+        """
+        if event_type not in {NORMAL, WARNING}:
+            raise ValueError(f"event type {event_type!r} must be {NORMAL} or {WARNING}")
+        name = _name_once(obj, self._source, reason, key)
+        self._broadcaster.enqueue(self._source, obj, event_type, reason, message, name=name)
+
     def eventf(self, obj: Object, event_type: str, reason: str, template: str, *args: object) -> None:
         """As :meth:`event`, with ``%`` templates."""
         self.event(obj, event_type, reason, template % args if args else template)
@@ -88,8 +101,8 @@ class Broadcaster:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Callable[[], float] = random.random,
-        capacity: int = _QUEUE,
-        flush: float = _FLUSH,
+        capacity: int = 1000,
+        flush: float = 5.0,
     ) -> None:
         self._writer = writer
         self._now = now
@@ -107,8 +120,10 @@ class Broadcaster:
         """Return a recorder with ``source`` as the component of its events."""
         return SourceRecorder(self, source)
 
-    def enqueue(self, source: str, obj: Object, event_type: str, reason: str, message: str) -> None:
-        """Queue an event, or lose it when the queue is full."""
+    def enqueue(
+        self, source: str, obj: Object, event_type: str, reason: str, message: str, *, name: str = ""
+    ) -> None:
+        """Queue an event, or lose it when the queue is full. Without ``name`` it gets a unique one."""
         if len(self._queue) >= self._capacity:
             self._lost += 1
             if self._lost == 1:
@@ -117,7 +132,10 @@ class Broadcaster:
         if self._lost:
             _log.warning("Events were lost because too many were queued", lost=self._lost)
             self._lost = 0
-        self._queue.append(self._make(source, obj, event_type, reason, message))
+        event = self._make(source, obj, event_type, reason, message)
+        if name:
+            event.metadata.name = name
+        self._queue.append(event)
         self._queued.set()
 
     def need_leader_election(self) -> bool:
@@ -174,9 +192,11 @@ class Broadcaster:
             try:
                 with anyio.fail_after(_CALL_DEADLINE):
                     await self._record(verdict)
+            except AlreadyExistsError:
+                return  # an earlier try was stored although its answer was lost
             except StatusError as error:
                 self._correlator.forget(verdict.key)
-                if not _is_of_no_interest(error):
+                if not _namespace_is_terminating(error):
                     _log.error("Event was refused", about=_summary(verdict.event), error=error)
                 return
             except (TransportError, TimeoutError) as error:
@@ -222,10 +242,12 @@ def reference(obj: Object) -> ObjectReference:
     )
 
 
-def _is_of_no_interest(error: StatusError) -> bool:
-    """Return True if a rejection needs no report: the event exists, or its namespace is terminating."""
-    if isinstance(error, AlreadyExistsError):
-        return True
+def _name_once(obj: Object, source: str, reason: str, key: str) -> str:
+    identity = "\0".join((source, obj.kind or "", obj.metadata.uid or "", obj.name, reason, key))
+    return f"{obj.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
+
+
+def _namespace_is_terminating(error: StatusError) -> bool:
     return isinstance(error, ForbiddenError) and any(
         cause.get("reason") == "NamespaceTerminating" for cause in error.causes
     )

@@ -12,7 +12,7 @@ import anyio
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.cache.codec import Entry
 from controller_runtime.cache.delivery import CachedObject
-from controller_runtime.cache.informer import Engine
+from controller_runtime.cache.engine import Engine
 from controller_runtime.client.tables import Table
 
 from .server import Server

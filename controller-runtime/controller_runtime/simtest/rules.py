@@ -28,7 +28,7 @@ from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import PartialObjectMetadata
 from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.delivery import CachedObject
-from controller_runtime.cache.informer import Engine
+from controller_runtime.cache.engine import Engine
 from controller_runtime.controller import Controller
 from controller_runtime.manager import Manager
 from controller_runtime.reconcile import Request, Result

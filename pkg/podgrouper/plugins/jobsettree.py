@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""JobSets by the rules of v0.17: one group, a subgroup for each replicated job, and below it one for each replica."""
+"""JobSets by the rules of v0.17: one group, a subgroup for each replicated job, and below it one for each replica.
+
+A replicated job on whose completion another waits has a group of its own. In one group, the scheduler of v0.17 would
+choose the completed job again as the one that the group requires, and never bind the pods of the other.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,7 @@ from .grouper import Reads
 from .jobset import IN_ORDER, REPLICATED_JOB_NAME_LABEL, depend_on_others
 
 JOB_INDEX_LABEL: Final = "jobset.sigs.k8s.io/job-index"
+READY: Final = "Ready"
 
 _Job = dict[str, JSON]
 
@@ -33,8 +38,8 @@ _Job = dict[str, JSON]
 class JobSetTreeGrouper(DelegatingGrouper):
     """Groups the pods of a JobSet.
 
-    The group requires all replicated jobs at once, or one of them if JobSet creates some only after others. A JobSet
-    that has a group without subgroups, by the rules of v0.13, keeps groups of that form.
+    The group requires all of its replicated jobs at once, or one of them if JobSet creates some once others are ready.
+    A JobSet that has a group without subgroups, by the rules of v0.13, keeps groups of that form.
     """
 
     name = "JobSet Grouper"
@@ -60,10 +65,16 @@ class JobSetTreeGrouper(DelegatingGrouper):
         if await self._has_flat_group(metadata, jobs):
             _flatten(metadata, owner, jobs, pod)
             return
+        replicated_job = _label(pod, REPLICATED_JOB_NAME_LABEL)
+        if replicated_job in (awaited := _awaited(jobs)):
+            metadata.name += f"-{replicated_job}"
+            jobs = [job for job in jobs if job.get("name") == replicated_job]
+        else:
+            jobs = [job for job in jobs if job.get("name") not in awaited]
         metadata.min_sub_group = _required_jobs(owner, jobs)
         metadata.min_available = 0
         metadata.sub_groups = _tree(owner, jobs)
-        leaf = _leaf_name(_label(pod, REPLICATED_JOB_NAME_LABEL), _label(pod, JOB_INDEX_LABEL))
+        leaf = _leaf_name(replicated_job, _label(pod, JOB_INDEX_LABEL))
         own = next((each for each in metadata.sub_groups if each.name == leaf), None)
         if own is None:
             raise GroupingError(f"leaf subgroup {quote(leaf)} not found for pod {pod.namespace}/{pod.name}")
@@ -85,7 +96,7 @@ class JobSetTreeGrouper(DelegatingGrouper):
 def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: Pod) -> None:
     """Describe a group without subgroups: of the set, or of the replicated job if they start in order."""
     replicated_job = _label(pod, REPLICATED_JOB_NAME_LABEL)
-    if _starts_in_order(job_set, jobs):
+    if _starts_in_order(job_set) or depend_on_others(jobs):
         metadata.name += f"-{replicated_job}"
     if (text := job_set.annotations.get(kai.MIN_MEMBER_KEY)) is not None:
         try:
@@ -94,17 +105,35 @@ def _flatten(metadata: Metadata, job_set: Unstructured, jobs: list[_Job], pod: P
             raise GroupingError(f"invalid {kai.MIN_MEMBER_KEY} annotation value: {error}") from error
 
 
+def _awaited(jobs: list[_Job]) -> set[str]:
+    """Return the names of the replicated jobs on whose completion another one waits."""
+    return {name for job in jobs for name, status in _dependencies(job) if status != READY}
+
+
+def _dependencies(job: _Job) -> list[tuple[str, JSON]]:
+    """Return the name and the awaited status of each replicated job that this one depends on."""
+    entries = job.get("dependsOn")
+    return [
+        (name, entry.get("status"))
+        for entry in (entries if isinstance(entries, list) else ())
+        if isinstance(entry, dict) and isinstance(name := entry.get("name"), str)
+    ]
+
+
 def _required_jobs(job_set: Unstructured, jobs: list[_Job]) -> int:
+    """Return how many of the group's replicated jobs it requires."""
     text = job_set.annotations.get(kai.MIN_MEMBER_KEY)
     if text is not None:
         return min(_at_least_one(text, "JobSet"), len(jobs))
-    return 1 if _starts_in_order(job_set, jobs) else len(jobs)
+    names = {job.get("name") for job in jobs}
+    await_each_other = any(name in names for job in jobs for name, _ in _dependencies(job))
+    return 1 if _starts_in_order(job_set) or await_each_other else len(jobs)
 
 
-def _starts_in_order(job_set: Unstructured, jobs: list[_Job]) -> bool:
+def _starts_in_order(job_set: Unstructured) -> bool:
     with failing(f"failed to read spec.startupPolicy.startupPolicyOrder from JobSet {_named(job_set)}: "):
         order = fields.nested_string(job_set, "spec", "startupPolicy", "startupPolicyOrder")
-    return order == IN_ORDER or depend_on_others(jobs)
+    return order == IN_ORDER
 
 
 def _tree(job_set: Unstructured, jobs: list[_Job]) -> list[SubGroupMetadata]:

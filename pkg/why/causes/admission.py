@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
+from controller_runtime.apis.machinery.base import JSON
+
 from pkg.why import kinds
 from pkg.why.causes import refusals
 from pkg.why.finding import Finding
 from pkg.why.snapshot import PATIENCE, Snapshot, event_time
-from pkg.why.things import Thing
+from pkg.why.things import Thing, at, text
 
 _TRAIN_JOB: Final = ("TrainJobResourcesCreationFailed",)
 _JOB_SET: Final = ("JobCreationFailed", "HeadlessServiceCreationFailed")
@@ -43,7 +45,7 @@ def _refused(
         if seen is None or snapshot.now - seen > _RETRIED or (since is not None and seen < since):
             return
         found = refusals.classify(event.text("message"))
-        evidence = [snapshot.quote(event), *_usage(snapshot, found.cause)]
+        evidence = [snapshot.quote(event), *_rules(snapshot, found.cause, event.text("message"))]
         yield Finding(found.cause, found.summary, (str(obj),), tuple(evidence), found.advice)
 
 
@@ -59,10 +61,36 @@ def _lacks_service(snapshot: Snapshot, job_set: Thing) -> bool:
     return not snapshot.children(kinds.SERVICE, [job_set]) and job_set.older_than(PATIENCE, snapshot.now)
 
 
-def _usage(snapshot: Snapshot, cause: str) -> Iterator[str]:
-    if cause != "quota-exceeded":
-        return
-    for quota in snapshot.all(kinds.QUOTA):
-        hard, used = quota.at("status", "hard") or {}, quota.at("status", "used") or {}
-        shown = ", ".join(f"{name} {used.get(name, '0')} of {limit}" for name, limit in hard.items())
-        yield f"{quota} is used: {shown}"
+def _rules(snapshot: Snapshot, cause: str, message: str) -> Iterator[str]:
+    """Yield the objects that refuse, and their rules."""
+    if cause == "quota-exceeded":
+        for quota in snapshot.all(kinds.QUOTA):
+            hard, used = quota.at("status", "hard") or {}, quota.at("status", "used") or {}
+            if isinstance(hard, dict) and isinstance(used, dict):
+                shown = ", ".join(f"{name} {used.get(name, '0')} of {limit}" for name, limit in hard.items())
+                yield f"{quota} is used: {shown}"
+    elif cause == "limit-range":
+        for each in snapshot.all(kinds.LIMIT_RANGE):
+            for limit in each.maps("spec", "limits"):
+                yield f"{each} limits a {text(limit, 'type')}: {_bounds(limit)}"
+    elif cause.startswith("webhook-"):
+        for configuration in (*snapshot.all(kinds.VALIDATING_WEBHOOK), *snapshot.all(kinds.MUTATING_WEBHOOK)):
+            for webhook in configuration.maps("webhooks"):
+                if f'"{text(webhook, "name")}"' in message:
+                    yield f"{configuration} has the webhook {text(webhook, 'name')}: {_called(webhook)}"
+
+
+def _bounds(limit: JSON) -> str:
+    parts = []
+    for bound in ("min", "max", "default", "maxLimitRequestRatio"):
+        amounts = at(limit, bound)
+        if isinstance(amounts, dict):
+            parts += [f"{bound} {name} {amount}" for name, amount in amounts.items()]
+    return ", ".join(parts)
+
+
+def _called(webhook: JSON) -> str:
+    service = at(webhook, "clientConfig", "service")
+    names = "/".join((text(service, "namespace"), text(service, "name")))
+    where = f"Service {names}" if service else text(webhook, "clientConfig", "url")
+    return f"{where}, failurePolicy {text(webhook, 'failurePolicy') or 'Fail'}"

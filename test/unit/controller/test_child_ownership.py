@@ -17,13 +17,18 @@ from controller_runtime.client.fake import FakeClient
 from jobset_server import KEY
 from trainjob_world import GANG, MPI, PLAIN, VOLCANO, World, train_job, world
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
+from pkg.runtime.core import snapshot_name
+from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
+
+SECOND_GENERATION = Configuration(compatibility_version="2.3")
 
 
 def planted(kind: type[Object], name: str, **parts: Any) -> Object:
@@ -142,6 +147,25 @@ async def test_a_running_orphan_with_another_spec_is_not_adopted_and_gives_no_ve
         await w.reconcile()
     assert "ownerReferences" not in (await w.job_set())["metadata"]
     assert (await w.server.get(TrainJob, KEY)).status.jobs_status is None
+
+
+async def test_the_snapshot_of_a_deleted_train_job_of_the_name_is_awaited() -> None:
+    w = await world()
+    runtimes = await core.new(w.server, FakeClient(), cfg=SECOND_GENERATION, store=w.server)
+    w.reconciler = TrainJobReconciler(w.server, w.recorder, runtimes, now=lambda: w.now)
+    predecessor = train_job()
+    predecessor.metadata.uid = "uid-earlier"
+    left = planted(ConfigMap, snapshot_name(predecessor), data={"runtime": "{}"})
+    left.metadata.owner_references = [trainjob.controller_reference(predecessor)]
+    w.server.add(left)
+
+    await w.reconcile()
+    assert w.result.requeue_after
+    assert w.recorder.events == []
+
+    await w.server.delete(left)
+    await w.reconcile()
+    assert (await w.job_set())["spec"]
 
 
 @pytest.mark.parametrize("end", ["Completed", "Failed"])

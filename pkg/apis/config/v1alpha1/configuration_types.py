@@ -227,6 +227,11 @@ class Configuration(Struct):
         description="the TrainJobs whose `podTemplateOverrides`, `labels` and `annotations` are mirrored in "
         "`runtimePatches`: `needed` (those with a queue of Kueue or another manager) or `always`",
     )
+    not_started_after: str | None = Field(
+        default=None,
+        description="how long after its creation or resume a TrainJob may start before a Warning event reports why it "
+        "has not; `0s`: no event",
+    )
     status_server: StatusServer = Field(default_factory=StatusServer)
     feature_gates: dict[str, bool] | None = Field(
         default=None,

@@ -81,3 +81,5 @@ def set_defaults(cfg: Configuration) -> None:
         cfg.compatibility_version = V2_1
     if not cfg.mirror:
         cfg.mirror = MIRROR_NEEDED
+    if not cfg.not_started_after:
+        cfg.not_started_after = "60s"

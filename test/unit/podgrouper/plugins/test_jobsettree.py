@@ -47,10 +47,27 @@ async def test_all_replicated_jobs_are_required_at_once(group_job_set: GroupJobS
     ]
 
 
-async def test_with_a_dependency_one_replicated_job_is_required(group_job_set: GroupJobSet) -> None:
-    metadata = await group_job_set(_job("init"), _job("node", 2, **AFTER_INIT), job="init")
+async def test_a_replicated_job_on_whose_completion_another_waits_has_its_own_group(
+    group_job_set: GroupJobSet,
+) -> None:
+    jobs = [_job("init"), _job("node", 2, **AFTER_INIT), _job("launcher", **AFTER_INIT)]
+
+    init = await group_job_set(*jobs, job="init")
+    node = await group_job_set(*jobs, job="node")
+
+    assert (init.name, init.min_sub_group) == ("pg-js-uid-js-init", 1)
+    assert [each.name for each in init.sub_groups] == ["init", "init-replica-0"]
+    assert (node.name, node.min_sub_group) == ("pg-js-uid-js", 2)
+    assert [each.name for each in node.sub_groups if not each.parent] == ["node", "launcher"]
+
+
+async def test_of_replicated_jobs_that_wait_for_readiness_one_is_required(group_job_set: GroupJobSet) -> None:
+    after_node: dict[str, Any] = {"dependsOn": [{"name": "node", "status": "Ready"}]}
+
+    metadata = await group_job_set(_job("node"), _job("launcher", **after_node), job="node")
 
     assert (metadata.name, metadata.min_sub_group) == ("pg-js-uid-js", 1)
+    assert [each.name for each in metadata.sub_groups if not each.parent] == ["node", "launcher"]
 
 
 async def test_a_flat_group_of_a_replicated_job_with_a_dependency_stays(

@@ -1,0 +1,177 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Reports TrainJobs that have not started in time: one Warning event for each, with the cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final, NamedTuple, Protocol
+
+import anyio
+from controller_runtime import client, log
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.cache import CacheError
+from controller_runtime.rest import RestError
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import POD_GROUP_LABEL
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup as CoschedulingGroup
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.volcano.v1beta1 import KUBE_GROUP_NAME_ANNOTATION_KEY
+from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
+from pkg.constants.trainer import TRAIN_JOB_CONTROLLER_NAME
+from pkg.util import trainjob
+
+REASON: Final = "TrainJobNotStarted"
+_MESSAGE: Final = "TrainJob has not started for {:g}s: {}. To see more: trainerctl why {} -n {}"
+_LIMIT: Final = 800
+_MANAGED_BY_US: Final = (None, "", TRAIN_JOB_CONTROLLER_NAME)
+_NOT_CACHED: Final = "the manager does not cache them"
+
+_log = log.logger_from("starts")
+
+
+class Recorder(Protocol):
+    """Records an event that exists once."""
+
+    def event_once(
+        self, obj: Object, event_type: str, reason: str, message: str, *, key: str = ""
+    ) -> None: ...
+
+
+class _Mark(NamedTuple):
+    uid: str
+    at: float
+    """On the loop's clock."""
+
+
+class Starts:
+    """A runnable of the leader: waits for the TrainJobs that have not started, and reads them when their time is up.
+
+    The time counts from the first reconcile that wants the TrainJob to run. A TrainJob that starts in time costs
+    nothing more than an entry of a table. Only the cache is read.
+    """
+
+    name = "reports of TrainJobs that have not started"
+
+    def __init__(
+        self,
+        reader: client.Reader,
+        recorder: Recorder,
+        after: float,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._reader = reader
+        self._recorder = recorder
+        self._after = after
+        self._now = now
+        self._waiting: dict[NamespacedName, _Mark] = {}
+        """In the order of their times."""
+        self._reported: dict[NamespacedName, str] = {}
+        """The UIDs of TrainJobs that were reported and have not started yet."""
+        self._failing: set[NamespacedName] = set()
+        self._added = anyio.Event()
+
+    def observe(self, train_job: TrainJob, *, failing: bool = False) -> None:
+        """Note the state of a reconciled TrainJob; of one that is failing, the controller reports the error itself."""
+        key, uid = train_job.key, train_job.metadata.uid or ""
+        if not is_awaited(train_job):
+            self.forget(key)
+            return
+        (self._failing.add if failing else self._failing.discard)(key)
+        known = self._waiting.get(key)
+        if self._reported.get(key) != uid and (known is None or known.uid != uid):
+            self._wait(key, uid)
+
+    def forget(self, key: NamespacedName) -> None:
+        """Forget a TrainJob that has started or was deleted."""
+        self._waiting.pop(key, None)
+        self._reported.pop(key, None)
+        self._failing.discard(key)
+
+    async def start(self) -> None:
+        """Report until cancelled."""
+        while True:
+            if not self._waiting:
+                self._added = anyio.Event()
+                await self._added.wait()
+            key, mark = next(iter(self._waiting.items()))
+            if (left := mark.at - anyio.current_time()) > 0:
+                await anyio.sleep(left)
+                continue
+            del self._waiting[key]
+            if key in self._failing:
+                self._wait(key, mark.uid)
+                continue
+            self._reported[key] = mark.uid
+            try:
+                await self._report(key)
+            except (StatusError, RestError, CacheError) as error:
+                _log.debug("TrainJob that has not started cannot be read", trainJob=str(key), error=error)
+
+    def _wait(self, key: NamespacedName, uid: str) -> None:
+        self._waiting.pop(key, None)
+        self._waiting[key] = _Mark(uid, anyio.current_time() + self._after)
+        self._added.set()
+
+    async def _report(self, key: NamespacedName) -> None:
+        """Record why a TrainJob has not started, unless it has meanwhile."""
+        try:
+            train_job = await client.peek(self._reader, TrainJob, key)
+        except NotFoundError:
+            return
+        if not is_awaited(train_job):
+            return
+        cause, summary = await self._why(train_job)
+        text = _MESSAGE.format(self._after, summary[:_LIMIT].rstrip("."), key.name, key.namespace)
+        self._recorder.event_once(train_job, "Warning", REASON, text, key=cause)
+
+    async def _why(self, train_job: TrainJob) -> tuple[str, str]:
+        """Return the cause and its summary, from the objects in the cache."""
+        from pkg import why  # most managers never need it
+        from pkg.why import kinds
+
+        objects: dict[str, list[why.Thing]] = {}
+        try:
+            job_set = await client.peek(self._reader, JobSet, train_job.key)
+        except NotFoundError:
+            return "jobset-missing", "its JobSet has not been created"
+        objects[kinds.JOB_SET] = [why.Thing(job_set.to_dict())]
+        for kind in _groups_of(job_set):
+            try:
+                found = await client.peek(self._reader, kind, train_job.key)
+            except NotFoundError:
+                continue
+            objects[str(kind.gvk.group_kind)] = [why.Thing(found.to_dict())]
+        unread = dict.fromkeys((kinds.JOB, kinds.POD, kinds.EVENT, kinds.WORKLOAD), _NOT_CACHED)
+        snapshot = why.Snapshot(why.Thing(train_job.to_dict()), self._now(), objects, unread)
+        for finding in why.diagnose(snapshot).findings:
+            return finding.cause, finding.summary
+        return "unexplained", "no cause is visible to the manager"
+
+
+def is_awaited(train_job: TrainJob) -> bool:
+    """Return True if a TrainJob is expected to start and has not: no Job of it is ready or has succeeded."""
+    if train_job.spec.suspend or train_job.metadata.deletion_timestamp is not None:
+        return False
+    if train_job.spec.managed_by not in _MANAGED_BY_US or trainjob.is_finished(train_job):
+        return False
+    return not any(each.ready or each.succeeded for each in train_job.status.jobs_status or ())
+
+
+def _groups_of(job_set: JobSet) -> list[type[Object]]:
+    """Return the kinds of PodGroup that the pods of a JobSet name; the plugins cache them."""
+    found: list[type[Object]] = []
+    for each in job_set.spec.replicated_jobs or ():
+        metadata = each.template.spec.template.metadata
+        if metadata is None:
+            continue
+        if POD_GROUP_LABEL in (metadata.labels or {}):
+            found.append(CoschedulingGroup)
+        if KUBE_GROUP_NAME_ANNOTATION_KEY in (metadata.annotations or {}):
+            found.append(VolcanoGroup)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,81 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that are not ready, from the JobSet's counts of its Jobs, without reading pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controller_runtime.apis.machinery.base import JSON
+
+from pkg.why import kinds
+from pkg.why.finding import Finding, Severity
+from pkg.why.snapshot import PATIENCE, Snapshot, finished
+from pkg.why.things import Thing, ago, number, text
+
+
+def find(snapshot: Snapshot) -> Iterator[Finding]:
+    """Yield the steps whose Jobs are not ready; nothing if the pods are known, which say more."""
+    job_set = snapshot.job_set
+    if kinds.POD not in snapshot.unread or job_set is None or finished(job_set):
+        return
+    if job_set.at("spec", "suspend") is True or not job_set.older_than(PATIENCE, snapshot.now):
+        return
+    counts = {text(each, "name"): each for each in job_set.maps("status", "replicatedJobsStatus")}
+    if not counts and kinds.JOB in snapshot.unread:
+        yield _silent(snapshot, job_set)
+        return
+    for step in job_set.maps("spec", "replicatedJobs"):
+        count = counts.get(text(step, "name"))
+        if count is not None and not _is_ready(step, count) and not _waits_for_turn(job_set, step, count):
+            yield _not_ready(job_set, step, count)
+
+
+def _silent(snapshot: Snapshot, job_set: Thing) -> Finding:
+    return Finding(
+        "jobset-controller",
+        "the controller of JobSet does not react",
+        (str(job_set),),
+        (f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no status",),
+        "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log.",
+    )
+
+
+def _is_ready(step: JSON, count: JSON) -> bool:
+    return number(count, "ready") + number(count, "succeeded") >= _replicas(step)
+
+
+def _waits_for_turn(job_set: Thing, step: JSON, count: JSON) -> bool:
+    """Return True if JobSet starts the Jobs of a step later."""
+    if isinstance(step, dict) and step.get("dependsOn") and not number(count, "active"):
+        return True
+    in_order = job_set.text("spec", "startupPolicy", "startupPolicyOrder") == "InOrder"
+    return in_order and number(count, "suspended") > 0
+
+
+def _not_ready(job_set: Thing, step: JSON, count: JSON) -> Finding:
+    name, ready = text(step, "name"), number(count, "ready") + number(count, "succeeded")
+    states = ", ".join(f"{number(count, state)} {state}" for state in ("active", "failed", "suspended"))
+    evidence = [f"{ready} of {_replicas(step)} Jobs of step {name} are ready; {states}"]
+    if restarts := job_set.number("status", "restarts"):
+        evidence.append(f"{job_set} was restarted {restarts} times")
+    if number(count, "suspended"):
+        cause, summary = "child-suspended", f"the Jobs of step {name} are suspended, and the TrainJob is not"
+        advice = "Find the program that suspends the Jobs, such as a queueing system; it must resume them."
+    elif number(count, "active"):
+        cause, summary = (
+            "not-ready",
+            f"the pods of step {name} are not ready ({ready} of {_replicas(step)} Jobs)",
+        )
+        advice = "See the pods and their events."
+    else:
+        cause, summary = "pods-missing", f"the Jobs of step {name} have no pods"
+        advice = (
+            "See the events of the Jobs: a quota, a policy or a missing service account may refuse the pods."
+        )
+    return Finding(cause, summary, (str(job_set),), tuple(evidence), advice, Severity.WAITING)
+
+
+def _replicas(step: JSON) -> int:
+    found = step.get("replicas") if isinstance(step, dict) else None
+    return found if isinstance(found, int) else 1

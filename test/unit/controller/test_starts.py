@@ -1,0 +1,252 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The event of TrainJobs that have not started in time, over the reconciler and a recorder of events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import anyio
+import pytest
+from controller_runtime.apis.core.v1 import Event
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.machinery.time import format_time
+from controller_runtime.client import FakeClient
+from controller_runtime.reconcile import Request
+from controller_runtime.recorder import Broadcaster
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoGroup
+from pkg.controller.lifecycle import Lifecycle
+from pkg.controller.starts import Starts
+from pkg.controller.trainjob_controller import TrainJobReconciler
+from pkg.runtime import core
+from pkg.util.testing import make_cluster_training_runtime, make_train_job, make_training_runtime_spec
+
+BEGIN = datetime(2030, 1, 1, tzinfo=UTC)
+KEY = ("team-a", "job")
+UNSCHEDULABLE = {
+    "type": "Unschedulable",
+    "status": "True",
+    "reason": "NotEnoughResources",
+    "message": "2/2 tasks in gang unschedulable: pod group is not ready",
+}
+
+
+def now() -> datetime:
+    return BEGIN + timedelta(seconds=anyio.current_time() - 1000)
+
+
+class World:
+    """A TrainJob, its controller, and the runnable under test; reconciled when a test changes something."""
+
+    def __init__(self, *, policy: dict[str, Any] | None = None, after: float = 60, **spec: Any) -> None:
+        job = make_train_job(*KEY, **spec)
+        job.metadata.creation_timestamp = format_time(BEGIN)
+        stored = {key: value for key, value in job.to_dict().items() if key != "status"}
+        runtime = make_cluster_training_runtime("runtime", make_training_runtime_spec())
+        if policy:
+            data = runtime.to_dict()
+            data["spec"]["podGroupPolicy"] = policy
+            runtime = type(runtime).from_dict(data)
+        self.client = FakeClient(TrainJob.from_dict(stored), runtime, now=now)
+        self.events = FakeClient(now=now)
+        self.after = after
+
+    @asynccontextmanager
+    async def leading(self) -> AsyncIterator[None]:
+        """Run one manager: a second call is another replica."""
+        broadcaster = Broadcaster(self.events, now=now)
+        recorder = broadcaster.recorder_for("trainer-trainjob-controller")
+        starts = Starts(self.client, recorder, self.after, now=now)
+        runtimes = await core.new(self.client, FakeClient())
+        self.reconciler = TrainJobReconciler(
+            self.client, recorder, runtimes, now=now, lifecycle=Lifecycle(starts)
+        )
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(broadcaster.start)
+            tasks.start_soon(starts.start)
+            await self.reconcile()
+            yield
+            tasks.cancel_scope.cancel()
+
+    async def reconcile(self) -> None:
+        await self.reconciler.reconcile(Request(*KEY))
+        await anyio.wait_all_tasks_blocked()
+
+    async def status(self, kind: type[Object], **status: Any) -> None:
+        found = await self.client.get(kind, KEY)
+        found.put("status", type(getattr(found, "status")).from_dict(status))  # noqa: B009
+        await self.client.status.update(found)
+        await self.reconcile()
+
+    async def counts(self, **counts: int) -> None:
+        await self.status(JobSet, replicatedJobsStatus=[{"name": "node", **counts}])
+
+    async def suspend(self, *, suspended: bool) -> None:
+        job = await self.client.get(TrainJob, KEY)
+        job.spec.suspend = suspended
+        await self.client.update(job)
+        await self.reconcile()
+
+    async def found(self) -> list[str]:
+        await anyio.wait_all_tasks_blocked()
+        return [
+            each.message or ""
+            for each in await self.events.list(Event)
+            if each.reason == "TrainJobNotStarted"
+        ]
+
+    def requests(self) -> int:
+        return len([call for call in self.events.calls if call.is_write])
+
+
+async def test_a_train_job_whose_job_set_has_no_status_is_reported_once_after_its_time() -> None:
+    world = World()
+    async with world.leading():
+        await anyio.sleep(59)
+        assert await world.found() == []
+        await anyio.sleep(2)
+        (found,) = await world.found()
+        summary, _, rest = found.partition(". ")
+        assert summary == "TrainJob has not started for 60s: the controller of JobSet does not react"
+        assert rest == "To see more: trainerctl why job -n team-a"
+        for _ in range(20):
+            await anyio.sleep(600)
+            await world.reconcile()
+        assert world.requests() == 1
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({"active": 1}, "the pods of step node are not ready (0 of 1 Jobs)"),
+        ({"active": 0}, "the Jobs of step node have no pods"),
+        ({"suspended": 1}, "the Jobs of step node are suspended"),
+    ],
+)
+async def test_the_counts_of_the_job_set_name_the_cause(counts: dict[str, int], words: str) -> None:
+    world = World()
+    async with world.leading():
+        await world.counts(**counts)
+        await anyio.sleep(61)
+        (found,) = await world.found()
+    assert words in found
+
+
+@pytest.mark.parametrize(
+    ("policy", "kind", "status", "words"),
+    [
+        ({"volcano": {}}, VolcanoGroup, {"conditions": [UNSCHEDULABLE]}, "2/2 tasks in gang unschedulable"),
+        ({"coscheduling": {}}, PodGroup, {"phase": "Pending"}, "waits in its scheduler"),
+    ],
+)
+async def test_the_pod_group_names_the_cause(
+    policy: dict[str, Any], kind: type[Object], status: dict[str, Any], words: str
+) -> None:
+    world = World(policy=policy)
+    async with world.leading():
+        await world.counts(active=1)
+        await world.status(kind, **status)
+        await anyio.sleep(61)
+        (found,) = await world.found()
+    assert words in found
+
+
+async def test_another_leader_does_not_repeat_the_report() -> None:
+    world = World()
+    for _ in range(3):
+        async with world.leading():
+            await world.counts(active=1)
+            await anyio.sleep(100)
+    assert len(await world.found()) == 1
+    assert (await world.events.list(Event))[0].count == 1
+    assert world.requests() == 3
+
+
+async def test_a_train_job_that_starts_in_time_or_ends_is_not_reported() -> None:
+    for counts in ({"ready": 1}, {"succeeded": 1}):
+        world = World()
+        async with world.leading():
+            await anyio.sleep(30)
+            await world.counts(**counts)
+            await anyio.sleep(30)
+            await world.counts(active=1)  # pods that restart are another matter
+            await anyio.sleep(29)
+            assert (await world.found(), world.requests()) == ([], 0)
+
+
+async def test_a_suspended_train_job_is_not_reported_and_its_time_counts_from_the_resume() -> None:
+    world = World(suspend=True)
+    async with world.leading():
+        await anyio.sleep(600)
+        await world.suspend(suspended=False)
+        await anyio.sleep(59)
+        assert await world.found() == []
+        await anyio.sleep(2)
+        assert len(await world.found()) == 1
+
+
+async def test_a_deleted_train_job_is_not_reported_and_its_successor_has_its_own_time() -> None:
+    world = World()
+    async with world.leading():
+        await anyio.sleep(30)
+        job = await world.client.get(TrainJob, KEY)
+        await world.client.delete(job)
+        await world.reconcile()
+        again = TrainJob.from_dict(
+            {**job.to_dict(), "metadata": {"namespace": "team-a", "name": "job"}, "status": {}}
+        )
+        await world.client.create(again)
+        await world.client.delete(await world.client.get(JobSet, KEY))
+        await world.reconcile()
+        await anyio.sleep(59)
+        assert await world.found() == []
+        await anyio.sleep(2)
+        assert len(await world.found()) == 1
+
+
+async def test_an_error_that_the_controller_reports_itself_is_not_reported_again() -> None:
+    world = World()
+    broadcaster = Broadcaster(world.events, now=now)
+    recorder = broadcaster.recorder_for("trainer-trainjob-controller")
+    starts = Starts(world.client, recorder, 60, now=now)
+    job = await world.client.get(TrainJob, KEY)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(broadcaster.start)
+        tasks.start_soon(starts.start)
+        starts.observe(job, failing=True)
+        await anyio.sleep(100)
+        assert await world.found() == []
+        starts.observe(job)
+        await anyio.sleep(61)
+        assert len(await world.found()) == 1
+        tasks.cancel_scope.cancel()
+
+
+async def test_many_train_jobs_are_reported_in_order_and_a_started_one_costs_no_request() -> None:
+    world = World()
+    jobs = [make_train_job("team-a", f"job-{number}") for number in range(50)]
+    for number, job in enumerate(jobs):
+        job.metadata.uid = f"uid-{number}"
+        await world.client.create(job)
+    broadcaster = Broadcaster(world.events, now=now)
+    starts = Starts(world.client, broadcaster.recorder_for("x"), 60, now=now)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(broadcaster.start)
+        tasks.start_soon(starts.start)
+        for job in jobs:
+            starts.observe(job)
+            await anyio.sleep(1)
+        for job in jobs[::2]:
+            starts.forget(job.key)
+        before = len(world.client.calls)
+        await anyio.sleep(61)
+        assert len(await world.found()) >= 25
+        assert not [call for call in world.client.calls[before:] if call.is_write]
+        tasks.cancel_scope.cancel()
