@@ -77,6 +77,7 @@ class Groups:
         self._rights: dict[str, set[str]] = {}
         """By the uid of a pod, its groups since it exists: its owners may be orphaned."""
         self._last = 0.0
+        self._touches = 0
 
     def see(self, event: Event) -> None:
         """Check a change."""
@@ -161,9 +162,10 @@ class Groups:
         for pod in sim.server.objects(Pod):
             if pod["metadata"]["uid"] not in self._excused:
                 self._check_pod(sim, pod, exactly=False)
+        self._touches += 1
         for pod in sim.server.objects(Pod):
-            touch = raw_patch(MERGE, b'{"metadata":{"annotations":{"example.com/touched":"yes"}}}')
-            await sim.client().patch(Pod.from_dict(pod), touch)
+            body = b'{"metadata":{"annotations":{"example.com/touched":"%d"}}}' % self._touches
+            await sim.client().patch(Pod.from_dict(pod), raw_patch(MERGE, body))
         await self._rest(sim)
         for pod in sim.server.objects(Pod):
             self._check_pod(sim, pod, exactly=True)

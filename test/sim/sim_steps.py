@@ -47,7 +47,7 @@ async def perform(sim: Simulation, rng: random.Random, act: Act) -> float:
 async def settled(
     sim: Simulation, act: Act, seconds: float, problem: Callable[[], Awaitable[str | None]]
 ) -> None:
-    """Return when all is right. Raises AssertionError after too long a wait."""
+    """Return when ``problem`` returns None. Raises AssertionError if that takes too long."""
     until = sim.loop.time() + seconds
     while (found := await problem()) is not None:
         assert sim.loop.time() < until, f"the manager does not follow: {found} (after {act.__name__})"
