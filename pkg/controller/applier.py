@@ -16,7 +16,12 @@ from typing import Final, TypeVar
 import msgspec
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
+from controller_runtime.apis.machinery.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+)
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.client import Client, Reader, apply_lazily, peek
@@ -139,22 +144,32 @@ class Applier:
 
         If a webhook changed the result, apply once more, except to a running JobSet.
         """
-        if live is None and isinstance(desired, GeneratedSecret):
-            return await self._create(desired)
-        answer = await self._apply(desired, live)
+        try:
+            if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
+                return await self._client.create(desired, field_owner=constants.FIELD_OWNER)
+            answer = await self._apply(desired, live)
+        except AlreadyExistsError as error:
+            raise _created_meanwhile(desired) from error
+        except InvalidError as error:
+            if live is None and await self._exists(desired):
+                raise _created_meanwhile(desired) from error
+            raise
         if isinstance(answer, JobSet) and not answer.spec.suspend:
             return answer
         if drift.covers(drift.content(answer.to_dict()), drift.content(wire)):
             return answer
         return await self._apply(desired, answer)
 
-    async def _create(self, desired: T) -> T:
-        """Create an object, or raise ConflictError if it exists: an apply would replace its content."""
-        log.logger_from().debug("Creating", kind=desired.gvk.kind, object=str(desired.key))
+    async def _exists(self, desired: Object) -> bool:
+        """Return True if the server has the object, which the cache does not know.
+
+        The answer to its creation may have been lost. Another apply may be invalid: immutable Secrets have new keys.
+        """
         try:
-            return await self._client.create(desired, field_owner=constants.FIELD_OWNER)
-        except AlreadyExistsError as error:
-            raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
+            await self.reader.get(metadata_only(type(desired)), desired.key)
+        except NotFoundError:
+            return False
+        return True
 
     async def _apply(self, desired: T, live: Object | None) -> T:
         """Apply, provided that ``live`` has neither been deleted nor changed; otherwise raise ConflictError.
@@ -166,6 +181,10 @@ class Applier:
             desired = at_version_of(desired, live)
         stored = await apply_lazily(self._client, desired, field_owner=constants.FIELD_OWNER, force=True)
         return stored.object
+
+
+def _created_meanwhile(obj: Object) -> ConflictError:
+    return ConflictError(f"{obj.gvk.kind} {obj.key}: it was created meanwhile")
 
 
 def at_version_of(desired: T, live: Object) -> T:
