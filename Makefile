@@ -113,6 +113,15 @@ soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in 
 test-e2e: $(VENV)/.dev binaries ## Run the tests that need the whole local cluster
 	$(BIN)/pytest test/e2e $(PYTEST_ARGS)
 
+# Pairs of Kubernetes and JobSet. The first run of a pair builds its programs.
+SKEW ?= 1.34+0.10 1.35+0.10 1.35+0.11 1.36+0.12 1.37+0.12
+.PHONY: test-skew
+test-skew: $(VENV)/.dev ## Run the demo, lifecycle, SDK, gang and upgrade tests on each pair of releases; SKEW=1.37+0.12 for one
+	@for pair in $(SKEW); do echo "Kubernetes $${pair%+*}, JobSet $${pair#*+}"; \
+		CLUSTER_KUBERNETES=$${pair%+*} CLUSTER_JOBSET=$${pair#*+} ENVTEST_K8S_VERSION=$${pair%+*} $(BIN)/pytest $(PYTEST_ARGS) \
+			test/e2e/test_trainjob.py test/e2e/test_lifecycle.py test/e2e/test_sdk.py test/e2e/test_workload.py test/integration/apis/test_upgrade_path.py; \
+	done
+
 .PHONY: bench
 bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BENCH_ARGS="--list" lists the workloads
 	$(BIN)/python test/bench/main.py $(BENCH_ARGS)

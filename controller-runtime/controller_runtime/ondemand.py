@@ -47,7 +47,8 @@ def names(
         import pkgutil
 
         module = sys.modules[package]
-        found = [each.name for each in pkgutil.iter_modules(module.__path__)] if submodules else ()
-        return sorted({*vars(module), *modules, *found})
+        found = pkgutil.iter_modules(module.__path__) if submodules else ()
+        public = (each.name for each in found if not each.name.startswith("_"))
+        return sorted({*vars(module), *modules, *public})
 
     return get, listed

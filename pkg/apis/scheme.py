@@ -19,6 +19,9 @@ def _kinds() -> tuple[type[Object], ...]:
     from pkg.apis.kai import v2 as kai_queue
     from pkg.apis.kai import v2alpha2 as kai
     from pkg.apis.schedulerplugins import v1alpha1 as schedulerplugins
+    from pkg.apis.scheduling import v1alpha1 as scheduling_1_35
+    from pkg.apis.scheduling import v1alpha2 as scheduling_1_36
+    from pkg.apis.scheduling import v1beta1 as scheduling_1_37
     from pkg.apis.trainer import v1alpha1 as trainer
     from pkg.apis.volcano import v1beta1 as volcano
 
@@ -28,6 +31,9 @@ def _kinds() -> tuple[type[Object], ...]:
         kai.PodGroup,
         kai_queue.Queue,
         schedulerplugins.PodGroup,
+        scheduling_1_35.Workload,
+        scheduling_1_36.PodGroup,
+        scheduling_1_37.PodGroup,
         trainer.ClusterTrainingRuntime,
         trainer.TrainJob,
         trainer.TrainingRuntime,

@@ -96,7 +96,9 @@ async def setup(mgr: ctrl.Manager, parsed: Flags, cfg: Configuration) -> None:
         return
     reader = ReadThrough(mgr.client, mgr.api_reader, _REFERRED_TO)
     gated = config.with_feature_gates(cfg, parsed.feature_gates)
-    runtimes = await core.new(reader, mgr.field_indexer, cfg=gated, store=mgr.api_reader)
+    runtimes = await core.new(
+        reader, mgr.field_indexer, cfg=gated, store=mgr.api_reader, published=mgr.published_schema
+    )
     controller.setup_controllers(mgr, runtimes, enabled=parsed.enabled, cfg=cfg)
     serving.remark(cfg, enable_http2=parsed.enable_http2)
     if parsed.webhooks:

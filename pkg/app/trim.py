@@ -8,7 +8,6 @@ between the memory in use. It is returned once there is much of it; otherwise th
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +34,8 @@ def resident() -> int:
 
 def give_back() -> None:
     """Return free memory to the kernel; the interpreter is not held. Only glibc can."""
+    import ctypes  # not before memory has grown
+
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)

@@ -17,12 +17,13 @@ from controller_runtime.envtest.locks import file_lock
 
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console
-from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.kai import Programs
 from pkg.localcluster.names import DEFAULT_NAME, DEMO_NAME, root_directory, state_directory
 from pkg.localcluster.nodes import NodeShape, is_usable
+from pkg.localcluster.options import Options
 from pkg.localcluster.state import State
-from pkg.localcluster.tools import ALL
+from pkg.localcluster.tools import DEFAULT_JOBSET, DEFAULT_KUBERNETES
 
 _NODES: Final = 4
 _WORDS: Final = {"200": "healthy", "ended": "not running"}
@@ -36,7 +37,18 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
     nodes = _NODES if parsed.nodes is None else parsed.nodes
     shape = NodeShape() if parsed.gpus is None else NodeShape(gpus=parsed.gpus)
     programs = _kai(parsed)
-    options = Options(nodes, shape, not parsed.without_manager, parsed.timeout, parsed.coscheduling, programs)
+    options = Options(
+        nodes,
+        shape,
+        not parsed.without_manager,
+        parsed.timeout,
+        parsed.coscheduling,
+        programs,
+        kubernetes=parsed.kubernetes or DEFAULT_KUBERNETES,
+        jobset=parsed.jobset or DEFAULT_JOBSET,
+        workloads=parsed.workloads,
+    )
+    options.check()
     async with _lock(parsed.name, err):
         with progress_on(err) as progress:
             cluster = Cluster(directory, options, progress=progress)
@@ -82,6 +94,9 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
         "--nodes": parsed.nodes,
         "--gpus": parsed.gpus,
         "--coscheduling": parsed.coscheduling or None,
+        "--workloads": parsed.workloads or None,
+        "--kubernetes": parsed.kubernetes,
+        "--jobset": parsed.jobset,
         "--kai-scheduler": parsed.kai_scheduler,
     }
     if ignored := [flag for flag, value in flags.items() if value is not None]:
@@ -197,8 +212,12 @@ async def _lock(name: str, err: Console) -> AsyncIterator[None]:
 
 async def build_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Build the missing programs, and print the path of each."""
+    options = Options(
+        kubernetes=parsed.kubernetes or DEFAULT_KUBERNETES, jobset=parsed.jobset or DEFAULT_JOBSET
+    )
+    options.check()
     with progress_on(err) as progress:
-        located = await Binaries(progress=progress).locate(*ALL)
+        located = await Binaries(progress=progress).locate(*options.tools)
     for binary in located.values():
         out.say(str(binary.path))
     return 0

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console, columns
-from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.milestones import (
     NAME,
     NAMESPACE,
@@ -31,6 +31,7 @@ from pkg.localcluster.milestones import (
 )
 from pkg.localcluster.names import DEMO_NAME, state_directory
 from pkg.localcluster.nodes import NodeShape
+from pkg.localcluster.options import Options
 
 _POLL: Final = 0.05
 

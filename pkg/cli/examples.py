@@ -33,6 +33,10 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("Print the JobSet that a TrainJob becomes", "render -f trainjob.yaml"),
         ("Read the runtimes of the current cluster", "render -f trainjob.yaml --kubeconfig ~/.kube/config"),
     ),
+    "convert": (
+        ("Rewrite manifests for v2.2 and v2.3", "convert -f manifests/ --to 2.3"),
+        ("Rewrite a file for v2.1, as JSON", "convert -f trainjob.yaml --to 2.1 -o json"),
+    ),
     "explain": (("Show which plugin set which field", "explain -f trainjob.yaml"),),
     "validate": (("Check files before they are applied", "validate -f trainjob.yaml runtimes/"),),
     "group": (("Show the groups of the pods of a cluster", "group -f pods.yaml"),),

@@ -71,7 +71,7 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
         ("logs", "print the logs of the cluster's components", _cluster_logs),
         ("status", "show the state of each component; exit code 1 unless all are healthy", _cluster_name),
         ("list", "list the clusters", None),
-        ("build", "build the programs that the cluster needs, and print their paths", None),
+        ("build", "build the programs that the cluster needs, and print their paths", _releases),
     ):
         command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
         module = "clusterlogs" if name == "logs" else "cluster"
@@ -116,6 +116,12 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         help="use the scheduler of scheduler-plugins, for gang scheduling",
     )
     add(
+        "--workloads",
+        action="store_true",
+        help="enable Kubernetes' own gang scheduling: the feature gates and the API (1.35 and newer)",
+    )
+    _releases(parser)
+    add(
         "--kai-scheduler",
         metavar="PATH",
         help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
@@ -129,6 +135,17 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
     add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
     _cluster_timeout(parser)
     _cluster_name(parser)
+
+
+def _releases(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kubernetes",
+        metavar="RELEASE",
+        help="release line of Kubernetes: 1.34, 1.35, 1.36 or 1.37 (default 1.35)",
+    )
+    parser.add_argument(
+        "--jobset", metavar="RELEASE", help="release line of JobSet: 0.10, 0.11 or 0.12 (default 0.10)"
+    )
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
@@ -185,6 +202,18 @@ def _validate(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(function="pkg.cli.validate:validate_command")
 
 
+def _convert(parser: argparse.ArgumentParser) -> None:
+    _filenames(parser)
+    parser.add_argument(
+        "--to",
+        choices=("2.1", "2.3"),
+        required=True,
+        help="release of Trainer whose fields the objects are to have: 2.1, or 2.3 for v2.2 and v2.3",
+    )
+    _output(parser, ("yaml", "json"))
+    parser.set_defaults(function="pkg.cli.convert:convert_command")
+
+
 def _group(parser: argparse.ArgumentParser) -> None:
     _files(parser, outputs=("text", "json", "yaml"))
     parser.add_argument(
@@ -232,6 +261,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
     ("render", "print the objects that TrainJobs create, without a cluster", _render),
     ("explain", "show stage by stage how TrainJobs become objects", _explain),
     ("validate", "print what an API server would answer to TrainJobs and runtimes", _validate),
+    ("convert", "rewrite TrainJobs and runtimes of Trainer v2.1 for v2.3, or back", _convert),
     ("group", "show the group that the pod grouper assigns to each pod, and why", _group),
     ("crds", "print or apply the CRDs", _crds),
     *liveflags.COMMANDS,
@@ -242,6 +272,18 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
 
 
 def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
+    _filenames(parser)
+    parser.add_argument(
+        "-n",
+        "--namespace",
+        type=flagtypes.namespace,
+        default="default",
+        help="namespace for objects that do not set one (default 'default')",
+    )
+    _output(parser, outputs)
+
+
+def _filenames(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f",
         "--filename",
@@ -252,14 +294,6 @@ def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
         required=True,
         help="YAML or JSON files with any number of documents, folders of such files, or - for standard input",
     )
-    parser.add_argument(
-        "-n",
-        "--namespace",
-        type=flagtypes.namespace,
-        default="default",
-        help="namespace for objects that do not set one (default 'default')",
-    )
-    _output(parser, outputs)
 
 
 def _output(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:

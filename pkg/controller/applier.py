@@ -16,13 +16,19 @@ from typing import Final, TypeVar
 import msgspec
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.apis.machinery.errors import ConflictError, InvalidError, NotFoundError
+from controller_runtime.apis.machinery.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+)
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.client import Client, Reader, apply_lazily, peek
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.constants import trainer as constants
+from pkg.runtime.interface import GeneratedSecret
 from pkg.util import trainjob
 
 from . import drift
@@ -131,10 +137,14 @@ class Applier:
         If a webhook changed the result, apply once more, except to a running JobSet.
         """
         try:
+            if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
+                return await self._client.create(desired, field_owner=constants.FIELD_OWNER)
             answer = await self._apply(desired, live)
+        except AlreadyExistsError as error:
+            raise _created_meanwhile(desired) from error
         except InvalidError as error:
             if live is None and await self._exists(desired):
-                raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
+                raise _created_meanwhile(desired) from error
             raise
         if isinstance(answer, JobSet) and not answer.spec.suspend:
             return answer
@@ -165,10 +175,19 @@ class Applier:
         return stored.object
 
 
+def _created_meanwhile(obj: Object) -> ConflictError:
+    return ConflictError(f"{obj.gvk.kind} {obj.key}: it was created meanwhile")
+
+
 def at_version_of(desired: T, live: Object) -> T:
-    """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version."""
+    """Return a copy of ``desired`` whose apply succeeds only while ``live`` is the newest version.
+
+    It has no empty map whose live fields the apply would remove.
+    """
     version = {"uid": live.metadata.uid, "resource_version": live.metadata.resource_version}
-    result = desired.shallow_copy()
+    wire = desired.to_dict()
+    sent = drift.without_emptied(live.to_dict(), wire)
+    result = desired.shallow_copy() if sent == wire else type(desired).from_dict(sent)
     result.metadata = desired.metadata.model_copy(
         update={name: held for name, held in version.items() if held}
     )

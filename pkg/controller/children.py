@@ -34,15 +34,15 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime
+from pkg.runtime.framework import PluginError
 from pkg.util import trainjob
 
-from . import patches
+from . import gangs, objects, patches
 from .applier import Applier, Outcome, at_version_of
 from .drift import Wire, content
 from .jobsetrule import JobSetRule
+from .pending import SOON, UNTIL_DELETED, PendingError
 
-SOON: Final = timedelta(seconds=1)
-_UNTIL_DELETED: Final = timedelta(seconds=10)
 _UNTIL_NAMESPACE_IS_GONE: Final = timedelta(seconds=60)
 _UNTIL_OBSERVED: Final = timedelta(seconds=10)
 _IMMUTABLE: Final = "immutable"
@@ -50,14 +50,6 @@ _IMMUTABLE: Final = "immutable"
 _EVENT_REASON: Final = "JobSetRecreating"
 
 Applied = list[tuple[Object, Outcome]]
-
-
-class PendingError(Exception):
-    """A child cannot be written yet. Retry when a watch reports a change, or ``after`` this time at the latest."""
-
-    def __init__(self, reason: str, after: timedelta = SOON) -> None:
-        super().__init__(reason)
-        self.after = after
 
 
 class Children:
@@ -117,16 +109,22 @@ class Children:
             except NotFoundError:
                 live = None
             if live is not None and live.metadata.deletion_timestamp is not None:
-                raise PendingError(f"jobset {live.key}: it is being deleted", _UNTIL_DELETED)
+                raise PendingError(f"jobset {live.key}: it is being deleted", UNTIL_DELETED)
             if live is not None and trainjob.controller_of(live) is None:
                 live = await self._adopt(runtime, train_job, live)
             if live is not None and not live.spec.suspend and not train_job.spec.suspend:
                 return await self._repair(runtime, train_job, live)
-            desired = await _desired(runtime, train_job)
-            job_set, siblings = _split(desired)
+            try:
+                job_set, siblings = await objects.desired(runtime, train_job)
+            except PluginError:
+                if live is not None and not live.spec.suspend:
+                    await self._suspend(live)
+                raise
             if live is None or job_set is None:
+                await gangs.make_way(self._client, live, siblings)
                 return await self._apply(train_job.key, live, job_set, siblings)
             await self._follow(train_job, live, job_set)
+            await gangs.make_way(self._client, live, siblings)
             try:
                 return await self._apply(train_job.key, live, job_set, siblings)
             except (ForbiddenError, InvalidError) as error:
@@ -176,7 +174,7 @@ class Children:
             order.insert(0, job_set)
         elif job_set is not None:
             if live is not None and siblings:
-                held = _with_suspend(job_set, True)
+                held = objects.with_suspend(job_set, True)
                 if await self._applier.pending(owner, held):
                     await self._applier.apply(owner, held)
             order.append(job_set)
@@ -184,25 +182,26 @@ class Children:
 
     async def _repair(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> Applied:
         """Restore siblings of a running JobSet, unless the TrainJob has changed since the JobSet was built."""
-        _, siblings = _split(await runtime.new_objects(train_job))
+        _, siblings = objects.split(await runtime.new_objects(train_job))
         pending = [each for each in siblings if await self._applier.pending(train_job.key, each)]
         if not pending:
             return []
-        job_set, _ = _split(await _desired(runtime, train_job))
+        job_set, _ = await objects.desired(runtime, train_job)
         if job_set is not None and not JobSetRule(live.to_dict()).holds(job_set.to_dict()):
             log.logger_from().info("Changes wait until the TrainJob is suspended", jobSet=str(live.key))
             return []
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
     async def _adopt(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet:
-        """Become the controller of an orphan of ours. If it runs, its spec must match the TrainJob.
+        """Become the controller of an orphan of ours. If it runs or has ended, its spec must match the TrainJob.
 
         Raises:
-            ChildConflictError: it runs with another spec.
+            ChildConflictError: it runs, or has ended, with another spec. Its end must not become the TrainJob's.
         """
-        job_set, _ = _split(await _desired(runtime, train_job))
+        job_set, _ = await objects.desired(runtime, train_job)
         rule = JobSetRule(live.to_dict())
-        if job_set is None or not (rule.suspended or rule.holds(job_set.to_dict())):
+        follows = rule.suspended and not rule.ended
+        if job_set is None or not (follows or rule.holds(job_set.to_dict())):
             trainjob.require_control(live, trainjob.controller_reference(train_job))
         # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
         owner = await self._applier.reader.get(TrainJob, train_job.key)
@@ -247,7 +246,7 @@ class Children:
         if not rule.suspended:
             await self._send(JobSet.from_dict(rule.suspended_as_it_is(desired.to_dict())), live)
             # No status reports the end of Jobs that were never created.
-            after = _UNTIL_DELETED if rule.observed else SOON
+            after = UNTIL_DELETED if rule.observed else SOON
             raise PendingError(f"jobset {live.key}: its Jobs are being suspended", after)
         await self._rebuild(train_job, live, desired, rule, refusal)
 
@@ -264,7 +263,7 @@ class Children:
         if rule.active:
             message = f"Waiting until the Jobs of JobSet {live.key} have stopped"
             self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
-            raise PendingError(message, _UNTIL_DELETED)
+            raise PendingError(message, UNTIL_DELETED)
         if not rule.observed and created is not None and self._now() - created < _UNTIL_OBSERVED:
             raise PendingError(f"jobset {live.key}: its controller may be creating Jobs")
         wanted = msgspec.json.encode(desired.to_dict())
@@ -287,6 +286,13 @@ class Children:
         self._recorder.event(train_job, "Normal", _EVENT_REASON, message)
         raise PendingError(message)
 
+    async def _suspend(self, live: JobSet) -> None:
+        """Suspend the running JobSet of a suspended TrainJob whose objects cannot be built."""
+        wire = content(live.to_dict())
+        metadata = {**wire["metadata"], "name": live.name, "namespace": live.namespace}
+        rule = JobSetRule(live.to_dict())
+        await self._send(JobSet.from_dict(rule.suspended_as_it_is({**wire, "metadata": metadata})), live)
+
     async def _send(self, obj: JobSet, live: JobSet, *, dry_run: bool = False) -> Wire:
         obj = at_version_of(obj, live)
         stored = await self._client.apply(obj, field_owner=constants.FIELD_OWNER, force=True, dry_run=dry_run)
@@ -299,27 +305,3 @@ def _is_orphan_of_ours(job_set: JobSet) -> bool:
         return False
     metadata = [job.template.metadata for job in job_set.spec.replicated_jobs or ()]
     return any(each and constants.LABEL_TRAIN_JOB_ANCESTOR in (each.labels or {}) for each in metadata)
-
-
-async def _desired(runtime: Runtime, train_job: TrainJob) -> list[Object]:
-    """Return all objects of a TrainJob whose JobSet does not run, including the PodGroup of a resumed one."""
-    suspended = train_job
-    if not train_job.spec.suspend:
-        suspended = train_job.shallow_copy()
-        suspended.spec = train_job.spec.model_copy(update={"suspend": True})
-    objects = await runtime.new_objects(suspended)
-    return [_with_suspend(obj, train_job.spec.suspend) if isinstance(obj, JobSet) else obj for obj in objects]
-
-
-def _with_suspend(job_set: JobSet, suspend: bool | None) -> JobSet:
-    if job_set.spec.suspend is suspend:
-        return job_set
-    changed = job_set.shallow_copy()
-    changed.spec = job_set.spec.model_copy(update={"suspend": suspend})
-    return changed
-
-
-def _split(objects: list[Object]) -> tuple[JobSet | None, list[Object]]:
-    """Return the JobSet or None, and its siblings."""
-    job_set = next((each for each in objects if isinstance(each, JobSet)), None)
-    return job_set, [each for each in objects if each is not job_set]

@@ -7,6 +7,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+import controller_runtime as ctrl
+from controller_runtime import handler, source
 from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.time import parse_time
 
@@ -15,6 +17,25 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 
 _LONGEST: Final = 1000 * 365 * 24 * 3600
 """Longest deadline in seconds; a later time could not be represented."""
+
+
+class Alarms(source.Source):
+    """Enqueues TrainJobs at their deadline, also while their reconciles fail and the retries are minutes apart."""
+
+    def __init__(self) -> None:
+        self._queue: handler.Queue | None = None
+
+    def __str__(self) -> str:
+        return "deadlines of TrainJobs"
+
+    async def start(self, queue: handler.Queue) -> None:
+        """Take the queue of the controller."""
+        self._queue = queue
+
+    def set(self, request: ctrl.Request, left: timedelta) -> None:
+        """Enqueue the TrainJob after the time that is left, if no other event does so before."""
+        if self._queue is not None and left > timedelta():
+            self._queue.add(request, after=left.total_seconds())
 
 
 def time_left(train_job: TrainJob, now: datetime) -> timedelta | None:

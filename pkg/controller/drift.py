@@ -95,6 +95,33 @@ def _keyed_by(items: list[JSON], key: str) -> bool:
     return all(isinstance(value, str) for value in values) and len(set(values)) == len(values)
 
 
+def without_emptied(live: JSON, desired: JSON) -> JSON:
+    """Return ``desired`` without its empty maps that have fields in ``live``.
+
+    An apply of an empty map that removes the last field of the live map leaves null, which the schema of a custom
+    resource refuses. An apply without the map removes the fields as well.
+    """
+    if isinstance(desired, dict) and isinstance(live, dict):
+        return {
+            key: without_emptied(live.get(key), value)
+            for key, value in desired.items()
+            if value != {} or not live.get(key)
+        }
+    if isinstance(desired, list) and isinstance(live, list):
+        return [
+            without_emptied(_counterpart(live, desired, place), item) for place, item in enumerate(desired)
+        ]
+    return desired
+
+
+def _counterpart(live: list[JSON], desired: list[JSON], place: int) -> JSON:
+    """Return the live item of the same key, or of the same place if the items have no key."""
+    key = _item_key(live, desired)
+    if key is None:
+        return live[place] if place < len(live) else None
+    return next((item for item in live if item[key] == desired[place][key]), None)
+
+
 def content(obj: Wire) -> Wire:
     """Return the part of ``obj`` that clients write: without status and server-managed metadata."""
     metadata = obj.get("metadata", {})

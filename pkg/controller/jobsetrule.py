@@ -10,6 +10,7 @@ from .drift import Wire, equal, without
 
 _POD_METADATA: Final = frozenset({"labels", "annotations"})
 _POD_SPEC: Final = frozenset({"nodeSelector", "tolerations", "schedulingGates"})
+_ENDS: Final = frozenset({"Completed", "Failed"})
 _JOB_SET_SPEC: Final = frozenset({"suspend", "coordinator", "ttlSecondsAfterFinished"})
 
 
@@ -27,6 +28,10 @@ class JobSetRule:
         self.suspended: bool = bool(live.get("spec", {}).get("suspend"))
         self.observed: bool = bool(self._jobs)
         """True if JobSet's controller has reconciled it, and so may have created Jobs."""
+        self.ended: bool = any(
+            each.get("type") in _ENDS and each.get("status") == "True"
+            for each in live.get("status", {}).get("conditions") or ()
+        )
         self.active: bool = any(job.get("active") or job.get("ready") for job in self._jobs)
 
     def holds(self, desired: Wire) -> bool:

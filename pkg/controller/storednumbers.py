@@ -8,6 +8,9 @@ keeps new ones from being stored; these were stored before it existed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from http import HTTPStatus
+from itertools import starmap
 from typing import Final
 
 import anyio
@@ -30,7 +33,12 @@ PER_SECOND: Final = 5.0
 TRIES: Final = 3
 """Maximum number of requests for one TrainJob: another writer may change it meanwhile."""
 
+FIRST_RETRY: Final = 10.0
+"""Seconds before TrainJobs are tried again: at a start the webhooks may not be reachable yet. The delay doubles."""
+LAST_RETRY: Final = 300.0
+
 _STRING: Final = b'"numProcPerNode":"'
+_TRANSIENT: Final = (HTTPStatus.CONFLICT, HTTPStatus.TOO_MANY_REQUESTS)
 _STEP: Final = 1024
 """Keys checked before other tasks may run."""
 
@@ -48,21 +56,40 @@ class StoredNumbers:
         self._informers = informers
 
     async def start(self) -> None:
-        """Rewrite the TrainJobs in the cache, and return. One that cannot be rewritten is logged and skipped."""
+        """Rewrite the TrainJobs in the cache, and return.
+
+        One that the server does not accept is logged and skipped. The others are tried until they are rewritten.
+        """
         informer = await self._informers.get_informer(TrainJob)
         await informer.wait_for_sync()
         bucket = TokenBucket(PER_SECOND, 1, anyio.current_time)
-        rewritten = 0
-        for number, key in enumerate(list(informer.keys()), 1):
+        keys, delay = list(starmap(NamespacedName, informer.keys())), FIRST_RETRY
+        while keys := await self._pass(keys, bucket):
+            await anyio.sleep(delay)
+            delay = min(2 * delay, LAST_RETRY)
+
+    async def _pass(self, keys: Sequence[NamespacedName], bucket: TokenBucket) -> list[NamespacedName]:
+        """Rewrite the TrainJobs, and return those to try again."""
+        rewritten, failed, failure = 0, list[NamespacedName](), None
+        for number, key in enumerate(keys, 1):
             if number % _STEP == 0:
                 await anyio.lowlevel.checkpoint()
             try:
-                if await self._holds_string(NamespacedName(*key)):
-                    rewritten += await self._rewrite(NamespacedName(*key), bucket)
+                if await self._holds_string(key):
+                    rewritten += await self._rewrite(key, bucket)
             except (StatusError, RestError, CacheError, ValueError) as error:
-                _log.error("TrainJob stores numProcPerNode as a string", trainJob=str(key), error=error)
+                if _may_pass(error):
+                    failed.append(key)
+                    failure = error
+                else:
+                    _log.error("TrainJob stores numProcPerNode as a string", trainJob=str(key), error=error)
         if rewritten:
             _log.info("Rewrote strings in numProcPerNode", trainJobs=rewritten)
+        if failed:
+            _log.warning(
+                "Strings in numProcPerNode are rewritten later", trainJobs=len(failed), error=failure
+            )
+        return failed
 
     async def _holds_string(self, key: NamespacedName) -> bool:
         """Return True if a cached TrainJob may store a string; most are not decoded for it."""
@@ -99,6 +126,13 @@ class StoredNumbers:
             else:
                 return True
         return False
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return True if the same request may succeed later."""
+    if isinstance(error, StatusError):
+        return error.code >= HTTPStatus.INTERNAL_SERVER_ERROR or error.code in _TRANSIENT
+    return isinstance(error, RestError)
 
 
 def patch_of(train_job: TrainJob) -> dict[str, JSON] | None:

@@ -10,27 +10,26 @@ from typing import TYPE_CHECKING, Final
 
 import controller_runtime as ctrl
 from controller_runtime import client, log, predicate
-from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.apis.machinery.time import parse_time
-from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
 from controller_runtime.recorder import EventRecorder
 
 from pkg import metrics
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
 from pkg.runtime import Runtime, runtime_ref_to_runtime_registry_key
 from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
 
-from . import deadline, patches, wake
+from . import deadline, jobconditions, patches, wake
 from .applier import Applier, Outcome
-from .children import Children, PendingError
+from .children import Children
+from .gangs import GangReports, set_unavailable
 from .lifecycle import Lifecycle, log_created, log_outcome
+from .pending import PendingError
 from .unbuilt import UnbuiltFirst
 
 if TYPE_CHECKING:
@@ -74,7 +73,9 @@ class TrainJobReconciler:
         self._runtimes = runtimes
         self._now = now
         self._children = Children(client, Applier(client, reader), recorder, now)
+        self._gangs = GangReports(recorder)
         self._lifecycle = lifecycle or Lifecycle()
+        self.alarms = deadline.Alarms()
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
@@ -87,6 +88,7 @@ class TrainJobReconciler:
             stored = await self._get(request)
         except NotFoundError:
             self._children.forget(request)
+            self._gangs.forget(request)
             self._lifecycle.forget(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
@@ -114,7 +116,10 @@ class TrainJobReconciler:
         self._lifecycle.observe(train_job, failing=any(not isinstance(each, PendingError) for each in errors))
         if trainjob.is_finished(train_job):
             self._children.forget(request)
+            self._gangs.forget(request)
             left = None
+        if errors and left is not None:
+            self.alarms.set(request, left)
         return _result(errors, left)
 
     async def _advance(
@@ -130,22 +135,24 @@ class TrainJobReconciler:
         runtime, finished = self._runtimes.get(key), trainjob.is_finished(train_job)
         if runtime is None:
             if not finished:
-                _set_unsupported(train_job, key, self._now)
+                jobconditions.set_unsupported(train_job, key, self._now)
             return errors
         if not finished:
-            _clear_unsupported(train_job)
+            jobconditions.clear_unsupported(train_job)
             if builds:
                 await _attempt(errors, self._reconcile_objects(runtime, train_job))
             for error in errors:
                 if not isinstance(error, PendingError):
                     self._report(train_job, error)
-        _set_suspended(train_job, self._now)
+            set_unavailable(train_job, errors, self._now)
+            await _attempt(errors, self._gangs.report(runtime, train_job))
+        jobconditions.set_suspended(train_job, self._now)
         if not orphan or not (finished or errors):
             pending = any(isinstance(error, PendingError) for error in errors)
             may_be_gone = finished or expired or pending
             await _attempt(errors, self._set_status(runtime, train_job, may_be_gone=may_be_gone))
         if expired and not trainjob.is_finished(train_job):
-            _set_deadline_exceeded(train_job, self._now)
+            jobconditions.set_deadline_exceeded(train_job, self._now)
         return errors
 
     def _stand_back(self, train_job: TrainJob, error: PendingError | ChildConflictError) -> ctrl.Result:
@@ -200,7 +207,7 @@ class TrainJobReconciler:
                 raise
             return  # a finished TrainJob keeps its status when its children are deleted
         if status is not None:
-            _keep_end(train_job, status)
+            jobconditions.keep_end(train_job, status)
             train_job.status = status
 
     async def _write_status(self, stored: TrainJob, train_job: TrainJob, job_set: JobSet | None) -> None:
@@ -227,74 +234,7 @@ class TrainJobReconciler:
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)
         builder = wake.watch_obstacles(builder, mgr.client)
-        builder.watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
-
-
-def _keep_end(train_job: TrainJob, status: TrainJobStatus) -> None:
-    """Remove the second end from the new status of a TrainJob that has ended."""
-    old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
-    if status.conditions and any(conditions.is_true(old, end) for end in ends):
-        for end in ends:
-            if not conditions.is_true(old, end):
-                conditions.remove(status.conditions, end)
-
-
-def _set_unsupported(train_job: TrainJob, key: str, now: Callable[[], datetime]) -> None:
-    _set_condition(
-        train_job,
-        Condition(
-            type=trainer.TRAIN_JOB_FAILED,
-            status="True",
-            reason=trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON,
-            message=f"unsupported runtime: {key}",
-        ),
-        now,
-    )
-
-
-def _set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> None:
-    _set_condition(
-        train_job,
-        Condition(
-            type=trainer.TRAIN_JOB_FAILED,
-            status="True",
-            reason=trainer.TRAIN_JOB_DEADLINE_EXCEEDED_REASON,
-            message=constants.TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE,
-        ),
-        now,
-    )
-
-
-def _clear_unsupported(train_job: TrainJob) -> None:
-    # Only this reason is possible here: a TrainJob that is Failed for another reason is finished.
-    if train_job.status.conditions:
-        conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
-
-
-def _set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
-    """Set the condition Suspended, or Resumed if it was suspended. Other jobs get neither."""
-    if train_job.spec.suspend:
-        status, reason, message = (
-            "True",
-            trainer.TRAIN_JOB_SUSPENDED_REASON,
-            constants.TRAIN_JOB_SUSPENDED_MESSAGE,
-        )
-    elif conditions.is_true(train_job.status.conditions, trainer.TRAIN_JOB_SUSPENDED):
-        status, reason, message = (
-            "False",
-            trainer.TRAIN_JOB_RESUMED_REASON,
-            constants.TRAIN_JOB_RESUMED_MESSAGE,
-        )
-    else:
-        return
-    new = Condition(type=trainer.TRAIN_JOB_SUSPENDED, status=status, reason=reason, message=message)
-    _set_condition(train_job, new, now)
-
-
-def _set_condition(train_job: TrainJob, new: Condition, now: Callable[[], datetime]) -> None:
-    if train_job.status.conditions is None:
-        train_job.status.conditions = []
-    conditions.set_status_condition(train_job.status.conditions, new, now)
+        builder.watches_raw_source(self.alarms).watches_raw_source(UnbuiltFirst(mgr.cache)).complete(self)
 
 
 def _wire(status: TrainJobStatus) -> dict[str, object]:

@@ -7,63 +7,34 @@ from __future__ import annotations
 import shutil
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import anyio
-from controller_runtime.apis.core.v1 import Node, ServiceAccount
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import (
     Binaries,
-    Component,
     EnvtestError,
     Progress,
     SilentProgress,
     Supervisor,
-    Tool,
-    apply_manifests,
-    eventually,
 )
 from controller_runtime.envtest.binaries import Binary
 from controller_runtime.envtest.controlplane import ControlPlane
-from controller_runtime.envtest.crds import install_crds, wait_established
 from controller_runtime.envtest.files import private_directory
 from controller_runtime.envtest.ports import HOST
 from controller_runtime.envtest.probe import answer
 from controller_runtime.rest import RESTMapper, Transport, load_config
 
-from pkg.localcluster import contents, kai, state
+from pkg.localcluster import state
 from pkg.localcluster.components import MANAGER, Parts, Ports
-from pkg.localcluster.nodes import NodeShape, is_usable, node
-from pkg.localcluster.restart import ACCOUNTS, restart, write_tokens
-from pkg.localcluster.tools import ALL, COSCHEDULER, JOBSET, KUBE_SCHEDULER, KWOK
+from pkg.localcluster.filling import Filling
+from pkg.localcluster.options import Options
+from pkg.localcluster.restart import restart
 
-FIELD_OWNER: Final = "trainerctl"
 NEEDED_BYTES: Final = 256 << 20
 # Controllers are stopped first, concurrently, then the API server, then its store.
 _LAST: Final = ("kube-apiserver", "etcd")
-
-
-@dataclass(frozen=True)
-class Options:
-    """The size and the components of a cluster."""
-
-    nodes: int = 4
-    shape: NodeShape = field(default_factory=NodeShape)
-    manager: bool = True
-    timeout: float = 120
-    coscheduling: bool = False
-    """Use the scheduler of scheduler-plugins, which schedules gangs, instead of kube-scheduler."""
-    kai: kai.Programs | None = None
-    """Run KAI-Scheduler beside it, and the pod grouper in the manager."""
-
-    @property
-    def tools(self) -> list[Tool]:
-        """The programs that the cluster needs."""
-        if not self.coscheduling:
-            return list(ALL)
-        return [COSCHEDULER if tool is KUBE_SCHEDULER else tool for tool in ALL]
 
 
 class Cluster:
@@ -114,12 +85,12 @@ class Cluster:
         On an error all processes are stopped and only the logs are kept; on cancellation nothing is kept.
 
         Raises:
+            EnvtestError: the options contradict each other.
             ToolError: a program is missing and cannot be built.
             ComponentError: a component failed; names its log.
         """
+        self.options.check()
         _require_space(self.directory)
-        if self.options.kai is not None:
-            self.options.kai.check()
         located = await self._binaries.locate(*self.options.tools)
         left = self.supervisor.end_leftovers() if self.directory.exists() else []
         if left:
@@ -220,8 +191,9 @@ class Cluster:
         task = "start etcd and kube-apiserver"
         self._progress.start(task)
         data = private_directory(self.directory / "etcd")
-        plane = ControlPlane(self.directory, binaries, self.supervisor, data=data)
-        parts = Parts(self.directory, plane, binaries, Ports.choose(), self.options.kai is not None)
+        flags = self.options.api_server_flags
+        plane = ControlPlane(self.directory, binaries, self.supervisor, data=data, flags=flags)
+        parts = Parts(self.directory, plane, binaries, Ports.choose(), self.options)
         parts.write_certificates()
         try:
             await plane.start(timeout=self.options.timeout)
@@ -230,86 +202,8 @@ class Cluster:
             raise
         self._progress.finish(task, plane.url)
         async with self.client() as client, self.supervisor.watching():
-            await self._fill(client, parts)
-
-    async def _fill(self, client: LiveClient, parts: Parts) -> None:
-        """Start all components above the API server."""
-        jobset, kwok = parts.binaries[JOBSET.name], parts.binaries[KWOK.name]
-        gangs = [parts.binaries[COSCHEDULER.name]] if self.options.coscheduling else []
-        scheduler = parts.coscheduler() if gangs else parts.scheduler()
-        kubernetes = [parts.controller_manager(), scheduler]
-        # A scheduler of gangs watches PodGroups: they must be served before it starts.
-        for component in kubernetes[: 1 if gangs else None]:
-            self.supervisor.start(component)
-        async with self._step("install RBAC and CRDs"):
-            await apply_manifests(client, contents.namespaces(), owner=FIELD_OWNER)
-            await apply_manifests(client, contents.rights(jobset, kwok), owner=FIELD_OWNER)
-            self.supervisor.start(parts.kwok())
-            if gangs:
-                await apply_manifests(client, contents.gang_rights(), owner=FIELD_OWNER)
-            crds = [*contents.crds(jobset), *(crd for tool in gangs for crd in contents.crds_of(tool))]
-            if self.options.kai is not None:
-                await apply_manifests(client, kai.objects(contents.TRAINER_SUBJECT), owner=FIELD_OWNER)
-                crds += kai.crds(self.options.kai)
-            names = await install_crds(client, crds)
-            shape = self.options.shape
-            for number in range(self.options.nodes):
-                await client.create(node(number, shape))
-            await wait_established(client, names, timeout=self.options.timeout)
-        if gangs:
-            self.supervisor.start(scheduler)
-        if self.options.kai is not None:
-            await apply_manifests(client, kai.queues(), owner=FIELD_OWNER)
-        components = [*kubernetes, parts.kwok(), *await self._controllers(parts)]
-        async with self._step(task := "start the controllers"):
-            for done, component in enumerate(components):
-                self._progress.update(task, done=done, total=len(components), detail=component.name)
-                await self.supervisor.wait_ready(component, timeout=self.options.timeout)
-            url, authority = f"https://{HOST}:", parts.plane.authority.certificate
-            hooks = contents.jobset_webhooks(jobset, f"{url}{parts.ports.jobset_webhook}", authority)
-            if self.options.manager:
-                hooks += contents.trainer_webhooks(f"{url}{parts.ports.manager_webhook}", authority)
-            await apply_manifests(client, hooks, owner=FIELD_OWNER)
-        async with self._step(f"wait for {self.options.nodes} nodes"):
-            await self._wait_usable(client)
-            filling = [*contents.runtimes(), *contents.volumes()]
-            await apply_manifests(client, filling, owner=FIELD_OWNER)
+            await Filling(client, self.supervisor, parts, self.options, self._progress).run()
         self._record(parts)
-
-    async def _controllers(self, parts: Parts) -> list[Component]:
-        """Start the JobSet controller and the manager; the kinds that both watch must be served by now."""
-        await write_tokens(self.directory, parts.plane.url, ACCOUNTS)
-        manager = parts.manager()  # its configuration is written even if it is not started
-        components = [parts.jobset(), *([manager] if self.options.manager else [])]
-        if self.options.kai is not None:
-            components += parts.kai_components(self.options.kai)
-        for each in components:
-            self.supervisor.start(each)
-        return components
-
-    async def _wait_usable(self, client: LiveClient) -> None:
-        """Return when pods can be created and scheduled: nodes have no taint, the default service account exists."""
-
-        async def usable() -> bool:
-            nodes = await client.list(Node)
-            return sum(is_usable(each.to_dict()) for each in nodes) == self.options.nodes
-
-        async def accounts() -> bool:
-            found = await client.list(ServiceAccount, namespace="default")
-            return any(account.name == "default" for account in found)
-
-        await eventually(usable, timeout=self.options.timeout, reason="the simulated nodes are schedulable")
-        await eventually(accounts, timeout=self.options.timeout, reason="the default service account exists")
-
-    @asynccontextmanager
-    async def _step(self, task: str) -> AsyncIterator[None]:
-        self._progress.start(task)
-        try:
-            yield
-        except BaseException:
-            self._progress.fail(task)
-            raise
-        self._progress.finish(task)
 
     def _record(self, parts: Parts) -> None:
         metrics = f"http://{HOST}:{parts.ports.manager_metrics}/metrics" if self.options.manager else ""

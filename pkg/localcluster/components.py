@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from controller_runtime.envtest.probe import Probe
 
 import pkg
 from pkg.localcluster import kai
+from pkg.localcluster.options import Options
 
 MANAGER: Final = "trainer-controller-manager"
 JOBSET_CONTROLLER: Final = "jobset-controller"
@@ -88,8 +89,12 @@ class Parts:
     plane: ControlPlane
     binaries: Mapping[str, Binary]
     ports: Ports
-    groups_pods: bool = False
-    """The manager groups pods for KAI-Scheduler."""
+    options: Options = field(default_factory=Options)
+
+    @property
+    def groups_pods(self) -> bool:
+        """True if the manager groups pods for KAI-Scheduler."""
+        return self.options.kai is not None
 
     @property
     def webhook_certificates(self) -> Path:
@@ -124,7 +129,7 @@ class Parts:
             # Its 20 requests a second are for a server shared by thousands; a hundred TrainJobs wait a minute for them.
             "kube-api-qps": 200,
             "kube-api-burst": 400,
-            "controllers": ",".join(_CONTROLLERS),
+            "controllers": ",".join((*_CONTROLLERS, *self.options.gang_controllers)),
         }
         return self._go("kube-controller-manager", flags, self._tls(self.ports.controller_manager, "healthz"))
 
@@ -216,6 +221,7 @@ class Parts:
             "tls-cert-file": self.plane.pki / "server.crt",
             "tls-private-key-file": self.plane.pki / "server.key",
             "leader-elect": "false",
+            **({"feature-gates": gates} if (gates := self.options.feature_gates) else {}),
         }
 
     def _webhook(self, port: int) -> dict[str, JSON]:

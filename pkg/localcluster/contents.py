@@ -12,6 +12,7 @@ from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import point_at
 from controller_runtime.envtest.binaries import Binary
 
+from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.constants import trainer as constants
 from pkg.localcluster.access import role_binding, service_account
 from pkg.offline import shipped
@@ -88,7 +89,7 @@ def crds(jobset: Binary) -> list[Manifest]:
 
 def jobset_webhooks(jobset: Binary, url: str, authority: bytes) -> list[Manifest]:
     """Return JobSet's webhook configurations, called at ``url``; the pod hooks see JobSets' pods only."""
-    ours = {"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}
+    ours = {"key": JOB_SET_NAME_KEY, "operator": "Exists"}
     found = []
     for manifest in _of_kind(
         jobset.manifests(), "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"

@@ -1,33 +1,45 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of the cluster."""
+"""The programs of the cluster, in their pinned releases."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from controller_runtime.envtest import Tool, ToolGroup
-from controller_runtime.envtest.binaries import ETCD, kube_tool
+from controller_runtime.envtest.kubernetes import DEFAULT_RELEASE, ETCD, RELEASES, kube_tool
+
+DEFAULT_KUBERNETES: Final = DEFAULT_RELEASE
+DEFAULT_JOBSET: Final = "0.10"
+KUBERNETES_RELEASES: Final = tuple(RELEASES)
 
 _TOOLS: Final = Path(__file__).parent / "tools"
 _KWOK: Final = ToolGroup(_TOOLS / "kwok", "sigs.k8s.io/kwok")
-_JOBSET: Final = ToolGroup(_TOOLS / "jobset", "sigs.k8s.io/jobset")
 _SCHEDULER_PLUGINS: Final = ToolGroup(_TOOLS / "scheduler-plugins", "sigs.k8s.io/scheduler-plugins")
 
 KWOK: Final = Tool("kwok", _KWOK, "sigs.k8s.io/kwok/cmd/kwok", manifests=("kustomize/rbac/role.yaml",))
-JOBSET: Final = Tool(
-    "jobset-controller",
-    _JOBSET,
-    "sigs.k8s.io/jobset",
-    manifests=(
+
+
+def _jobset(directory: str) -> Tool:
+    module = "sigs.k8s.io/jobset"
+    manifests = (
         "config/components/crd/bases/*.yaml",
         "config/components/rbac/role.yaml",
         "config/components/webhook/manifests.yaml",
-    ),
-)
+    )
+    return Tool("jobset-controller", ToolGroup(_TOOLS / directory, module), module, manifests=manifests)
 
-KUBE_SCHEDULER: Final = kube_tool("kube-scheduler")
+
+JOBSETS: Final[Mapping[str, Tool]] = {
+    "0.10": _jobset("jobset"),
+    "0.11": _jobset("jobset-0.11"),
+    "0.12": _jobset("jobset-0.12"),
+}
+"""The JobSet controller of each release line."""
+
+JOBSET: Final = JOBSETS[DEFAULT_JOBSET]
 COSCHEDULER: Final = Tool(
     "coscheduling-scheduler",
     _SCHEDULER_PLUGINS,
@@ -35,12 +47,16 @@ COSCHEDULER: Final = Tool(
     manifests=("manifests/coscheduling/crd.yaml",),
 )
 
-ALL: Final = (
-    ETCD,
-    kube_tool("kube-apiserver"),
-    kube_tool("kube-controller-manager"),
-    KUBE_SCHEDULER,
-    JOBSET,
-    KWOK,
-)
-"""All tools of the default cluster, those that need the oldest Go first."""
+
+def programs(
+    kubernetes: str = DEFAULT_KUBERNETES, jobset: str = DEFAULT_JOBSET, *, coscheduling: bool = False
+) -> tuple[Tool, ...]:
+    """Return the programs of a cluster of these releases, those that need the oldest Go first."""
+    return (
+        ETCD,
+        kube_tool("kube-apiserver", kubernetes),
+        kube_tool("kube-controller-manager", kubernetes),
+        COSCHEDULER if coscheduling else kube_tool("kube-scheduler", kubernetes),
+        JOBSETS[jobset],
+        KWOK,
+    )

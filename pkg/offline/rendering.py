@@ -56,7 +56,8 @@ def containers(job_set: JobSet) -> list[tuple[str, ...]]:
 
 def summary(obj: Object) -> str:
     """Return kind and name of an object, and the size of a PodGroup."""
-    members = (obj.to_dict().get("spec") or {}).get("minMember")
+    spec = obj.to_dict().get("spec") or {}
+    members = spec.get("minMember", ((spec.get("schedulingPolicy") or {}).get("gang") or {}).get("minCount"))
     return f"{obj.gvk.kind} {obj.name}" + (f" of {members} pods" if members is not None else "")
 
 

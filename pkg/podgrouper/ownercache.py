@@ -12,13 +12,12 @@ fail, are charged to the namespace's budget.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, NamedTuple, Protocol, TypeVar, Unpack
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar, Unpack
 
 import anyio
 import msgspec
-from controller_runtime import cache, client, source
+from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.errors import NotFoundError
@@ -39,21 +38,11 @@ from .budget import REQUEST
 from .costs import Costs
 from .memory import Key, Known, Memory
 from .owners import kind_of, pod_as_owner
+from .ownerwatch import OwnerWatches, Watches
 from .plugins import Reads
 from .podgroup import KeyedLocks
 
 T = TypeVar("T", bound=Object)
-
-UNWATCHED_TTL: Final = 10.0
-"""Seconds for which an owner of an unwatched kind is cached."""
-
-
-class Watches(source.Informers, Protocol):
-    """The cache whose watches hold owners."""
-
-    async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
-        """Return the object as last observed. Raises NotFoundError if it does not exist."""
-        ...
 
 
 class Kinds(Protocol):
@@ -66,25 +55,6 @@ class Kinds(Protocol):
     def watches(self, kind: GVK) -> bool:
         """Return True if owners of ``kind`` may be watched."""
         ...
-
-
-class _State(NamedTuple):
-    """Identifies the state of an object that an event reports."""
-
-    uid: str
-    version: str
-
-
-class _News:
-    """Events that a watch reported about an owner during a read of it."""
-
-    def __init__(self) -> None:
-        self.states: list[_State] = []
-        self.deleted = False
-
-    def overtakes(self, found: ObjectMeta) -> bool:
-        """Return True if ``found`` is older than a state that the watch has reported."""
-        return self.deleted or any(_is_news(state, _state(found)) for state in self.states)
 
 
 class OwnerCache:
@@ -108,12 +78,10 @@ class OwnerCache:
         self._live = live
         self._cached = cached
         self._informers = informers
-        self._clock = clock
         self.costs = Costs(served, clock)
         self._memory = Memory()
-        self._watched: dict[GVK, cache.Informer[Any]] = {}
+        self._watches = OwnerWatches(informers, self._memory, clock)
         self._locks: KeyedLocks[Key] = KeyedLocks()
-        self._reading: dict[Key, _News] = {}
 
     # Owners.
 
@@ -127,7 +95,7 @@ class OwnerCache:
         """
         kind = kind_of(owner)
         found = await self._metadata(kind, namespace, owner.name)
-        if (found.metadata.uid or "") != owner.uid and kind in self._watched:
+        if (found.metadata.uid or "") != owner.uid and kind in self._watches:
             # The watch may not have reported yet that the name belongs to another object.
             key = (kind, namespace, owner.name)
             async with self._locks.holding(key):
@@ -198,25 +166,20 @@ class OwnerCache:
         async with self._locks.holding(key):
             if (known := self._believed(key)) is not None:
                 return known
-            if self._is_watched(kind):
-                with self._watching(key) as news:
+            if self._watches.cover(kind):
+                with self._watches.reading(key) as news:
                     try:
-                        found = await self._informers.get(metadata_only(kind), (namespace, name))
+                        found = await self._watches.observed(key)
                     except NotFoundError:
                         pass  # the watch may lag, or the kind is cluster-scoped
                     else:
-                        return self._learn(key, found, news)
+                        return self._watches.learn(key, found, news)
             return await self._read_metadata(key)
 
     def _believed(self, key: Key) -> PartialObjectMetadata | None:
         """Return the cached metadata while it is valid. Raises the cached refusal."""
         self.costs.check_refusal(*key[:2])
-        known = self._memory.find(key)
-        if known is None or known.metadata is None:
-            return None
-        if self._is_watched(key[0]) if known.expires is None else self._clock() < known.expires:
-            return known.metadata
-        return None
+        return self._watches.believed(key)
 
     async def _pod_metadata(self, namespace: str, name: str) -> PartialObjectMetadata:
         """Return a pod's metadata from the watch of pods."""
@@ -231,19 +194,20 @@ class OwnerCache:
 
     async def _read_metadata(self, key: Key) -> PartialObjectMetadata:
         kind, namespace, name = key
-        with self._watching(key) as news:
+        with self._watches.reading(key) as news:
             async with self.costs.reading(kind, namespace, alone=not self.kinds.watches(kind)):
                 found = await self._live.get(metadata_only(kind), (namespace, name))
-            await self._watch(kind)
-            found = self._learn(key, found, news)
-        if self._is_watched(kind):
+            if self.kinds.watches(kind):
+                await self._watches.start(kind)
+            found = self._watches.learn(key, found, news)
+        if self._watches.cover(kind):
             try:
-                seen = await self._informers.get(metadata_only(kind), (namespace, name))
+                seen = await self._watches.observed(key)
             except NotFoundError:
                 return found
             if older(found.metadata.resource_version or "", seen.metadata.resource_version or ""):
                 # A lagging server must not hide what the watch has reported.
-                return self._learn(key, seen, _News())
+                return self._watches.learn(key, seen)
         return found
 
     async def _read(self, key: Key, meta: ObjectMeta, reads: Reads) -> Unstructured:
@@ -261,75 +225,6 @@ class OwnerCache:
         if read.uid == meta.uid and older(read.resource_version or "", meta.resource_version or ""):
             return _assembled(kind, meta, found.unknown_fields)
         return found
-
-    # Caching.
-
-    def _learn(self, key: Key, found: PartialObjectMetadata, news: _News) -> PartialObjectMetadata:
-        """Cache ``found``, unless the watch reported something newer since the read started."""
-        if news.overtakes(found.metadata):
-            return found
-        found.metadata.managed_fields = None  # large and unused here
-        known = self._memory.find(key) or Known()
-        known.metadata = found
-        # If the object has another namespace than the key, no watch reports it under the key.
-        reported = self._is_watched(key[0]) and found.namespace == key[1]
-        known.expires = None if reported else self._clock() + UNWATCHED_TTL
-        self._memory.keep(key, known)
-        return found
-
-    @contextmanager
-    def _watching(self, key: Key) -> Iterator[_News]:
-        """Record the watch's events about an owner during a read; the caller holds the owner's lock."""
-        news = self._reading[key] = _News()
-        try:
-            yield news
-        finally:
-            del self._reading[key]
-
-    def _is_watched(self, kind: GVK) -> bool:
-        informer = self._watched.get(kind)
-        return informer is not None and informer.has_synced and informer.problem is None
-
-    async def _watch(self, kind: GVK) -> None:
-        """Watch the kind. Called after a successful read, so a reference cannot start a watch of an invented kind."""
-        if kind in self._watched or not self.kinds.watches(kind):
-            return
-        informer = self._watched[kind] = await self._informers.get_informer(metadata_only(kind))
-        informer.add_event_handler(
-            cache.LazyHandlerFuncs(
-                on_add=lambda obj, _initial: self._forget(
-                    (kind, *obj.key), _State(obj.uid, obj.resource_version)
-                ),
-                on_update=lambda _old, obj: self._forget(
-                    (kind, *obj.key), _State(obj.uid, obj.resource_version)
-                ),
-                on_delete=lambda obj, _unknown: self._deleted((kind, *obj.key)),
-            )
-        )
-
-    def _forget(self, key: Key, state: _State) -> None:
-        """Drop the cached metadata, unless the watch reports that same state, as its initial list usually does."""
-        if (news := self._reading.get(key)) is not None:
-            news.states.append(state)
-        known = self._memory.find(key)
-        if known is None:
-            return
-        if known.metadata is not None and not _is_news(state, _state(known.metadata.metadata)):
-            return
-        known.metadata = None
-
-    def _deleted(self, key: Key) -> None:
-        if (news := self._reading.get(key)) is not None:
-            news.deleted = True
-        self._memory.drop(key)
-
-
-def _state(meta: ObjectMeta) -> _State:
-    return _State(meta.uid or "", meta.resource_version or "")
-
-
-def _is_news(reported: _State, known: _State) -> bool:
-    return reported != known and not older(reported.version, known.version)
 
 
 def _has(known: Known, meta: ObjectMeta, reads: Reads) -> bool:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pipeline from a TrainJob and its runtime to objects: its data (Info) and its interface (Runtime)."""
 
+from .interface import GeneratedSecret as GeneratedSecret
 from .interface import ReconcilerBuilder as ReconcilerBuilder
 from .interface import Runtime as Runtime
 from .interface import UnsupportedRuntimeError as UnsupportedRuntimeError

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from controller_runtime.apis.core.v1 import Secret
 from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.object import Object
 
@@ -28,6 +30,23 @@ else:
 
 class UnsupportedRuntimeError(Exception):
     """A TrainJob refers to a kind of runtime that is not registered."""
+
+
+class GeneratedSecret(Secret):
+    """A child whose content is random: it is created once, and an existing one is never replaced.
+
+    A plugin returns it while it finds no Secret of that name. The Secret may exist all the same: a cache may lag, and
+    the answer to the creation may have been lost. An immutable one is applied, since the server refuses other content;
+    any other one is created without an apply.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Why a gang is not scheduled: a reason in one word, and the scheduler's message."""
+
+    reason: str
+    message: str
 
 
 class Runtime(ABC):
@@ -64,6 +83,11 @@ class Runtime(ABC):
         Raises:
             NotFoundError: its objects do not exist (yet).
         """
+
+    async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
+        """Return why the TrainJob's gang is not scheduled, or None if that is unknown or it is."""
+        del train_job
+        return None
 
     @abstractmethod
     def event_handler_registrars(self) -> list[ReconcilerBuilder]:

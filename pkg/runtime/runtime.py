@@ -74,10 +74,12 @@ class RuntimePolicy:
 
 @dataclass(slots=True)
 class Scheduler:
-    """Annotations and labels that gang scheduling adds to every pod."""
+    """Additions of gang scheduling to the pods."""
 
     pod_labels: dict[str, str] = field(default_factory=dict)
     pod_annotations: dict[str, str] = field(default_factory=dict)
+    gang_version: str = ""
+    """The version of scheduling.k8s.io that the pods of the template name their gang in; empty without one."""
 
 
 @dataclass(slots=True)

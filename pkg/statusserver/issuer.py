@@ -26,7 +26,7 @@ _DISCOVERY: Final = "/.well-known/openid-configuration"
 _KEYS: Final = "/openid/v1/jwks"
 
 _MAX_AGE: Final = 300.0
-"""Seconds after which the keys are read again: a key that was withdrawn is not accepted for longer."""
+"""Seconds after which the keys are read again. A withdrawn key is not accepted for longer, unless the read fails."""
 _MIN_AGE: Final = 10.0
 """Seconds between two reads because of a token with an unknown key."""
 _AFTER_FAILURE: Final = 2.0

@@ -63,7 +63,7 @@ class PodOwners:
             RestError: the API server was unreachable.
         """
         owner = await self._owner(namespace, pod)
-        if owner is None or owner[0] != train_job:
+        if owner is None or owner[0] != train_job or not await self._exists(namespace, *owner):
             raise DeniedError(
                 f"pod {namespace}/{pod.name} does not belong to TrainJob {namespace}/{train_job}"
             )
@@ -79,6 +79,14 @@ class PodOwners:
         if len(self._found) > _REMEMBERED:
             self._found.popitem(last=False)
         return owner
+
+    async def _exists(self, namespace: str, name: str, uid: str) -> bool:
+        """Return True unless the TrainJob was deleted: the pods of a deleted one end later, and keep reporting."""
+        try:
+            found = await client.peek(self._cached, TrainJob, NamespacedName(namespace, name))
+        except NotFoundError:
+            return False
+        return found.metadata.uid == uid
 
     async def _look(self, namespace: str, pod: Bound) -> _Owner | None:
         expected = OwnerReference(api_version=Pod.gvk.api_version, kind="Pod", name=pod.name, uid=pod.uid)

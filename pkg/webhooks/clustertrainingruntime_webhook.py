@@ -8,14 +8,13 @@ from typing import Final
 
 import controller_runtime as ctrl
 from controller_runtime.apis.machinery import equality
-from controller_runtime.apis.machinery.field import AggregateError
 from controller_runtime.webhook.admission import CustomValidator
 
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
 from pkg.util import trainingruntime
 
-from .trainingruntime_webhook import check_replicated_jobs
+from .trainingruntime_webhook import check_runtime
 
 DEPRECATED_WARNING: Final = (
     'ClusterTrainingRuntime "{}" is deprecated and will be removed in a future release of Kubeflow Trainer. '
@@ -38,19 +37,14 @@ class ClusterTrainingRuntimeWebhook(CustomValidator[ClusterTrainingRuntime]):
             warnings.append(
                 DEPRECATED_WARNING.format(obj.name, trainingruntime.deprecation_policy_url(self._cfg))
             )
-        try:
-            check_replicated_jobs(obj.spec)
-        except AggregateError as error:
-            for warning in warnings:
-                error.add_note(warning)
-            raise
-        return warnings
+        second = self._cfg.second_generation
+        return check_runtime(None, obj.spec, second_generation=second, warnings=warnings)
 
     async def validate_update(self, old: ClusterTrainingRuntime, new: ClusterTrainingRuntime) -> list[str]:
         """Validate a changed spec like :meth:`validate_create`. An unchanged spec passes: finalizers may change."""
-        if new.metadata.deletion_timestamp is None and not equality.deep_equal(old.spec, new.spec):
-            check_replicated_jobs(new.spec)
-        return []
+        if new.metadata.deletion_timestamp is not None or equality.deep_equal(old.spec, new.spec):
+            return []
+        return check_runtime(old.spec, new.spec, second_generation=self._cfg.second_generation)
 
     async def validate_delete(self, obj: ClusterTrainingRuntime) -> list[str]:
         """Allow it: the finalizer protects a runtime in use."""

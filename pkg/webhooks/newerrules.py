@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The rules of Trainer v2.3 for fields of a TrainJob that v2.1 has too, and admits more in.
+"""The rules of Trainer v2.3 for fields of TrainJobs and runtimes that v2.1 has too, and admits more in.
 
 The CRD follows the looser release. Only values that a request changes are checked, as the API server does for rules
 that were added to a CRD later.
@@ -14,7 +14,13 @@ from typing import Final
 
 from controller_runtime.apis.machinery import equality, field
 
-from pkg.apis.trainer.v1alpha1 import DatasetInitializer, ModelInitializer, Trainer, TrainJob
+from pkg.apis.trainer.v1alpha1 import (
+    DatasetInitializer,
+    ModelInitializer,
+    Trainer,
+    TrainingRuntimeSpec,
+    TrainJob,
+)
 from pkg.util import generations
 
 _SPEC: Final = field.Path("spec")
@@ -24,6 +30,8 @@ _LONGEST_URI: Final = 2048
 _LONGEST_IMAGE: Final = 500
 _LONGEST_ARGUMENT: Final = 1 << 20
 _MOST_ITEMS: Final = 128
+_LONGEST_MOUNT_PATH: Final = 4096
+REFUSED_LATER: Final = "{}; Trainer v2.3 refuses this"
 _IMMUTABLE: Final = "field is immutable"
 
 
@@ -49,6 +57,20 @@ def violations(old: TrainJob | None, new: TrainJob) -> Iterator[field.FieldError
         if initializer.model is not None:
             model = before.model if before is not None else None
             yield from _initializer(path.child("model"), model, initializer.model)
+
+
+def runtime_violations(
+    old: TrainingRuntimeSpec | None, new: TrainingRuntimeSpec
+) -> Iterator[field.FieldError]:
+    """Yield an error for each changed value of a runtime that v2.3 refuses and v2.1 admits."""
+    before, after = (_mount_path(spec) if spec is not None else "" for spec in (old, new))
+    if len(after) > _LONGEST_MOUNT_PATH and after != before:
+        yield field.too_long(_SPEC.child("mlPolicy", "mpi", "sshAuthMountPath"), _LONGEST_MOUNT_PATH)
+
+
+def _mount_path(spec: TrainingRuntimeSpec) -> str:
+    mpi = spec.ml_policy.mpi if spec.ml_policy is not None else None
+    return (mpi.ssh_auth_mount_path if mpi is not None else None) or ""
 
 
 def _immutable(old: TrainJob, new: TrainJob) -> Iterator[field.FieldError]:

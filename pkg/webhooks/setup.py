@@ -26,7 +26,7 @@ from .trainjob_webhook import TrainJobWebhook, setup_webhook_for_train_job
 def setup(mgr: ctrl.Manager, runtimes: Mapping[str, Runtime], cfg: Configuration | None = None) -> None:
     """Serve the webhooks of the three kinds."""
     setup_webhook_for_cluster_training_runtime(mgr, cfg)
-    setup_webhook_for_training_runtime(mgr)
+    setup_webhook_for_training_runtime(mgr, cfg)
     setup_webhook_for_train_job(mgr, runtimes, cfg)
 
 
@@ -36,6 +36,6 @@ def validators(
     """Return the webhooks' validators, for callers without a server."""
     return {
         ClusterTrainingRuntime: ClusterTrainingRuntimeWebhook(cfg),
-        TrainingRuntime: TrainingRuntimeWebhook(),
-        TrainJob: TrainJobWebhook(runtimes),
+        TrainingRuntime: TrainingRuntimeWebhook(cfg),
+        TrainJob: TrainJobWebhook(runtimes, cfg),
     }

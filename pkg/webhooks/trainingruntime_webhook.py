@@ -11,9 +11,12 @@ import controller_runtime as ctrl
 from controller_runtime.apis.machinery import field
 from controller_runtime.webhook.admission import CustomValidator
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainingRuntimeSpec
 from pkg.constants import trainer as constants
+
+from . import newerrules
 
 REPLICAS_ERROR: Final = "always must be 1"
 CONTAINER_NAMES_ERROR: Final = "must contain the required container for the ancestor: {}"
@@ -30,15 +33,16 @@ _CONTAINER_OF_ANCESTOR: Final = {
 class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
     """Validates TrainingRuntimes when they are created; upstream lets every update pass."""
 
+    def __init__(self, cfg: Configuration | None = None) -> None:
+        self._second_generation = cfg is not None and cfg.second_generation
+
     async def validate_create(self, obj: TrainingRuntime) -> list[str]:
         """Raise if the template's jobs do not meet the requirements of TrainJobs."""
-        check_replicated_jobs(obj.spec)
-        return []
+        return check_runtime(None, obj.spec, second_generation=self._second_generation)
 
     async def validate_update(self, old: TrainingRuntime, new: TrainingRuntime) -> list[str]:
-        """Allow it."""
-        del old, new
-        return []
+        """Check only the rules that v2.3 has added."""
+        return check_newer_rules(old.spec, new.spec, second_generation=self._second_generation)
 
     async def validate_delete(self, obj: TrainingRuntime) -> list[str]:
         """Allow it: the finalizer protects a runtime in use."""
@@ -46,13 +50,30 @@ class TrainingRuntimeWebhook(CustomValidator[TrainingRuntime]):
         return []
 
 
-def check_replicated_jobs(spec: TrainingRuntimeSpec, *, warnings: Iterable[str] = ()) -> None:
-    """Raise the errors of :func:`validate_replicated_jobs` as one aggregate, with the warnings as notes."""
-    aggregate = validate_replicated_jobs(spec.template.spec.replicated_jobs or []).to_aggregate()
+def check_runtime(
+    old: TrainingRuntimeSpec | None,
+    new: TrainingRuntimeSpec,
+    *,
+    second_generation: bool,
+    warnings: Iterable[str] = (),
+) -> list[str]:
+    """Return the warnings. Raise the errors of a runtime as one aggregate, with ``warnings`` as notes."""
+    aggregate = validate_replicated_jobs(new.template.spec.replicated_jobs or []).to_aggregate()
     if aggregate is not None:
         for warning in warnings:
             aggregate.add_note(warning)
         raise aggregate
+    return [*warnings, *check_newer_rules(old, new, second_generation=second_generation)]
+
+
+def check_newer_rules(
+    old: TrainingRuntimeSpec | None, new: TrainingRuntimeSpec, *, second_generation: bool
+) -> list[str]:
+    """Return warnings of changed values that v2.3 refuses; with its profile, raise instead."""
+    errors = field.ErrorList(newerrules.runtime_violations(old, new))
+    if second_generation and (aggregate := errors.to_aggregate()) is not None:
+        raise aggregate
+    return [newerrules.REFUSED_LATER.format(error) for error in errors]
 
 
 def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:
@@ -79,6 +100,6 @@ def validate_replicated_jobs(jobs: list[ReplicatedJob]) -> field.ErrorList:
     return errors
 
 
-def setup_webhook_for_training_runtime(mgr: ctrl.Manager) -> None:
+def setup_webhook_for_training_runtime(mgr: ctrl.Manager, cfg: Configuration | None = None) -> None:
     """Serve the webhook."""
-    ctrl.new_webhook_managed_by(mgr, TrainingRuntime).with_validator(TrainingRuntimeWebhook()).complete()
+    ctrl.new_webhook_managed_by(mgr, TrainingRuntime).with_validator(TrainingRuntimeWebhook(cfg)).complete()

@@ -23,7 +23,6 @@ from pkg.util import generations
 from . import mirror, newerrules, putguard
 
 _WORD: Final = constants.NUM_PROC_PER_NODE_ANNOTATION
-_REFUSED_LATER: Final = "{}; Trainer v2.3 refuses this"
 _NUM_PROC: Final = field.Path("spec").child("trainer", "numProcPerNode")
 
 # +kubebuilder:webhook:path=/mutate-trainer-kubeflow-org-v1alpha1-trainjob,mutating=true,failurePolicy=fail,sideEffects=None,groups=trainer.kubeflow.org,resources=trainjobs,verbs=create;update,versions=v1alpha1,name=defaulter.trainjob.trainer.kubeflow.org,admissionReviewVersions=v1
@@ -99,7 +98,7 @@ class TrainJobDefaulter(CustomMutator[TrainJob]):
 
 
 def _refused_later(old: TrainJob | None, new: TrainJob) -> list[str]:
-    return [_REFUSED_LATER.format(error) for error in newerrules.violations(old, new)]
+    return [newerrules.REFUSED_LATER.format(error) for error in newerrules.violations(old, new)]
 
 
 def _moves_number(train_job: TrainJob) -> bool:

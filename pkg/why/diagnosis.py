@@ -55,8 +55,9 @@ _OF_SUSPENDED: Final = (
     admission.find,
     controllers.find,
 )
-_EXPLAINED_BY: Final = {"scheduler-missing": ("gang-unschedulable", "queue-missing")}
-"""Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone."""
+_EXPLAINED_BY: Final = {"scheduler-missing": ("gang-unschedulable", "queue-missing", "device-claim-missing")}
+"""Causes that are dropped because of another one: some gang schedulers report on the PodGroup alone, and kube-scheduler
+does not consider a pod whose ResourceClaim does not exist."""
 _OF_MANAGED: Final = ("managed-by", "suspended", "namespace-terminating")
 
 

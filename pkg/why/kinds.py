@@ -27,7 +27,8 @@ WORKLOAD: Final = "Workload.kueue.x-k8s.io"
 COSCHEDULING_GROUP: Final = "PodGroup.scheduling.x-k8s.io"
 VOLCANO_GROUP: Final = "PodGroup.scheduling.volcano.sh"
 KAI_GROUP: Final = "PodGroup.scheduling.run.ai"
-POD_GROUPS: Final = (COSCHEDULING_GROUP, VOLCANO_GROUP, KAI_GROUP)
+NATIVE_GROUP: Final = "PodGroup.scheduling.k8s.io"
+POD_GROUPS: Final = (COSCHEDULING_GROUP, VOLCANO_GROUP, KAI_GROUP, NATIVE_GROUP)
 
 VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
     str(versions[0].group_kind): versions
@@ -52,6 +53,10 @@ VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
         (GVK("", "v1", "PersistentVolumeClaim"),),
         (GVK("apps", "v1", "Deployment"),),
         (GVK("node.k8s.io", "v1", "RuntimeClass"),),
+        *(
+            tuple(GVK("resource.k8s.io", version, kind) for version in ("v1", "v1beta2", "v1beta1"))
+            for kind in ("ResourceClaim", "ResourceClaimTemplate")
+        ),
         (GVK("storage.k8s.io", "v1", "StorageClass"),),
         (GVK("scheduling.k8s.io", "v1", "PriorityClass"),),
         (GVK("coordination.k8s.io", "v1", "Lease"),),
@@ -61,6 +66,7 @@ VERSIONS: Final[dict[str, tuple[GVK, ...]]] = {
         (GVK("scheduling.volcano.sh", "v1beta1", "PodGroup"),),
         (GVK("scheduling.volcano.sh", "v1beta1", "Queue"),),
         (GVK("scheduling.run.ai", "v2alpha2", "PodGroup"),),
+        (GVK("scheduling.k8s.io", "v1beta1", "PodGroup"), GVK("scheduling.k8s.io", "v1alpha2", "PodGroup")),
         (GVK("scheduling.run.ai", "v2", "Queue"),),
     )
 }

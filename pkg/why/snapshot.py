@@ -96,11 +96,6 @@ class Snapshot:
         """The pods that the existing Jobs that have not finished want."""
         return sum(_parallelism(job) for job in self.jobs if not finished(job))
 
-    @property
-    def lacks_pods(self) -> bool:
-        """True if a Job that should have a pod has fewer than it wants."""
-        return any(self.lacking(job) for job in self.jobs)
-
     def lacking(self, job: Thing) -> int:
         """Return the number of pods that a Job wants and does not have."""
         if finished(job) or job.at("spec", "suspend") is True:

@@ -25,7 +25,8 @@ from controller_runtime.envtest.ports import free_ports
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.localcluster import contents
-from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.options import Options
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]

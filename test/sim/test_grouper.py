@@ -45,4 +45,4 @@ def scenario(sim: Simulation) -> None:
     sim.finally_(check_managers)
 
 
-test_a_pod_is_in_the_group_of_its_owners = simtest.simulate(seeds=20)(scenario)
+test_a_pod_is_in_the_group_of_its_owners = simtest.simulate(seeds=80)(scenario)

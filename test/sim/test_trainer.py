@@ -66,4 +66,4 @@ def scenario(sim: Simulation) -> None:
     sim.finally_(check_managers)
 
 
-test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=20)(scenario)
+test_a_train_job_is_served_whatever_happens = simtest.simulate(seeds=80)(scenario)

@@ -27,8 +27,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
-from pkg.localcluster.cluster import Cluster, Options
+from pkg.localcluster.cluster import Cluster
 from pkg.localcluster.components import MANAGER
+from pkg.localcluster.options import Options
 from pkg.localcluster.state import State
 
 pytestmark = pytest.mark.soak

@@ -6,16 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Final, TypeVar, Unpack
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Final, TypeVar, Unpack
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup, TaskStatus
 
 from controller_runtime import client, rest
-from controller_runtime.apis.machinery import errors as api
 from controller_runtime.apis.machinery import labels as selectors
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName, Resource
 from controller_runtime.apis.machinery.lazy import LazyObject
@@ -23,20 +22,19 @@ from controller_runtime.apis.machinery.object import Object, PartialObjectMetada
 
 from . import errors
 from .codec import Entry
-from .delivery import CachedObject
-from .informer import Engine, Informer
+from .delivery import SharedObjects
+from .engine import Engine
+from .informer import Informer
 from .options import Options
 from .outage import Outage
+from .processor import writing
 
 T = TypeVar("T", bound=Object)
 DECODE_STEP: Final = 16
 """Objects a list decodes in a row before other tasks get a turn: half a millisecond's worth."""
+
 MATCH_STEP: Final = 1024
 """Objects a list looks at in a row."""
-SHARED: Final = 32
-"""Decoded objects kept for lazy reads: those of the reconciles under way, and the runtimes most in use."""
-SHARED_BYTES: Final = 32 << 10
-"""Bytes of the text of such an object: decoded, it may take several hundred times as much."""
 
 
 class Cache:
@@ -57,7 +55,7 @@ class Cache:
         self._transport = transport
         self._mapper = mapper or rest.RESTMapper(transport)
         self._engines: dict[tuple[GVK, bool], Engine] = {}
-        self._shared: dict[tuple[type[Object], NamespacedName], CachedObject[Any]] = {}
+        self._shared = SharedObjects()
         self._outage = Outage()
         self._tasks: TaskGroup | None = None
         self._stopped = False
@@ -160,7 +158,8 @@ class Cache:
             NotFoundError: the object does not exist.
             CacheError: the kind cannot be read, see ``errors``.
         """
-        engine = await self._readable(kind, key[0])
+        key = NamespacedName.of(key)
+        engine = await self._readable(kind, key.namespace)
         return _decode(engine, kind, self._entry(engine, kind, key))
 
     async def get_lazily(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> LazyObject[T]:
@@ -168,24 +167,14 @@ class Cache:
 
         Raises like :meth:`get`, save that an object of another shape raises when it is read.
         """
-        engine = await self._readable(kind, key[0])
-        entry = self._entry(engine, kind, key)
-        place = (kind, entry.key)
-        shared = self._shared.pop(place, None)
-        if shared is None or shared.entry is not entry:
-            shared = CachedObject(kind, entry, failed=engine.count_skipped)
-            if len(entry.data) > SHARED_BYTES:
-                return shared
-            if len(self._shared) >= SHARED:
-                del self._shared[next(iter(self._shared))]
-        self._shared[place] = shared
-        return shared
+        key = NamespacedName.of(key)
+        engine = await self._readable(kind, key.namespace)
+        return self._shared.get(kind, self._entry(engine, kind, key), engine.count_skipped)
 
-    def _entry(self, engine: Engine, kind: type[Object], key: NamespacedName | tuple[str, str]) -> Entry:
-        key = NamespacedName(*key)
+    def _entry(self, engine: Engine, kind: type[Object], key: NamespacedName) -> Entry:
         entry = engine.store.get(key, asyncio.get_running_loop().time())
         if entry is None:
-            raise _not_found(kind, key)
+            raise errors.not_found(kind, key)
         return entry
 
     async def list(self, kind: type[T], **options: Unpack[client.ListOptions]) -> client.ObjectList[T]:
@@ -245,8 +234,7 @@ class Cache:
     def writing(self, obj: Object) -> AbstractContextManager[None]:
         """Delay watch events of ``obj`` while a write of it is in progress: see ``event.own_write``."""
         found = (self._engines.get((type(obj).gvk, metadata)) for metadata in (False, True))
-        engines = [engine for engine in found if engine is not None]
-        return engines[0].writing(obj.key) if len(engines) == 1 else _writing(engines, obj.key)
+        return writing([engine.processor for engine in found if engine is not None], obj.key)
 
     def remember_write(self, obj: Object | LazyObject[Object]) -> None:
         """Make reads see ``obj``, which the server returned for a write, before the watch reports it."""
@@ -287,14 +275,6 @@ def _decode(engine: Engine, kind: type[T], entry: Entry) -> T:
         raise
 
 
-@contextmanager
-def _writing(engines: Sequence[Engine], key: NamespacedName) -> Iterator[None]:
-    with ExitStack() as stack:
-        for engine in engines:
-            stack.enter_context(engine.writing(key))
-        yield
-
-
 _KEY_FIELDS: Final = frozenset({"metadata.name", "metadata.namespace"})
 
 
@@ -309,16 +289,3 @@ async def _matching(entries: Sequence[Entry], selector: selectors.Selector) -> l
 
 def _identity(kind: type[Object]) -> tuple[GVK, bool]:
     return kind.gvk, issubclass(kind, PartialObjectMetadata)
-
-
-def _not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
-    resource = kind.resource
-    group_resource = resource.group_resource if resource is not None else str(kind.gvk.group_kind)
-    details = {
-        "name": key.name,
-        "group": kind.gvk.group,
-        "kind": resource.plural if resource else kind.gvk.kind,
-    }
-    return api.NotFoundError(
-        f'{group_resource} "{key.name}" not found', code=404, reason="NotFound", details=details
-    )

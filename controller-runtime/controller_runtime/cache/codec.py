@@ -20,7 +20,7 @@ from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import metadata_text
 from controller_runtime.apis.machinery.lazy import parts as parts_of
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from controller_runtime.apis.machinery.object import IDENTIFYING, Object, ObjectMeta
 
 from . import errors
 
@@ -151,16 +151,6 @@ _no_labels: Final[dict[str, str]] = {}
 MAX_SHARED: Final = 4096
 """Namespaces, label keys and label values whose strings are shared, at most."""
 _LONG: Final = 256
-_IDENTITY: Final = (
-    "name",
-    "namespace",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-)
 _shared: Final[dict[str, str]] = {}
 
 
@@ -225,7 +215,7 @@ def entry_of(
 def _outlined(metadata: msgspec.Raw, parts: dict[str, msgspec.Raw], reason: str) -> Entry:
     """Return the entry of an object that is not kept: all metadata if it is small, else the identifying fields."""
     if len(metadata) > shape.SMALL:
-        metadata = msgspec.Raw(_encode({name: parts[name] for name in _IDENTITY if name in parts}))
+        metadata = msgspec.Raw(_encode({name: parts[name] for name in IDENTIFYING if name in parts}))
     return _entry(_decode_meta(metadata), _compact({"metadata": metadata}), refused=reason)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -19,6 +19,10 @@ from .errors import UndecodableObjectError
 
 T = TypeVar("T", bound=Object)
 K = TypeVar("K", bound=Object)
+SHARED: Final = 32
+"""Decoded objects kept for lazy reads: those of the reconciles under way, and the runtimes most in use."""
+SHARED_BYTES: Final = 32 << 10
+"""Bytes of the text of such an object: decoded, it may take several hundred times as much."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +113,26 @@ class CachedObject(LazyObject[T]):
 
     def _decode_metadata(self) -> ObjectMeta:
         return self.entry.decode_metadata(self.kind)
+
+
+class SharedObjects:
+    """The entries read last, each as an object that decodes once for all its readers."""
+
+    def __init__(self) -> None:
+        self._objects: dict[tuple[type[Object], NamespacedName], CachedObject[Any]] = {}
+
+    def get(self, kind: type[T], entry: Entry, failed: Callable[[], None]) -> CachedObject[T]:
+        """Return ``entry`` as an object of ``kind``; ``failed`` is called when it cannot be decoded."""
+        place = (kind, entry.key)
+        shared: CachedObject[T] | None = self._objects.pop(place, None)
+        if shared is None or shared.entry is not entry:
+            shared = CachedObject(kind, entry, failed=failed)
+            if len(entry.data) > SHARED_BYTES:
+                return shared
+            if len(self._objects) >= SHARED:
+                del self._objects[next(iter(self._objects))]
+        self._objects[place] = shared
+        return shared
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,7 +16,9 @@ An object that is not there is the API server's own ``NotFoundError``.
 
 from __future__ import annotations
 
+from controller_runtime.apis.machinery import errors as api
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
+from controller_runtime.apis.machinery.object import Object
 
 
 class CacheError(Exception):
@@ -73,3 +75,17 @@ class BadObjectError(CacheError):
     def __init__(self, reason: str, key: NamespacedName | None = None) -> None:
         super().__init__(f"{key}: {reason}" if key else reason)
         self.key = key
+
+
+def not_found(kind: type[Object], key: NamespacedName) -> api.NotFoundError:
+    """Return the error of a server that has no such object."""
+    resource = kind.resource
+    group_resource = resource.group_resource if resource is not None else str(kind.gvk.group_kind)
+    details = {
+        "name": key.name,
+        "group": kind.gvk.group,
+        "kind": resource.plural if resource else kind.gvk.kind,
+    }
+    return api.NotFoundError(
+        f'{group_resource} "{key.name}" not found', code=404, reason="NotFound", details=details
+    )

@@ -14,7 +14,7 @@
 ```
 
 Each state is a value, each step takes one state to the next, and :func:`after_failure` alone decides what a
-failure leads to. The results go to a :class:`Sink`. Between ``begin`` and ``finish`` the sink receives
+failure leads to. The results go to a :class:`~.intake.Sink`. Between ``begin`` and ``finish`` the sink receives
 every existing object: objects not reported by then are deleted. At other times it receives changes.
 """
 
@@ -23,20 +23,20 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import anyio
 import anyio.lowlevel
-import msgspec
 
 from controller_runtime import rest
 from controller_runtime.apis.machinery import errors as api
 from controller_runtime.apis.machinery import shape
-from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
+from controller_runtime.apis.machinery.gvk import Resource
 from controller_runtime.rest import request as requests
 
-from . import codec, errors, pages
+from . import codec, pages
 from .backoff import Backoff, RandomFunc
+from .intake import Intake, Sink
 from .states import (
     FAILURES,
     Lines,
@@ -58,40 +58,6 @@ _SPREAD: Final = 0.1
 """The largest part by which a wait that the server requested is lengthened, so that clients do not retry at once."""
 SHORT_WATCH: Final = 1.0
 """Seconds; a watch that ends sooner is not reopened at once."""
-
-
-class Sink(Protocol):
-    """Receives the results of a reflector. Calls return at once, except the last of many."""
-
-    def connected(self) -> None:
-        """The server has accepted a list or a watch."""
-
-    def begin(self) -> None:
-        """Everything there is will follow."""
-
-    def apply(self, entry: codec.Entry) -> None:
-        """An object exists, and looks like this."""
-
-    def seen(self, key: NamespacedName) -> None:
-        """An object exists, but its content cannot be decoded."""
-
-    async def finish(self, resource_version: str) -> None:
-        """Every existing object has been reported, as of that version."""
-
-    def delete(self, entry: codec.Entry) -> None:
-        """An object is deleted; this was its last state."""
-
-    def lost(self, key: NamespacedName) -> None:
-        """An object is deleted, and its last state cannot be read."""
-
-    def reached(self, resource_version: str) -> None:
-        """Every change up to here has been reported."""
-
-    def skip(self, error: errors.BadObjectError) -> None:
-        """Something could not be read."""
-
-    def failed(self, error: Exception, *, denied: bool) -> None:
-        """The last step failed; ``denied`` when the server refuses this kind as such."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -137,8 +103,7 @@ class Reflector:
         # Retrying does not load an unreachable server, and its return should be noticed soon.
         self._away_backoff = Backoff(longest=8.0, jitter=0.25, random=random)
         self._waited = 0.0
-        self._known = ""
-        self._bookmarks = False
+        self._intake = Intake(sink, target.transform, target.limits)
         self._quiet = 0
         self.state: State = self._anew(Streaming(""))
 
@@ -167,11 +132,11 @@ class Reflector:
             self.state = self._fail(state, error)
 
     def _fail(self, state: Streaming | Listing | Watching, error: Exception) -> State:
-        then = after_failure(state, error, self._known)
+        then = after_failure(state, error, self._intake.known)
         if then is None:
             # Silence may be the network's: it is listed this time only.
             self._stream_lists = isinstance(error, Silence)
-            return Listing(self._known, paged=not self._known)
+            return Listing(self._intake.known, paged=not self._intake.known)
         denied = is_denied(error)
         self._sink.failed(error, denied=denied)
         delay = self._pause(error, denied=denied)
@@ -203,9 +168,9 @@ class Reflector:
         try:
             self._sink.begin()
             if await self._consume(lines, lambda: self._target.streaming_timeout, initial=True):
-                await self._sink.finish(self._known)
+                await self._sink.finish(self._intake.known)
                 complete = True
-                return Watching(self._known, lines=lines)
+                return Watching(self._intake.known, lines=lines)
         finally:
             if not complete:
                 await lines.close()
@@ -231,20 +196,21 @@ class Reflector:
         if not state.continue_token:
             self._sink.begin()
         work = 0
+        take = self._intake.take_object
         for item in page.items or ():
-            self._take_object(item)
+            take(item)
             work += max(len(item), _STEP_BYTES // STEP)
             if work >= _STEP_BYTES:
                 work = 0
                 await anyio.lowlevel.checkpoint()
         if page.metadata.continue_:
             return dataclasses.replace(state, continue_token=page.metadata.continue_)
-        self._known = page.metadata.resource_version
-        await self._sink.finish(self._known)
-        return Watching(self._known)
+        self._intake.known = page.metadata.resource_version
+        await self._sink.finish(self._intake.known)
+        return Watching(self._intake.known)
 
     async def _watch(self, state: Watching) -> State:
-        self._known = state.resource_version
+        self._intake.known = state.resource_version
         lines = state.lines or await self._open(state.resource_version, initial=False)
         opened = anyio.current_time()
         try:
@@ -253,7 +219,7 @@ class Reflector:
             # The connection may be dead. A new one resumes where this one stopped: if the server
             # was alive, that costs one request, and nothing is listed again.
             self._quiet += 1
-            return Watching(self._known)
+            return Watching(self._intake.known)
         except FAILURES as error:
             lasted = anyio.current_time() - opened
             if lasted >= self._waited:
@@ -261,10 +227,12 @@ class Reflector:
                 # repeatedly, but work in between, would leave us without changes most of the time.
                 for backoff in (self._backoff, self._denied_backoff, self._away_backoff):
                     backoff.reset()
-            return self._fail(Watching(self._known, 0 if lasted >= SHORT_WATCH else state.failures), error)
+            return self._fail(
+                Watching(self._intake.known, 0 if lasted >= SHORT_WATCH else state.failures), error
+            )
         finally:
             await lines.close()
-        again = Watching(self._known)
+        again = Watching(self._intake.known)
         if anyio.current_time() - opened < SHORT_WATCH:
             return Waiting(self._backoff.next(anyio.current_time()), again)
         return again
@@ -293,7 +261,7 @@ class Reflector:
         Where none ever came, silence means ever less each time.
         """
         silence = self._target.silence_timeout
-        if self._bookmarks:
+        if self._intake.has_bookmarks:
             return silence
         return min(silence * 2.0 ** min(self._quiet, 10), 2 * self._target.watch_timeout + 30)
 
@@ -307,9 +275,9 @@ class Reflector:
         limit = silence()
         with anyio.move_on_after(limit) as watchdog:
             work = 0
-            now = asyncio.get_running_loop().time
+            now, take = asyncio.get_running_loop().time, self._intake.take_line
             async for line in lines:
-                if line and self._take_line(line, initial=initial):
+                if line and take(line, initial=initial):
                     return True
                 limit = silence()
                 deadline = now() + limit
@@ -321,61 +289,3 @@ class Reflector:
                     await anyio.lowlevel.checkpoint()
             return False
         raise Silence(f"no line for {limit:.0f} s")
-
-    def _take_line(self, line: bytes, *, initial: bool) -> bool:
-        """Pass on a watch line; return True if it ends the initial events."""
-        try:
-            event = codec.split_line(line)
-            match event.type:
-                case "ADDED" | "MODIFIED":
-                    version = self._take_object(event.object)
-                case "DELETED":
-                    version = self._take_deletion(event.object)
-                case "BOOKMARK":
-                    return self._take_bookmark(codec.bookmark_of(event.object), initial=initial)
-                case "ERROR":
-                    raise codec.error_of(event.object)
-                case other:
-                    self._sink.skip(errors.BadObjectError(f"a watch line of unknown type {other!r}"))
-                    return False
-        except errors.BadObjectError as error:
-            self._sink.skip(error)
-            return False
-        if not initial:
-            # Initial events have no order: a watch cannot resume from their versions.
-            self._known = version or self._known
-        return False
-
-    def _take_bookmark(self, bookmark: codec.Bookmark, *, initial: bool) -> bool:
-        if initial and not bookmark.ends_initial_events:
-            return False
-        self._known = bookmark.resource_version or self._known
-        if not initial:
-            # A server that sends one sends them every minute: from now on silence means something.
-            self._bookmarks = True
-            self._sink.reached(self._known)
-        return initial
-
-    def _take_deletion(self, raw: msgspec.Raw) -> str:
-        """Pass the end of an object on, even if only its name can be read; return its resourceVersion."""
-        try:
-            gone = codec.entry_of(raw, self._target.transform, self._target.limits)
-        except errors.BadObjectError as error:
-            if error.key is not None:
-                self._sink.lost(error.key)
-            self._sink.skip(error)
-            return ""
-        self._sink.delete(gone)
-        return gone.resource_version
-
-    def _take_object(self, raw: msgspec.Raw) -> str:
-        """Pass an object on; return its resourceVersion, or nothing when it is undecodable."""
-        try:
-            entry = codec.entry_of(raw, self._target.transform, self._target.limits)
-        except errors.BadObjectError as error:
-            if error.key is not None:
-                self._sink.seen(error.key)
-            self._sink.skip(error)
-            return ""
-        self._sink.apply(entry)
-        return entry.resource_version

@@ -74,7 +74,7 @@ class LiveClient:
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
-        namespace, name = key
+        namespace, name = NamespacedName.of(key)
         resource = await self.mapper.resource_for(kind)
         request = requests.get(resource, namespace, name, metadata_only=is_metadata(kind))
         return Answer(kind, await self._send(request), name=name).object

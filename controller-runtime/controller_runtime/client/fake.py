@@ -97,7 +97,7 @@ class FakeClient:
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Return the object at (namespace, name); NotFoundError if it does not exist."""
-        key = NamespacedName(*key)
+        key = NamespacedName.of(key)
         self._log("get", kind, key)
         table = self._table(kind)
         return object_of(kind, table.find(table.key(*key)).document)

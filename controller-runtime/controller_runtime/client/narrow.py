@@ -96,7 +96,7 @@ class Namespaced:
 
     async def get(self, kind: type[T], key: NamespacedName | tuple[str, str]) -> T:
         """Read one object."""
-        namespace, name = key
+        namespace, name = NamespacedName.of(key)
         return await self._client.get(kind, NamespacedName(self._place.of(kind, namespace, name), name))
 
     async def list(self, kind: type[T], **options: Unpack[opts.ListOptions]) -> interfaces.ObjectList[T]:

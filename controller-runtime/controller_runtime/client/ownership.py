@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.object import IDENTIFYING
 from controller_runtime.apis.machinery.patch import same
 
 from .shapes import Shape
@@ -40,21 +41,7 @@ FieldSet = frozenset[Path]
 
 _UNOWNED: Final[frozenset[Path]] = frozenset(
     {("apiVersion",), ("kind",)}
-    | {
-        ("metadata", name)
-        for name in (
-            "name",
-            "namespace",
-            "generateName",
-            "uid",
-            "resourceVersion",
-            "generation",
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "managedFields",
-        )
-    }
+    | {("metadata", name) for name in (*IDENTIFYING, "generateName", "managedFields")}
 )
 _MISSING: Final = object()
 
@@ -82,7 +69,7 @@ def difference(old: Mapping[str, JSON], new: Mapping[str, JSON], shape: Shape) -
 def _compare(
     old: JSON, new: JSON, path: Path, shape: Shape, written: list[Path], removed: list[Path]
 ) -> None:
-    if old is new or (old == new and same(old, new)):
+    if same(old, new):
         return
     if isinstance(old, dict) and isinstance(new, dict) and old and new and not shape.atomic:
         for key, value in new.items():

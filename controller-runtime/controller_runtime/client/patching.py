@@ -27,16 +27,17 @@ def patched(table: Table, document: Document, body: JSON, content_type: str) -> 
         StatusError: the kind does not support patches of this type.
     """
     _check_type(table, body, content_type)
-    before, body = copy.deepcopy(document), copy.deepcopy(body)
     try:
         result: JSON
         if content_type == MERGE:
-            result = patches.apply_merge_patch(before, body)
+            result = patches.apply_merge_patch(document, body)
         elif content_type == JSON_PATCH:
-            result = patches.apply_json_patch(before, body)
+            result = patches.apply_json_patch(document, body)
         else:
             schema = strategicschema.schema_of(table.facts.gvk) or strategicschema.Schema()
-            result = strategicpatch.strategic_merge_patch(before, body, schema)
+            result = strategicpatch.strategic_merge_patch(
+                copy.deepcopy(document), copy.deepcopy(body), schema
+            )
     except (patches.PatchError, strategicpatch.StrategicMergeError) as error:
         raise errors.InvalidError(str(error), code=422, reason="Invalid") from error
     _check_identity(document, result)

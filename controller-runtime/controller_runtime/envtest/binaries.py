@@ -110,22 +110,6 @@ class Binary:
         return documents
 
 
-_TOOLS: Final = Path(__file__).parent / "tools"
-_ETCD: Final = ToolGroup(_TOOLS / "etcd", "go.etcd.io/etcd/server/v3")
-KUBE: Final = ToolGroup(_TOOLS / "kube", "k8s.io/kubernetes")
-
-ETCD: Final = Tool("etcd", _ETCD, "go.etcd.io/etcd/server/v3")
-
-
-def kube_tool(name: str) -> Tool:
-    """Return the tool for a program of Kubernetes; the binary reports the version it was built from."""
-    version = KUBE.version
-    major, minor = version.removeprefix("v").split(".")[:2]
-    stamp = "k8s.io/component-base/version."
-    symbols = {f"{stamp}gitVersion": version, f"{stamp}gitMajor": major, f"{stamp}gitMinor": minor}
-    return Tool(name, KUBE, f"k8s.io/kubernetes/cmd/{name}", symbols)
-
-
 def cache_directory(environ: Mapping[str, str] | None = None, *, program: str = _PROGRAM) -> Path:
     """Return the cache directory of ``program`` for binaries and other build results."""
     environ = os.environ if environ is None else environ

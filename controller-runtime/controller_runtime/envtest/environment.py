@@ -10,7 +10,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -23,11 +22,12 @@ from controller_runtime.apis.machinery.errors import AlreadyExistsError
 from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import crds as crd_installer
-from controller_runtime.envtest import pidfile, webhooks
-from controller_runtime.envtest.binaries import ETCD, Binaries, kube_tool
+from controller_runtime.envtest import rundirs, webhooks
+from controller_runtime.envtest.binaries import Binaries
 from controller_runtime.envtest.controlplane import ControlPlane
 from controller_runtime.envtest.errors import EnvtestError
 from controller_runtime.envtest.files import private_directory
+from controller_runtime.envtest.kubernetes import ETCD, kube_tool, release_of
 from controller_runtime.envtest.manifests import Manifest, read_manifests
 from controller_runtime.envtest.process import Supervisor
 from controller_runtime.envtest.progress import PlainProgress, Progress
@@ -35,9 +35,6 @@ from controller_runtime.envtest.webhooks import WebhookServing
 from controller_runtime.rest import Config, RESTMapper, StaticToken, Transport, load_config
 
 EXISTING_VARIABLE: Final = "USE_EXISTING_CLUSTER"
-_MEMORY: Final = Path("/dev/shm")  # noqa: S108 a private directory, mode 0700, is created in it
-_OWNER: Final = "owner"
-_KEEP_LOGS: Final = 86_400.0
 
 
 class Environment:
@@ -52,6 +49,9 @@ class Environment:
     per test run and give each test its own namespace. The processes end with this process, even if it is killed,
     and the next environment removes the files that a killed one left on disk.
 
+    ``version`` is a pinned release of Kubernetes, such as ``1.37``: by default that of ``ENVTEST_K8S_VERSION``, else
+    the library's. Binaries in ``KUBEBUILDER_ASSETS`` are used whatever their version.
+
     With ``USE_EXISTING_CLUSTER=true`` no process is started: the cluster of the current kubeconfig is used, and
     only the CRDs and webhooks are installed.
     """
@@ -62,6 +62,7 @@ class Environment:
         crds: Sequence[Path | Manifest] = (),
         webhooks: Sequence[Path | Manifest] = (),
         api_server_flags: Sequence[str] = (),
+        version: str = "",
         binaries: Binaries | None = None,
         progress: Progress | None = None,
         environ: Mapping[str, str] | None = None,
@@ -74,6 +75,7 @@ class Environment:
         self._serving: WebhookServing | None = None
         self._serving_directory: tempfile.TemporaryDirectory[str] | None = None
         self._flags = api_server_flags
+        self._version = version
         self._config: Config | None = None
         self._control_plane: ControlPlane | None = None
         self._supervisor: Supervisor | None = None
@@ -177,8 +179,10 @@ class Environment:
         if self.uses_existing_cluster:
             self._config = await load_config(environ=self._environ)
         else:
-            binaries = await self._binaries.locate(ETCD, kube_tool("kube-apiserver"))
-            state, data = self._make_directories()
+            release = release_of(self._version, self._environ)
+            binaries = await self._binaries.locate(ETCD, kube_tool("kube-apiserver", release))
+            self._directories = rundirs.make()
+            state, data = self._directories[0], private_directory(self._directories[-1] / "etcd")
             self._supervisor = Supervisor(state, tied=True)
             self._control_plane = ControlPlane(
                 state, binaries, self._supervisor, data=data, service_accounts=False, flags=self._flags
@@ -265,35 +269,3 @@ class Environment:
     ) -> None:
         """Stop; a component that exited by itself is reported even if the body failed because of it."""
         await self.stop()
-
-    def _make_directories(self) -> tuple[Path, Path]:
-        """Create a directory for certificates and logs, and one for the data, in memory if possible."""
-        roots = [_root(Path(tempfile.gettempdir()))]
-        if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK):
-            roots.append(_root(_MEMORY))
-        for root in roots:
-            _sweep(root, keep=_KEEP_LOGS if root is roots[0] else 60)
-        for root in roots:
-            directory = Path(tempfile.mkdtemp(prefix="run-", dir=root))
-            pidfile.write(
-                directory, pidfile.identify(_OWNER, os.getpid(), pidfile.command_line(os.getpid()).split(" "))
-            )
-            self._directories.append(directory)
-        return self._directories[0], private_directory(self._directories[-1] / "etcd")
-
-
-def _root(base: Path) -> Path:
-    return private_directory(base / f"ctrl-envtest-{os.getuid()}")
-
-
-def _sweep(root: Path, *, keep: float) -> None:
-    """End the processes of environments whose owner has exited, and remove their directories.
-
-    A directory is kept for ``keep`` seconds: for its logs, and because its owner may not have signed it yet.
-    """
-    for directory in root.glob("run-*"):
-        if any(each.component == _OWNER and each.alive() for each in pidfile.read(directory)):
-            continue
-        pidfile.end_leftovers(directory / "pids")
-        if time.time() - directory.stat().st_mtime > keep:
-            shutil.rmtree(directory, ignore_errors=True)

@@ -10,13 +10,10 @@ whose work may have effects; only the response is dropped.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
 import anyio
-
-from controller_runtime import cancellation
 
 from . import wire
 from .message import HTTPRequest, HTTPResponse
@@ -34,11 +31,6 @@ _LINGER: Final = 10.0
 """Seconds for which further input of a rejected client is discarded, so that the client reads the reason."""
 _SLICE: Final = 16 * 1024
 """Bytes that are parsed before checking for a request in progress: the limit of pipelined requests."""
-
-_NOT_FOUND: Final = HTTPResponse.text("404 page not found\n", status=404)
-_BROKEN: Final = HTTPResponse.text("500 internal server error\n", status=500)
-
-_log = logging.getLogger("controller-runtime.http")
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -235,7 +227,7 @@ class Connection(asyncio.BufferedProtocol):
                 item, connection = self._queue.popleft()
                 if isinstance(item, HTTPRequest):
                     try:
-                        answer = await self._answer(item)
+                        answer = await self._shared.answer(item)
                     finally:
                         self._shared.hold(-len(item.body))
                 else:
@@ -246,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
                     connection = wire.CLOSE
                 headless = isinstance(item, HTTPRequest) and item.method == "HEAD"
                 del item  # its body is not needed while the client reads
-                self._write(answer, connection, headless=headless)
+                self._transport.write(self._shared.render(answer, connection, headless=headless))
                 if connection is wire.CLOSE:
                     self._end()
                     break
@@ -261,29 +253,6 @@ class Connection(asyncio.BufferedProtocol):
                 self._shared.leave(self)
         if not self._lost and not self._ended:
             self._resume()
-
-    async def _answer(self, request: HTTPRequest) -> HTTPResponse:
-        handler = self._shared.route(request.path)
-        if handler is None:
-            return _NOT_FOUND
-        try:
-            return await handler(request)
-        except asyncio.CancelledError as error:
-            # The handler's own affair, unless the connection is aborted.
-            _log.error("Error handling request", exc_info=cancellation.as_error_of_plain_task(error))
-            return _BROKEN
-        except Exception:
-            _log.exception("Error handling request")
-            return _BROKEN
-
-    def _write(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> None:
-        second = int(self._shared.now())
-        try:
-            data = wire.render(answer, connection, second, headless=headless)
-        except ValueError:
-            _log.exception("Error handling request")
-            data = wire.render(_BROKEN, connection, second, headless=headless)
-        self._transport.write(data)
 
     def _end(self) -> None:
         """Close after the last answer, once the client had the time to read it."""

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""State and limits that the connections of one server share: their number and the bytes of their bodies.
+"""State and limits that the connections of one server share: handlers, their number and the bytes of their bodies.
 
 A server that is full closes the connection that has waited longest for its client. Too many bytes of bodies stop the
 reading; a body that has not come whole in a second then gives way, the one that began earliest first.
@@ -9,6 +9,7 @@ reading; a body that has not come whole in a second then gives way, the one that
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import resource
 import time
@@ -17,7 +18,10 @@ from typing import Final, Protocol
 
 import anyio
 
-from .message import Handler, Inspection
+from controller_runtime import cancellation
+
+from . import wire
+from .message import Handler, HTTPRequest, HTTPResponse, Inspection
 
 MAX_HELD: Final = 24 * 1024 * 1024
 """Bytes of bodies that one server keeps at a time, unread or in progress."""
@@ -29,6 +33,11 @@ _PATIENCE: Final = 1.0
 _GOODBYE: Final = 1.0
 """Seconds that closing a connection may take once the server stops."""
 _BUFFER: Final = 64 * 1024
+
+_NOT_FOUND: Final = HTTPResponse.text("404 page not found\n", status=404)
+_BROKEN: Final = HTTPResponse.text("500 internal server error\n", status=500)
+
+_log = logging.getLogger("controller-runtime.http")
 
 
 def default_max_connections() -> int:
@@ -125,6 +134,32 @@ class SharedState:
     def changed(self) -> None:
         """Wake the tasks that wait for connections to end."""
         self._change.set()
+
+    # Answers.
+
+    async def answer(self, request: HTTPRequest) -> HTTPResponse:
+        """Return the answer of the request's handler; 500 if that fails."""
+        handler = self.route(request.path)
+        if handler is None:
+            return _NOT_FOUND
+        try:
+            return await handler(request)
+        except asyncio.CancelledError as error:
+            # The handler's own affair, unless the connection is aborted.
+            _log.error("Error handling request", exc_info=cancellation.as_error_of_plain_task(error))
+            return _BROKEN
+        except Exception:
+            _log.exception("Error handling request")
+            return _BROKEN
+
+    def render(self, answer: HTTPResponse, connection: bytes, *, headless: bool) -> bytes:
+        """Return the bytes of an answer, or of 500 if its headers cannot be written."""
+        second = int(self.now())
+        try:
+            return wire.render(answer, connection, second, headless=headless)
+        except ValueError:
+            _log.exception("Error handling request")
+            return wire.render(_BROKEN, connection, second, headless=headless)
 
     # How many connections.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -88,6 +88,8 @@ class LeaderElector:
         self._observed_at = float("-inf")
         self._renewed_at = float("-inf")
         self._led = False
+        self._unanswered = False
+        """Whether the last write may have been stored without our knowledge: it was cancelled, or its answer lost."""
         metrics.LEADER_STATUS.labels(key.name).set(0)
 
     @property
@@ -151,22 +153,33 @@ class LeaderElector:
 
     async def release(self) -> None:
         """Give the lease up, if it is ours, so that the next leader need not wait; failing is logged only."""
-        if self._observed is None or not self.is_leader:
+        if not self.is_leader and (self._led or not self._unanswered):
             return
+        try:
+            with anyio.fail_after(self._timing.renew_deadline / 2):
+                if self._unanswered:
+                    # The stop cancelled a write: the server may have stored it, so our copy may be outdated.
+                    self._observe(await self._client.get(Lease, self._key))
+                if self._observed is None or self.leader != self._identity:
+                    return
+                self._observe(
+                    await self._client.update(self._with(self._observed, self._free(self._observed)))
+                )
+            _log.info("Released lease", lease=self._key)
+        except NotFoundError:
+            return
+        except (StatusError, RestError, TimeoutError) as error:
+            _log.error("Failed to release lease", lease=self._key, error=error)
+
+    def _free(self, held: Lease) -> LeaseSpec:
         now = wire_time.format_micro_time(self._now())
-        free = LeaseSpec(
+        return LeaseSpec(
             holder_identity="",
             lease_duration_seconds=1,
             acquire_time=now,
             renew_time=now,
-            lease_transitions=self._observed.spec.lease_transitions,
+            lease_transitions=held.spec.lease_transitions,
         )
-        try:
-            with anyio.fail_after(self._timing.renew_deadline / 2):
-                self._observe(await self._client.update(self._with(self._observed, free)))
-            _log.info("Released lease", lease=self._key)
-        except (StatusError, RestError, TimeoutError) as error:
-            _log.error("Failed to release lease", lease=self._key, error=error)
 
     @property
     def tenure_ends(self) -> float:
@@ -209,21 +222,27 @@ class LeaderElector:
         if self._observed is not None and self.is_leader:
             # The holder's own copy is the newest one, as a rule: one request instead of two.
             try:
-                return self._is_ours(await self._client.update(self._ours(self._observed)))
+                return await self._write(self._client.update(self._ours(self._observed)))
             except (ConflictError, NotFoundError) as error:
                 _log.info("Lease changed, reading it again", lease=self._key, error=error)
         try:
             current = await self._client.get(Lease, self._key)
         except NotFoundError:
-            return self._is_ours(await self._client.create(self._ours(None)))
+            return await self._write(self._client.create(self._ours(None)))
         self._observe(current)
         if self.leader not in {"", self._identity} and not self._has_lapsed(current):
             return False
-        return self._is_ours(await self._client.update(self._ours(current)))
+        return await self._write(self._client.update(self._ours(current)))
 
-    def _is_ours(self, answer: Lease) -> bool:
+    async def _write(self, request: Awaitable[Lease]) -> bool:
         """Observe the answer to a write, and return True if it names us: only then the server stored the write."""
-        self._observe(answer)
+        self._unanswered = True
+        try:
+            self._observe(await request)
+        except StatusError as error:
+            self._unanswered = error.code >= 500  # which a server may answer after it has stored the write
+            raise
+        self._unanswered = False
         return self.leader == self._identity
 
     def _observe(self, lease: Lease) -> None:

@@ -1,18 +1,20 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Structured logging in zap's format; the logger comes from the context."""
+"""Structured logging in zap's format; the logger comes from the context.
 
+structlog is loaded by the set-up of the log, or with the first line that is written.
+"""
+
+from typing import TYPE_CHECKING
+
+from controller_runtime import ondemand
+
+from .context import bound as bound
+from .context import into_context as into_context
+from .context import logger_from as logger_from
 from .encode import CUT as CUT
 from .encode import cut as cut
 from .encode import describe as describe
-from .logger import Logger as Logger
-from .logger import bound as bound
-from .logger import configure as configure
-from .logger import into_context as into_context
-from .logger import logger_from as logger_from
-from .logger import merge_context as merge_context
-from .logger import set_verbosity as set_verbosity
-from .logger import verbosity as verbosity
 from .options import DEBUG as DEBUG
 from .options import ERROR as ERROR
 from .options import INFO as INFO
@@ -21,3 +23,14 @@ from .options import Encoder as Encoder
 from .options import Options as Options
 from .options import TimeEncoding as TimeEncoding
 from .sparing import Sparing as Sparing
+
+if TYPE_CHECKING:
+    from .logger import Logger as Logger
+    from .logger import configure as configure
+    from .logger import merge_context as merge_context
+    from .logger import set_verbosity as set_verbosity
+    from .logger import verbosity as verbosity
+else:
+    __getattr__, __dir__ = ondemand.names(
+        __name__, {"logger": ("Logger", "configure", "merge_context", "set_verbosity", "verbosity")}
+    )

@@ -7,21 +7,16 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from contextvars import ContextVar, Token
-from types import MappingProxyType
-from typing import Any, Final, TextIO, cast
+from collections.abc import Callable
+from typing import Final, TextIO
 
 import structlog
 
+from .context import Written, bound, logger_from
 from .encode import VERBOSITY, renderer
-from .options import DEBUG, ERROR, INFO, TRACE, Options
+from .options import INFO, TRACE, Options
 
 _FOREIGN: Final = "controller-runtime.foreign"
-_bound: Final[ContextVar[Mapping[str, object]]] = ContextVar(
-    "controller-runtime.fields", default=MappingProxyType({})
-)
 
 
 class Sink:
@@ -75,77 +70,11 @@ class Logger(structlog.BoundLoggerBase):
         self._log("trace", message, fields)
 
 
-def logger_from(name: str = "") -> Logger:
-    """Return the logger of the current context; each line carries the fields bound by :func:`into_context`.
-
-    It may be made at import: a later :func:`configure` still applies.
-    """
-    return cast("Logger", _Unbound(name))
-
-
-class _Unbound:
-    """A logger that becomes a :class:`Logger` for each line that is written; others cost almost nothing."""
-
-    __slots__ = ("_name",)
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def _bind(self) -> Logger:
-        # structlog's lazy proxy becomes a Logger with the first call of any of its methods.
-        # ``logger_name`` is LOGGER_NAME, which the renderer takes off again.
-        return cast("Logger", structlog.wrap_logger(None, wrapper_class=Logger, logger_name=self._name))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._bind(), name)
-
-    def debug(self, message: str, /, **fields: object) -> None:
-        if _Written.up_to >= DEBUG:
-            self._bind().debug(message, **fields)
-
-    def trace(self, message: str, /, **fields: object) -> None:
-        if _Written.up_to >= TRACE:
-            self._bind().trace(message, **fields)
-
-
-class _Written:
-    """Up to which verbosity a line may be written."""
-
-    up_to = TRACE
-    """Until the log is configured, each logger decides by itself."""
-
-
-class _Bound:
-    """Fields, bound while the block runs: in one context variable, which costs a tenth of structlog's one for each."""
-
-    __slots__ = ("_fields", "_token")
-
-    def __init__(self, fields: dict[str, object]) -> None:
-        self._fields = fields
-        self._token: Token[Mapping[str, object]]
-
-    def __enter__(self) -> None:
-        self._token = _bound.set({**_bound.get(), **self._fields})
-
-    def __exit__(self, *_: object) -> None:
-        _bound.reset(self._token)
-
-
-def into_context(**fields: object) -> AbstractContextManager[None]:
-    """Bind keys and values to every line logged within the ``with`` block and the tasks it starts."""
-    return _Bound(fields)
-
-
-def bound() -> Mapping[str, object]:
-    """Return the fields bound to the current context."""
-    return _bound.get()
-
-
 def merge_context(
     _logger: object, _method: str, fields: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     """Add the bound fields to a line's fields, which take precedence: a processor of structlog."""
-    for key, value in _bound.get().items():
+    for key, value in bound().items():
         fields.setdefault(key, value)
     return fields
 
@@ -160,7 +89,7 @@ def set_verbosity(wanted: int) -> None:
     """Write lines up to that verbosity from now on, without a second :func:`configure`; unconfigured, do nothing."""
     sink = _sink()
     if isinstance(sink, Sink):
-        sink.verbosity = _Written.up_to = wanted
+        sink.verbosity = Written.up_to = wanted
         _set_foreign_level(wanted)
 
 
@@ -182,7 +111,7 @@ def configure(
     """Set up logging for the process, also for libraries that use ``logging``; a second call replaces the first."""
     options = options or Options()
     sink = Sink(stream, options.effective_verbosity)
-    _Written.up_to = options.effective_verbosity
+    Written.up_to = options.effective_verbosity
     structlog.configure(
         processors=[merge_context, structlog.contextvars.merge_contextvars, renderer(options, now_ns)],
         wrapper_class=Logger,
@@ -214,16 +143,9 @@ class _Bridge(logging.Handler):
 
 
 __all__ = [
-    "DEBUG",
-    "ERROR",
-    "INFO",
-    "TRACE",
     "Logger",
     "Sink",
-    "bound",
     "configure",
-    "into_context",
-    "logger_from",
     "merge_context",
     "set_verbosity",
     "verbosity",

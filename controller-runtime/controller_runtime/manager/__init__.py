@@ -3,12 +3,12 @@
 """The manager: the components that the controllers of a process share, and their order of start and stop."""
 
 from . import signals as signals
-from .connecting import reach as reach
 from .errors import GracePeriodExceededError as GracePeriodExceededError
 from .errors import GroupStoppedError as GroupStoppedError
 from .errors import LostLeadershipError as LostLeadershipError
 from .errors import ManagerError as ManagerError
 from .errors import UnreachableError as UnreachableError
+from .lifecycle import reach as reach
 from .manager import Manager as Manager
 from .options import ControllerOptions as ControllerOptions
 from .options import Options as Options

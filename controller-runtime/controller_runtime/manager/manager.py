@@ -10,8 +10,6 @@ and then releases the lease. The first failure, at any time, stops the rest, and
 from __future__ import annotations
 
 import dataclasses
-import socket
-import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
@@ -20,16 +18,14 @@ from typing import Final, Self, TypeVar
 import anyio
 
 from controller_runtime import cache, client, healthz, leaderelection, log, metrics, recorder, rest, webhook
-from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.httpserver import Handler, ServerError
 
 from . import servers
-from .connecting import reach
 from .errors import ManagerError
-from .lifecycle import Lifecycle
+from .lifecycle import Lifecycle, reach
 from .options import Options
-from .runnable_group import LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
+from .runnable_group import CacheRunnable, LeaderElectionRunnable, Runnable, WarmsUp, WarmUp
 
 T = TypeVar("T", bound=Object)
 _INFORMERS: Final = "informers"
@@ -88,7 +84,7 @@ class Manager:
         )
         self._main = main
         self._broadcaster = recorder.Broadcaster(self._aside)
-        self._elector = self._make_elector(threaded=transport is None)
+        self._elector = self._new_elector(None if transport else _count_request)
         self._lifecycle = Lifecycle(
             grace=self.options.graceful_shutdown_timeout,
             connect=self._connect,
@@ -102,7 +98,7 @@ class Manager:
         self._readyz: dict[str, healthz.Checker] = {_INFORMERS: self._check_informers}
         self._webhook_server: webhook.Server | None = None
         self._lifecycle.events.add(self._broadcaster)
-        self._lifecycle.caches.add(_CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
+        self._lifecycle.caches.add(CacheRunnable(self.cache, self.options.controller.cache_sync_timeout))
         try:
             self._servers = made = servers.build(self.options, self._aside, self._healthz, self._readyz)
         except (ServerError, ValueError) as error:
@@ -276,32 +272,14 @@ class Manager:
     def _may_write(self) -> bool:
         return self._elector is None or self._elector.may_act
 
-    def _make_elector(self, *, threaded: bool) -> leaderelection.Elector | None:
-        options = self.options
-        if not options.leader_election:
+    def _new_elector(self, observe: Callable[[str, str, str], None] | None) -> leaderelection.Elector | None:
+        if not self.options.leader_election:
             return None
-        namespace = options.leader_election_namespace or self.config.namespace
-        if not options.leader_election_id:
-            raise ManagerError("leader election needs an id, the name of its lease")
-        if not namespace:
-            raise ManagerError(
-                "leader election needs a namespace: none is set, and the process does not run in a pod"
-            )
-        timing = leaderelection.Timing(
-            lease_duration=options.lease_duration,
-            renew_deadline=options.renew_deadline,
-            retry_period=options.retry_period,
-        )
-        key = NamespacedName(namespace, options.leader_election_id)
-        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        connect = leaderelection.connection(self.config, _count_request) if threaded else None
-        try:
-            if connect is None:
-                return leaderelection.LeaderElector(self._aside, key, identity, timing)
-            elector = leaderelection.ThreadedElector(connect, key, identity, timing)
-        except leaderelection.InvalidTimingError as error:
-            raise ManagerError(f"leader election: {error}") from error
-        self._owned.append(elector)
+        from . import election  # loaded with leader election only
+
+        elector = election.new_elector(self.options, self.config, self._aside, observe)
+        if isinstance(elector, leaderelection.ThreadedElector):
+            self._owned.append(elector)
         return elector
 
     def _add_check(self, checks: dict[str, healthz.Checker], name: str, check: healthz.Checker) -> None:
@@ -316,22 +294,6 @@ class Manager:
         if not self._lifecycle.synced:
             raise healthz.NotHealthyError("; ".join(["caches have not synced yet", *remarks]))
         return "; ".join(remarks)
-
-
-class _CacheRunnable:
-    """The cache as a runnable: it is ready once synced, and has so long for that."""
-
-    name = "cache"
-
-    def __init__(self, cache_: cache.Cache, sync_timeout: float) -> None:
-        self._cache = cache_
-        self._sync_timeout = sync_timeout
-
-    async def start(self) -> None:
-        await self._cache.start()
-
-    async def ready(self) -> None:
-        await self._cache.wait_for_sync(self._sync_timeout)
 
 
 def _count_request(code: str, method: str, host: str) -> None:

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 import anyio
 from anyio.abc import TaskGroup
 
-from controller_runtime import cancellation, log
+from controller_runtime import cache, cancellation, log
 
 from .errors import GroupStoppedError, ManagerError
 
@@ -249,3 +249,21 @@ def describe(runnable: object) -> str:
     """Return the name of a runnable in logs and errors: its ``name``, or the name of its class."""
     name = getattr(runnable, "name", "")
     return name if isinstance(name, str) and name else type(runnable).__name__
+
+
+class CacheRunnable:
+    """The cache as a runnable: it is ready once synced, and has so long for that."""
+
+    name = "cache"
+
+    def __init__(self, cache_: cache.Cache, sync_timeout: float) -> None:
+        self._cache = cache_
+        self._sync_timeout = sync_timeout
+
+    async def start(self) -> None:
+        """Run the cache."""
+        await self._cache.start()
+
+    async def ready(self) -> None:
+        """Return when the caches are synced."""
+        await self._cache.wait_for_sync(self._sync_timeout)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 import threading
 import tracemalloc
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio.to_thread
 
@@ -16,17 +16,25 @@ from controller_runtime.httpserver import Handler, HTTPRequest, HTTPResponse
 from . import sampler, stacks
 
 PREFIX: Final = "/debug/pprof/"
-_SECONDS: Final = 30.0
-_MOST_SECONDS: Final = 300.0
-_HZ: Final = 100.0
-_MOST_HZ: Final = 1000.0
-_TOP: Final = 50
 _INDEX: Final = f"""\
 {PREFIX}tasks                      stacks of all threads and tasks
 {PREFIX}profile?seconds=30&hz=100  a sampling profile: collapsed stacks, or JSON with &format=speedscope
 {PREFIX}heap?top=50                the lines that allocated most, where tracemalloc runs (PYTHONTRACEMALLOC=1)
 {PREFIX}cmdline                    the command line, separated by NUL
 """
+
+
+class _Number(NamedTuple):
+    """A numeric parameter: its default and its greatest value."""
+
+    name: str
+    default: float
+    most: float
+
+
+_SECONDS: Final = _Number("seconds", 30.0, most=300.0)
+_HZ: Final = _Number("hz", 100.0, most=1000.0)
+_TOP: Final = _Number("top", 50, most=10_000)
 
 
 class BadQueryError(ValueError):
@@ -62,7 +70,7 @@ async def _heap(request: HTTPRequest) -> HTTPResponse:
         text = "tracemalloc is not running: start the process with PYTHONTRACEMALLOC=1\n"
         return HTTPResponse.text(text, status=409)
     try:
-        top = int(_number(request, "top", _TOP, most=10_000))
+        top = int(_number(request, _TOP))
     except BadQueryError as error:
         return HTTPResponse.text(f"{error}\n", status=400)
     return HTTPResponse.text(await anyio.to_thread.run_sync(_allocations, top))
@@ -87,8 +95,8 @@ class _Profiles:
 
     async def serve(self, request: HTTPRequest) -> HTTPResponse:
         try:
-            seconds = _number(request, "seconds", _SECONDS, most=_MOST_SECONDS)
-            hz = _number(request, "hz", _HZ, most=_MOST_HZ)
+            seconds = _number(request, _SECONDS)
+            hz = _number(request, _HZ)
             form = _format(request)
         except BadQueryError as error:
             return HTTPResponse.text(f"{error}\n", status=400)
@@ -115,12 +123,12 @@ def _format(request: HTTPRequest) -> str:
     return form
 
 
-def _number(request: HTTPRequest, name: str, default: float, *, most: float) -> float:
-    text = (request.query.get(name) or [""])[0]
+def _number(request: HTTPRequest, wanted: _Number) -> float:
+    text = (request.query.get(wanted.name) or [""])[0]
     try:
-        value = float(text) if text else default
+        value = float(text) if text else wanted.default
     except ValueError:
         value = 0
-    if not 0 < value <= most:
-        raise BadQueryError(f"{name} must be a number above 0 and at most {most:g}")
+    if not 0 < value <= wanted.most:
+        raise BadQueryError(f"{wanted.name} must be a number above 0 and at most {wanted.most:g}")
     return value

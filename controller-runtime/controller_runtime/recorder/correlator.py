@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
-from controller_runtime.apis.core.v1 import Event
+from controller_runtime.apis.core.events import Event
 from controller_runtime.tokenbucket import TokenBucket
 
 MAX_RECORDS: Final = 4096

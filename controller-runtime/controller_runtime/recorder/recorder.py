@@ -19,7 +19,7 @@ import anyio
 import msgspec
 
 from controller_runtime import log
-from controller_runtime.apis.core.v1 import Event, EventSource, ObjectReference
+from controller_runtime.apis.core.events import Event, EventSource, ObjectReference
 from controller_runtime.apis.machinery import time as wire_time
 from controller_runtime.apis.machinery.errors import (
     AlreadyExistsError,
@@ -36,11 +36,9 @@ from .correlator import Correlator, Verdict
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 
-_QUEUE: Final = 1000
 _TRIES: Final = 12
 _RETRY_DELAY: Final = 10.0
 _CALL_DEADLINE: Final = 10.0
-_FLUSH: Final = 5.0
 _DEFAULT_NAMESPACE: Final = "default"
 
 _log = log.logger_from("events")
@@ -103,8 +101,8 @@ class Broadcaster:
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         rng: Callable[[], float] = random.random,
-        capacity: int = _QUEUE,
-        flush: float = _FLUSH,
+        capacity: int = 1000,
+        flush: float = 5.0,
     ) -> None:
         self._writer = writer
         self._now = now
@@ -194,9 +192,11 @@ class Broadcaster:
             try:
                 with anyio.fail_after(_CALL_DEADLINE):
                     await self._record(verdict)
+            except AlreadyExistsError:
+                return  # an earlier try was stored although its answer was lost
             except StatusError as error:
                 self._correlator.forget(verdict.key)
-                if not _is_of_no_interest(error):
+                if not _namespace_is_terminating(error):
                     _log.error("Event was refused", about=_summary(verdict.event), error=error)
                 return
             except (TransportError, TimeoutError) as error:
@@ -243,14 +243,11 @@ def reference(obj: Object) -> ObjectReference:
 
 
 def _name_once(obj: Object, source: str, reason: str, key: str) -> str:
-    identity = "\0".join((source, obj.kind, obj.metadata.uid or "", obj.name, reason, key))
+    identity = "\0".join((source, obj.kind or "", obj.metadata.uid or "", obj.name, reason, key))
     return f"{obj.name}.{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
 
 
-def _is_of_no_interest(error: StatusError) -> bool:
-    """Return True if a rejection needs no report: the event exists, or its namespace is terminating."""
-    if isinstance(error, AlreadyExistsError):
-        return True
+def _namespace_is_terminating(error: StatusError) -> bool:
     return isinstance(error, ForbiddenError) and any(
         cause.get("reason") == "NamespaceTerminating" for cause in error.causes
     )

@@ -14,14 +14,13 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from controller_runtime.apis.machinery.base import JSON
 
-from . import http1, kubeconfig_import, login, proxy
+from . import http1, kubeconfig_import, proxy
 from .credentials import Anonymous, Credentials, TokenFile
 from .errors import ConfigError
 from .tls import TLSConfig
@@ -46,6 +45,8 @@ def default_user_agent() -> str:
 
     A program that can be started in several ways should set :attr:`Config.user_agent`.
     """
+    from importlib.metadata import PackageNotFoundError, version
+
     started = Path(sys.argv[0] or "python")
     program = started.parent.name if started.name == "__main__.py" else started.name.removesuffix(".py")
     try:
@@ -164,7 +165,9 @@ def in_cluster_config(environ: Mapping[str, str], *, folder: Path = SERVICE_ACCO
     try:
         loader.load_and_set(settings)
     except (library.config_exception.ConfigException, OSError) as error:
-        raise ConfigError(f"in-cluster configuration: {login.redacted(error)}") from error
+        from .login import redacted  # which loads what a pod does not need
+
+        raise ConfigError(f"in-cluster configuration: {redacted(error)}") from error
     namespace = folder / "namespace"
     return Config(
         host=settings.host,

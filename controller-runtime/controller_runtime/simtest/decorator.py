@@ -10,6 +10,7 @@ from typing import Final
 
 from .comparing import Life, difference
 from .loop import LeakError
+from .searching import Live, first_failure
 from .shrinking import report, shrink
 from .simulation import Outcome, Simulation, run
 
@@ -26,23 +27,28 @@ def simulate(
 
     The test runs ``seeds`` lives of so many virtual ``minutes``, with about ``faults`` faults each. The first that
     fails is shrunk with at most ``tries`` more lives. Its steps and its timeline are the message of the AssertionError.
-    A failed life, or the first when none fails, is lived again: LeakError is raised if it is not the same.
+    A failed life, or the first when none fails, is lived again: LeakError is raised if it is not the same. The lives
+    are shared out over the machine's cores.
     """
 
     def decorate(scenario: Callable[[Simulation], None]) -> Callable[[], None]:
+        def live(seed: int) -> Outcome:
+            return run(scenario, seed, minutes=minutes, faults=faults)
+
         def test() -> None:
             only = os.environ.get(SEED)
             count = int(os.environ.get(SEEDS, seeds))
-            first_of_all: Outcome | None = None
-            for seed in [int(only)] if only else range(first, first + count):
-                outcome = run(scenario, seed, minutes=minutes, faults=faults)
-                if outcome.failure is not None:
-                    _check_repeats(scenario, outcome, minutes=minutes, faults=faults)
-                    least = shrink(scenario, outcome, tries=tries, minutes=minutes)
-                    raise AssertionError(report(least)) from least.failure
-                first_of_all = first_of_all or outcome
-            if first_of_all is not None:
-                _check_repeats(scenario, first_of_all, minutes=minutes, faults=faults)
+            tried = [int(only)] if only else range(first, first + count)
+            found = first_failure(live, tried)
+            outcome = live(tried[0] if found is None else found.seed)
+            if found is not None and found.digest != outcome.digest:
+                raise LeakError(
+                    f"seed {found.seed} fails after other seeds only: something is kept between lives"
+                )
+            _check_repeats(live, outcome)
+            if outcome.failure is not None:
+                least = shrink(scenario, outcome, tries=tries, minutes=minutes)
+                raise AssertionError(report(least)) from least.failure
 
         test.__name__, test.__qualname__ = scenario.__name__, scenario.__qualname__
         test.__doc__, test.__module__ = scenario.__doc__, scenario.__module__
@@ -53,10 +59,8 @@ def simulate(
     return decorate
 
 
-def _check_repeats(
-    scenario: Callable[[Simulation], None], outcome: Outcome, *, minutes: float, faults: float
-) -> None:
-    again = run(scenario, outcome.seed, minutes=minutes, faults=faults)
+def _check_repeats(live: Live, outcome: Outcome) -> None:
+    again = live(outcome.seed)
     if (found := difference(Life.of(outcome), Life.of(again))) is not None:
         failure = "" if outcome.failure is None else f"\nit had failed with: {outcome.failure}"
         raise LeakError(

@@ -20,7 +20,7 @@ from controller_runtime.client.tables import Change, Document, Table, key_of
 _version = attrgetter("version")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Event:
     """One change: the object after it, and before it where there was one."""
 

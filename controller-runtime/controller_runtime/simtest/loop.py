@@ -141,8 +141,9 @@ class SimLoop(asyncio.BaseEventLoop):
         raise LeakError(f"{func!r} in a thread")
 
     def _run_once(self) -> None:
-        self._take_due()
-        listed = self._listed
+        listed, timers = self._listed, self._timers
+        if not listed or (timers and timers[0][0] <= self._clock):
+            self._take_due()
         number = int(self._rng.random() * len(listed)) if len(listed) > 1 else 0
         lane = listed[number]
         handle = lane.handles.popleft()

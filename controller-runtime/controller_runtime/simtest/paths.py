@@ -20,7 +20,7 @@ _APPLY = "application/apply-patch+yaml"
 _META = {"apiVersion": "meta.k8s.io/v1"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Place:
     """A request, understood."""
 

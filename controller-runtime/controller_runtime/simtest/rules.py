@@ -6,7 +6,9 @@
 - A read through the cache is never older than a write of the same process that was answered before, nor than an earlier
   read. A list contains the objects that reads find.
 - A request is not reconciled twice at once.
-- When nothing disturbs it any more, a cache equals the server, its indices are right, and no queue holds ready work.
+- A lease that is renewed stays with its holder. When nothing disturbs them any more, one of the replicas leads.
+- A cache has every change up to the version that its watch has reached. When nothing disturbs it any more, it equals
+  the server, its indices are right, and no queue holds ready work.
 """
 
 from __future__ import annotations
@@ -25,17 +27,17 @@ from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import PartialObjectMetadata
 from controller_runtime.cache.cache import DECODE_STEP
-from controller_runtime.cache.codec import Entry
 from controller_runtime.cache.delivery import CachedObject
-from controller_runtime.cache.informer import Engine
+from controller_runtime.cache.engine import Engine
 from controller_runtime.controller import Controller
 from controller_runtime.manager import Manager
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.rest import Request as Sent
 from controller_runtime.rest import Response
 
-from . import paths
+from . import cacherules, paths
 from .answers import Answer
+from .leases import Leases
 from .loop import Process
 from .network import WRITES, Observer, is_aside
 
@@ -81,6 +83,7 @@ class Rules(Observer):
     def __init__(self, simulation: Simulation) -> None:
         self._simulation = simulation
         self.replicas: dict[str, Replica] = {}
+        simulation.on_change(Leases(simulation.loop.time).see)
 
     def follow(self, process: Process, manager: Manager) -> None:
         """Check a manager from now on; it has no controllers yet."""
@@ -123,13 +126,15 @@ class Rules(Observer):
         replica = self._writer(process, sent)
         if replica is None or not replica.identity:
             return
-        holders = {
-            str(each["spec"].get("holderIdentity") or "") for each in self._simulation.server.objects(Lease)
-        }
+        holders = self._holders()
         if replica.identity in holders:
             replica.has_led = True
         elif replica.has_led and holders - {""}:
             self._fail(f"a replica wrote while another led: {process.name} {sent.method} {sent.path}")
+
+    def _holders(self) -> set[str]:
+        leases = self._simulation.server.objects(Lease)
+        return {str(each["spec"].get("holderIdentity") or "") for each in leases}
 
     # Reads see own writes.
 
@@ -211,7 +216,7 @@ class Rules(Observer):
             and not options.get("limit")
         ):
             names = {(each.namespace, each.name) for each in found}
-            for entry in _found(engine, options):
+            for entry in cacherules.found(engine, options):
                 if entry.key not in names and not entry.refused:
                     self._fail(f"a list lacks an object that a read finds: {kind.gvk.kind} {entry.name}")
         return found
@@ -224,7 +229,23 @@ class Rules(Observer):
 
     @staticmethod
     def _is_whole(replica: Replica, kind: Any) -> bool:
-        return all(_is_unselective(each) for each in _engines(replica) if each.gvk == kind.gvk)
+        return all(cacherules.is_unselective(each) for each in _engines(replica) if each.gvk == kind.gvk)
+
+    # Caches and leases.
+
+    async def watch_caches(self) -> None:
+        """Check for the whole life that watches skip no change."""
+        while True:
+            await anyio.sleep(_POLL)
+            for name, replica in self._running():
+                for engine in _engines(replica):
+                    for problem in cacherules.missed(self._simulation.server, engine):
+                        self._fail(f"{name}: {problem}")
+
+    def _running(self) -> Iterator[tuple[str, Replica]]:
+        for name, replica in sorted(self.replicas.items()):
+            if not (replica.process.dead or replica.process.ended.is_set()):
+                yield name, replica
 
     # The end.
 
@@ -237,52 +258,16 @@ class Rules(Observer):
             raise AssertionError(problem)
 
     def _unrest(self) -> Iterator[str]:
-        for name, replica in sorted(self.replicas.items()):
-            if replica.process.dead or replica.process.ended.is_set():
-                continue
+        identities = {replica.identity for _, replica in self._running()} - {""}
+        if identities and not identities & self._holders():
+            yield "no replica leads"
+        for name, replica in self._running():
             for engine in _engines(replica):
-                yield from (f"{name}: {problem}" for problem in self._disagreements(engine))
+                problems = cacherules.disagreements(self._simulation.server, engine)
+                yield from (f"{name}: {problem}" for problem in problems)
             for controller in replica.controllers:
                 if len(controller.queue) or controller.queue._working:
                     yield f"{name}: a queue holds work that is ready: {controller.name}"
-
-    def _disagreements(self, engine: Engine) -> Iterator[str]:
-        if not engine.has_synced or not _is_unselective(engine):
-            return
-        table = next((t for t in self._simulation.server.tables.values() if t.facts.gvk == engine.gvk), None)
-        if table is None:
-            return
-        kind, store = engine.gvk.kind, engine.store
-        stored = {key: row.document["metadata"]["resourceVersion"] for key, row in table.rows.items()}
-        cached = {key: entry for key in store.observed_keys() if (entry := store.observed(key)) is not None}
-        for key in sorted(stored.keys() | cached.keys()):
-            has, entry = stored.get(key), cached.get(key)
-            if (entry.resource_version if entry is not None else None) != has:
-                yield f"a cache differs from the server: {kind} {key.name}"
-            elif entry is not None:
-                values = engine._index(CachedObject(engine.kind, entry))
-                for field_, index in store._indices.items():
-                    if index.values.get(key, ()) != values.get(field_, ()):
-                        yield f"an index is wrong: {kind} {key.name} by {field_}"
-        for key in sorted(store._writes):
-            yield f"a cache does not let go of an own write: {kind} {key.name}"
-
-
-def _found(engine: Engine, options: dict[str, Any]) -> Iterator[Entry]:
-    """Yield the entries that reads find and the options of a list select."""
-    store, now = engine.store, anyio.current_time()
-    fields = dict(options.get("fields") or {})
-    own = {"metadata.namespace": "namespace", "metadata.name": "name"}
-    for key in dict.fromkeys([*store.observed_keys(options.get("namespace") or ""), *store._writes]):
-        entry = store.get(key, now)
-        if entry is None or (options.get("namespace") and key.namespace != options["namespace"]):
-            continue
-        values = engine._index(CachedObject(engine.kind, entry))
-        if all(
-            getattr(entry, own[name]) == value if name in own else value in values.get(name, ())
-            for name, value in fields.items()
-        ):
-            yield entry
 
 
 def _engine(replica: Replica, kind: Any) -> Engine | None:
@@ -291,8 +276,3 @@ def _engine(replica: Replica, kind: Any) -> Engine | None:
 
 def _engines(replica: Replica) -> list[Engine]:
     return list(replica.manager.cache._engines.values())
-
-
-def _is_unselective(engine: Engine) -> bool:
-    selection = engine.selection
-    return not (selection.labels or selection.fields) and not any(selection.namespaces or ())

@@ -12,6 +12,8 @@ imported during a run, and keeps one of them, works in the next run too. The ord
 from __future__ import annotations
 
 import datetime as datetimes
+import functools
+import importlib.metadata
 import os
 import random
 import socket
@@ -123,6 +125,15 @@ def _bytes(real: Callable[[int], bytes]) -> Callable[[int], bytes]:
 
 _CLOCKS: Final = tuple(_clocks())
 
+# The packages that are installed are read once, not by every manager of every life.
+_real_distributions = importlib.metadata.distributions
+_text_of_distribution = functools.cache(importlib.metadata.PathDistribution.read_text)
+
+
+@functools.cache
+def _distributions() -> tuple[importlib.metadata.Distribution, ...]:
+    return tuple(_real_distributions())
+
 
 @contextmanager
 def sealed(
@@ -148,6 +159,8 @@ def sealed(
             (os, "getpid", lambda: 1),
             (anyio.to_thread, "run_sync", _inline),
             (datetimes, "datetime", _SimDatetime),
+            (importlib.metadata, "distributions", _distributions),
+            (importlib.metadata.PathDistribution, "read_text", _text_of_distribution),
         ):
             patches.enter_context(mock.patch.object(target, name, value))
         begin = CancelScope.__init__

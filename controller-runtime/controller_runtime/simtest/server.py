@@ -9,13 +9,13 @@ compaction, replicas that are behind, admission, permissions, kinds that come an
 
 from __future__ import annotations
 
-import copy
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import anyio
+import msgspec
 
 from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.apis.machinery import errors
@@ -257,7 +257,7 @@ class Server:
             wanted = write(place, user, True)
             old = before.document if before is not None else None
             operation = "UPDATE" if before is not None else "CREATE"
-            new = copy.deepcopy(wanted)
+            new = msgspec.json.decode(msgspec.json.encode(wanted))
             review = Review(operation, place.gvk, new, old, user, place.subresource, place.dry_run)
             await self._admit(review)
             if place.table.rows.get(place.key) is before:

@@ -81,7 +81,7 @@ class Step:
         return f"t={self.at:8.3f}  {self.name} ({self.seed})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Line:
     """One line of the timeline."""
 
@@ -227,6 +227,7 @@ class Simulation:
             self._spawn(self._guard(name, actor))
         for number in range(self._registered.replicas if self._registered.setup else 0):
             self._spawn(self._supervise(f"manager-{number}"))
+        self._spawn(self.rules.watch_caches())
         began = self.loop.time()
         for step in steps:
             await anyio.sleep(max(0.0, began + step.at - self.loop.time()))

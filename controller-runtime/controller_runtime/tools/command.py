@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -117,14 +118,8 @@ def _webhook(arguments: argparse.Namespace) -> int:
 def _new(arguments: argparse.Namespace) -> int:
     from . import new
 
-    project = new.Project(
-        name=arguments.name,
-        kind=arguments.kind,
-        group=arguments.group,
-        version=arguments.version,
-        plural=arguments.plural,
-        webhook=arguments.webhook,
-    )
+    options = {field.name: getattr(arguments, field.name) for field in dataclasses.fields(new.Project)}
+    project = new.Project(**options)
     directory = arguments.directory or Path(arguments.name)
     written = new.create(project, directory)
     sys.stdout.write(f"wrote {len(written)} files to {directory}; its README.md describes the next steps\n")

@@ -78,7 +78,7 @@ class CertWatcher:
             # A mismatched pair would leave the live context unusable: try it on another context first.
             load_chain(server_context(), *pair)
             load_chain(self._context, *pair)
-        except (ssl.SSLError, ValueError) as error:
+        except (OSError, ValueError) as error:  # also without a free file descriptor
             metrics.CERTWATCHER_READ_ERRORS.inc()
             raise CertificateError(f"{self._cert}, {self._key}: {error}") from error
         self._loaded = pair

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""An API server for leases that can hang or fail."""
+"""An API server for leases that can hang, fail, or store writes without an answer."""
 
 import threading
 from collections.abc import AsyncIterator
@@ -24,6 +24,7 @@ class Server:
         self.store = FakeClient()
         self.hangs = False
         self.fails = False
+        self.loses_answers = False
         self.threads = set[str]()
         self.client = interceptor.wrap(
             self.store,
@@ -39,7 +40,10 @@ class Server:
                 await anyio.sleep_forever()
             if self.fails:
                 raise ServerError("etcd is away", code=500)
-            return await getattr(client, verb)(*args, **options)
+            answer = await getattr(client, verb)(*args, **options)
+            if self.loses_answers and verb != "get":
+                await anyio.sleep_forever()
+            return answer
 
         return call
 

@@ -29,3 +29,45 @@ def test_importing_the_library_has_no_other_effect() -> None:
     answer = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True)
     seen = json.loads(answer.stdout)
     assert seen == {"same": True, "absent": [], "kubernetes": [], "threads": 1}
+
+
+_ALL_NAMES = """
+import json, sys
+import controller_runtime as ctrl
+listed = dir(ctrl)
+for name in listed:
+    getattr(ctrl, name)
+print(json.dumps(listed))
+"""
+
+
+@pytest.mark.real_time
+def test_every_name_of_the_library_can_be_read() -> None:
+    answer = subprocess.run([sys.executable, "-c", _ALL_NAMES], capture_output=True, text=True, check=True)
+    listed = json.loads(answer.stdout)
+    assert {"Manager", "Request", "cache", "testing"} <= set(listed)
+    assert "__main__" not in listed
+
+
+_FOR_OPERATORS = """
+import json, sys
+import controller_runtime as ctrl
+for name in dir(ctrl):
+    if name not in {"envtest", "simtest", "slim", "testing", "tools"}:
+        getattr(ctrl, name)
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+@pytest.mark.real_time
+def test_names_for_operators_load_no_pods_no_log_and_no_kubernetes_client() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", _FOR_OPERATORS], capture_output=True, text=True, check=True
+    )
+    loaded = {
+        name.partition(".")[0] if "controller" not in name else name for name in json.loads(answer.stdout)
+    }
+    assert "controller_runtime.manager.manager" in loaded
+    assert loaded.isdisjoint(
+        {"controller_runtime.apis.core.v1", "structlog", "rich", "kubernetes_asyncio", "aiohttp", "pytest"}
+    )

@@ -14,20 +14,10 @@ from controller_runtime.apis.meta.v1 import Condition
 from pydantic import Field
 
 JOB_SET_NAME_KEY: Final = "jobset.sigs.k8s.io/jobset-name"
-JOB_SET_UID_KEY: Final = "jobset.sigs.k8s.io/jobset-uid"
-REPLICATED_JOB_NAME_KEY: Final = "jobset.sigs.k8s.io/replicatedjob-name"
-REPLICATED_JOB_REPLICAS_KEY: Final = "jobset.sigs.k8s.io/replicatedjob-replicas"
-JOB_INDEX_KEY: Final = "jobset.sigs.k8s.io/job-index"
-JOB_GLOBAL_INDEX_KEY: Final = "jobset.sigs.k8s.io/job-global-index"
-EXCLUSIVE_KEY: Final = "alpha.jobset.sigs.k8s.io/exclusive-topology"
-JOB_SET_CONTROLLER_NAME: Final = "jobset.sigs.k8s.io/jobset-controller"
 
 # Condition types.
 JOB_SET_COMPLETED: Final = "Completed"
 JOB_SET_FAILED: Final = "Failed"
-JOB_SET_SUSPENDED: Final = "Suspended"
-JOB_SET_STARTUP_POLICY_IN_PROGRESS: Final = "StartupPolicyInProgress"
-JOB_SET_STARTUP_POLICY_COMPLETED: Final = "StartupPolicyCompleted"
 
 # What a replicated job waits for in another.
 DEPENDENCY_READY: Final = "Ready"

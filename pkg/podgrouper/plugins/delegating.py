@@ -40,6 +40,17 @@ class DelegatingGrouper(Grouper):
         """
 
 
+class EarlierGroupsGrouper(DelegatingGrouper):
+    """Keeps a group that exists under an earlier rule's name, unless the search for such groups is off."""
+
+    def __init__(
+        self, default: DefaultGrouper, client: Reader, *, search_for_legacy_pod_groups: bool = True
+    ) -> None:
+        super().__init__(default)
+        self._client = client
+        self._searches = search_for_legacy_pod_groups
+
+
 class ReadingGrouper(Grouper):
     """Reads objects other than the top owner through ``client``; the default grouper completes the group."""
 

@@ -6,30 +6,21 @@ from __future__ import annotations
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Unstructured
-from controller_runtime.client import Reader
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
-from .defaultgrouper import DefaultGrouper
-from .delegating import DelegatingGrouper
+from .delegating import EarlierGroupsGrouper
 from .grouper import Reads
 from .legacynames import existing_legacy_name
 
 
 # +kubebuilder:rbac:groups=batch,resources=jobs,verbs=get;list;watch
-class K8sJobGrouper(DelegatingGrouper):
+class K8sJobGrouper(EarlierGroupsGrouper):
     """Groups each pod of a Job alone: a Job does not need its pods at the same time."""
 
     name = "BatchJob Grouper"
     reads = Reads.SPEC
-
-    def __init__(
-        self, default: DefaultGrouper, client: Reader, *, search_for_legacy_pod_groups: bool = True
-    ) -> None:
-        super().__init__(default)
-        self._client = client
-        self._search_for_legacy_pod_groups = search_for_legacy_pod_groups
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Name the group after the pod, or keep the name from an older release while that group exists.
@@ -38,7 +29,7 @@ class K8sJobGrouper(DelegatingGrouper):
             StatusError: reading the group of an older release failed.
         """
         legacy = None
-        if self._search_for_legacy_pod_groups:
+        if self._searches:
             legacy = await existing_legacy_name(self._client, owner, pod)
         base = self._base_name(pod)
         metadata.name = legacy or f"{kai.POD_GROUP_NAME_PREFIX}-{base}-{owner.metadata.uid or ''}"

@@ -6,20 +6,18 @@ from __future__ import annotations
 
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Unstructured
-from controller_runtime.client import Reader
 
 from pkg.constants import kai
 from pkg.podgrouper.podgroup import Metadata
 
-from .defaultgrouper import DefaultGrouper
-from .delegating import DelegatingGrouper
+from .delegating import EarlierGroupsGrouper
 from .errors import GroupingError
 from .gonumbers import parse_int32
 from .grouper import Reads
 from .legacynames import group_exists
 
 
-class WholeJobGrouper(DelegatingGrouper):
+class WholeJobGrouper(EarlierGroupsGrouper):
     """Groups the pods of a Job; an annotation sets how many of them are required, by default one.
 
     A pod that already has a group of its own, by the rules of v0.13, stays in it.
@@ -27,13 +25,6 @@ class WholeJobGrouper(DelegatingGrouper):
 
     name = "BatchJob Grouper"
     reads = Reads.METADATA
-
-    def __init__(
-        self, default: DefaultGrouper, client: Reader, *, search_for_legacy_pod_groups: bool = True
-    ) -> None:
-        super().__init__(default)
-        self._client = client
-        self._search_for_legacy_pod_groups = search_for_legacy_pod_groups
 
     async def adjust(self, metadata: Metadata, owner: Unstructured, pod: Pod) -> None:
         """Set the required number of pods, or use the pod's own group if it exists.
@@ -43,7 +34,7 @@ class WholeJobGrouper(DelegatingGrouper):
             StatusError: looking for the pod's own group failed.
         """
         own = f"{kai.POD_GROUP_NAME_PREFIX}-{pod.name}-{owner.metadata.uid or ''}"
-        searched = self._search_for_legacy_pod_groups and own != metadata.name
+        searched = self._searches and own != metadata.name
         if searched and await group_exists(self._client, pod.namespace, own):
             metadata.name = own
         elif (text := owner.annotations.get(kai.MIN_MEMBER_KEY)) is not None:

@@ -69,6 +69,10 @@ class ClusterTrainingRuntime(interface.Runtime):
         """Delegate to the namespaced kind."""
         return await self._namespaced.train_job_status(train_job)
 
+    async def why_waiting(self, train_job: trainer.TrainJob) -> interface.Waiting | None:
+        """Delegate to the namespaced kind."""
+        return await self._namespaced.why_waiting(train_job)
+
     def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
         """Return no watches: the namespaced kind adds the plugins' watches."""
         return []

@@ -9,6 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from controller_runtime.client import Client, FieldIndexer, Reader, read_only
 
 from pkg.apis.config.v1alpha1 import Configuration
+from pkg.runtime.framework.plugins.workload import Published
 from pkg.runtime.interface import Runtime
 
 from .registry import Registry, new_runtime_registry
@@ -27,6 +28,7 @@ async def new(
     *,
     cfg: Configuration | None = None,
     store: Client | None = None,
+    published: Published | None = None,
 ) -> dict[str, Runtime]:
     """Return the runtimes by group and kind. They and their plugins can only read through ``client``.
 
@@ -36,11 +38,12 @@ async def new(
         registry: the runtimes; by default those of this project, with ``cfg``.
         cfg: the manager's Configuration; by default one of defaults only.
         store: reads and creates snapshots of runtimes, without a cache; by default there are none.
+        published: returns the published schema of a kind; by default the newest APIs count as served.
 
     Raises:
         RuntimeRegistryError: a dependency is missing or circular.
     """
-    registry = new_runtime_registry(cfg, store) if registry is None else registry
+    registry = new_runtime_registry(cfg, store, published) if registry is None else registry
     runtimes: dict[str, Runtime] = {}
     reader = read_only(client)
     for key in _in_order(registry):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -22,7 +23,8 @@ from .runtimepatches import change_jobs, merge_patches
 
 _KEPT: Final = 16
 _lock: Final = threading.Lock()
-_texts: Final[dict[int, tuple[JobSetSpec, bytes]]] = {}
+_texts: Final[deque[tuple[JobSetSpec, bytes]]] = deque(maxlen=_KEPT)
+"""Recent specs, compared by identity: the cache shares the runtime's spec between its TrainJobs."""
 
 Observe = Callable[[dict[str, JSON], str], None]
 """Receives the original template with an empty text, then the template after each change with its description."""
@@ -83,13 +85,11 @@ def _merge(job: dict[str, JSON], override: trainer.PodTemplateOverride, budget: 
 def _typed_text(spec: JobSetSpec) -> bytes:
     """Return a spec's JSON as a typed client sends it. Cached for recent specs; callers must not change the result."""
     with _lock:  # large TrainJobs are processed in threads
-        kept = _texts.get(id(spec))
-        if kept is None or kept[0] is not spec:
-            kept = spec, msgspec.json.encode(apply.as_typed(spec.to_dict()))
-            if len(_texts) >= _KEPT:
-                del _texts[next(iter(_texts))]
-            _texts[id(spec)] = kept
-    return kept[1]
+        text = next((text for held, text in _texts if held is spec), None)
+        if text is None:
+            text = msgspec.json.encode(apply.as_typed(spec.to_dict()))
+            _texts.append((spec, text))
+    return text
 
 
 def _patch(override: trainer.PodTemplateOverride) -> dict[str, JSON]:

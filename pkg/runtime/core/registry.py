@@ -11,6 +11,7 @@ from functools import partial
 from controller_runtime.client import Client, FieldIndexer, Reader
 
 from pkg.apis.config.v1alpha1 import Configuration
+from pkg.runtime.framework.plugins.workload import Published
 from pkg.runtime.interface import Runtime
 
 from .clustertrainingruntime import CLUSTER_TRAINING_RUNTIME_GROUP_KIND, new_cluster_training_runtime
@@ -32,13 +33,18 @@ Registry = Mapping[str, RuntimeRegistrar]
 """Factories by the keys of ``runtime_ref_to_runtime_registry_key``."""
 
 
-def new_runtime_registry(cfg: Configuration | None = None, store: Client | None = None) -> Registry:
+def new_runtime_registry(
+    cfg: Configuration | None = None, store: Client | None = None, published: Published | None = None
+) -> Registry:
     """Return the kinds of this project, with the manager's Configuration or the default one.
 
-    Snapshots of runtimes are read from ``store`` and created there; without it there are none.
+    Snapshots of runtimes are read from ``store`` and created there; without it there are none. ``published`` returns
+    the schemas that the API server serves; without it, the newest APIs count as served.
     """
     return {
-        TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(partial(new_training_runtime, cfg=cfg, store=store)),
+        TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(
+            partial(new_training_runtime, cfg=cfg, store=store, published=published)
+        ),
         CLUSTER_TRAINING_RUNTIME_GROUP_KIND: RuntimeRegistrar(
             new_cluster_training_runtime, dependencies=(TRAINING_RUNTIME_GROUP_KIND,)
         ),

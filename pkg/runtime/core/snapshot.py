@@ -159,11 +159,12 @@ class Snapshots:
             found = await self._store.get(ConfigMap, _key(train_job))
         except NotFoundError:
             return None
-        controller = trainjob.controller_of(found)
-        if controller is None or controller.uid != train_job.metadata.uid:
+        try:
+            trainjob.require_control(found, trainjob.controller_reference(train_job))
+        except trainjob.ChildConflictError as error:
             raise SnapshotError(
                 "invalid runtime snapshot: a snapshot configmap exists but is owned by another object"
-            )
+            ) from error
         text = (found.data or {}).get(_KEY)
         if text is None:
             raise SnapshotError(f'invalid runtime snapshot: snapshot ConfigMap missing "{_KEY}" data key')

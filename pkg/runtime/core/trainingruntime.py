@@ -26,7 +26,8 @@ from pkg.runtime import interface, runtime
 from pkg.runtime.framework import Observer
 from pkg.runtime.framework import core as framework
 from pkg.runtime.framework.plugins import registry as plugins
-from pkg.util import generations, offload
+from pkg.runtime.framework.plugins.workload import Published
+from pkg.util import generations, offload, trainjob
 
 from .overrides import with_overrides
 from .resources import apply_resources
@@ -42,6 +43,10 @@ class RuntimeNotFoundError(Exception):
     """The runtime that a TrainJob refers to, or its snapshot, could not be read. The cause is chained."""
 
 
+class PredecessorSnapshotError(RuntimeNotFoundError, trainjob.PredecessorError):
+    """The snapshot is that of an earlier TrainJob of the same name, which the garbage collector deletes."""
+
+
 async def new_training_runtime(
     client: Reader,
     indexer: FieldIndexer,
@@ -49,11 +54,13 @@ async def new_training_runtime(
     *,
     cfg: Configuration | None = None,
     store: Client | None = None,
+    published: Published | None = None,
 ) -> TrainingRuntime:
     """Create the runtime and its plugins, and register their cache indices. ``store`` has the snapshots."""
     cfg = defaulted() if cfg is None else cfg
     await index_runtime_references(indexer)
-    registry = plugins.new_registry(gates=features.resolve(cfg.feature_gates or {}))
+    gates = features.resolve(cfg.feature_gates or {})
+    registry = plugins.new_registry(gates=gates, published=published)
     return TrainingRuntime(await framework.new(client, registry, indexer, cfg), client, cfg, store)
 
 
@@ -117,7 +124,9 @@ class TrainingRuntime(interface.Runtime):
             return await self._snapshots.runtime_of(train_job, kind, live)
         except SnapshotError as error:
             verb = "creating" if str(error).startswith("applying") else reads
-            raise RuntimeNotFoundError(f"{verb} runtime snapshot: {error}") from error
+            awaited = isinstance(error.__cause__, trainjob.PredecessorError)
+            failure = PredecessorSnapshotError if awaited else RuntimeNotFoundError
+            raise failure(f"{verb} runtime snapshot: {error}") from error
         except ForbiddenError:
             raise  # the namespace is being terminated: the caller waits
         except StatusError as error:
@@ -128,6 +137,8 @@ class TrainingRuntime(interface.Runtime):
     ) -> list[Object]:
         """Return the objects of a TrainJob with a runtime's spec. Changes neither."""
         train_job = generations.with_word(train_job)
+        if spec.pod_group_policy is not None:
+            await self.framework.prepare_pod_group_policy_plugins(spec.pod_group_policy)
         info = await offload.run(
             train_job, self.runtime_info, train_job, spec.template, spec.ml_policy, spec.pod_group_policy
         )
@@ -161,6 +172,10 @@ class TrainingRuntime(interface.Runtime):
     async def train_job_status(self, train_job: trainer.TrainJob) -> trainer.TrainJobStatus | None:
         """Return the status from its objects."""
         return await self.framework.run_train_job_status_plugin(train_job)
+
+    async def why_waiting(self, train_job: trainer.TrainJob) -> interface.Waiting | None:
+        """Return why its gang is not scheduled."""
+        return await self.framework.why_waiting(train_job)
 
     def event_handler_registrars(self) -> list[interface.ReconcilerBuilder]:
         """Return the plugins' watches."""

@@ -14,4 +14,5 @@ from .interface import PluginFactory as PluginFactory
 from .interface import PodNetworkPlugin as PodNetworkPlugin
 from .interface import PreComponentBuilderPlugin as PreComponentBuilderPlugin
 from .interface import TrainJobStatusPlugin as TrainJobStatusPlugin
+from .interface import UnavailableError as UnavailableError
 from .interface import WatchExtensionPlugin as WatchExtensionPlugin

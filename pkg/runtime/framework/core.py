@@ -12,9 +12,15 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.manager import ManagerError
 
 from pkg.apis.config.v1alpha1 import Configuration, defaulted
-from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob, TrainJobStatus
+from pkg.apis.trainer.v1alpha1 import (
+    ClusterTrainingRuntime,
+    PodGroupPolicy,
+    TrainingRuntime,
+    TrainJob,
+    TrainJobStatus,
+)
 from pkg.runtime import indexer as index
-from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.interface import ReconcilerBuilder, Waiting
 from pkg.runtime.runtime import Info
 
 from .interface import (
@@ -95,6 +101,18 @@ class Framework:
             plugin.enforce_ml_policy(info, train_job)
             if self.observer is not None:
                 self.observer.ran(EnforceMLPolicyPlugin, plugin, info, ())
+
+    async def prepare_pod_group_policy_plugins(self, pod_group_policy: PodGroupPolicy) -> None:
+        """Let the plugins read the state of the cluster that the podGroupPolicy depends on."""
+        for plugin in self._enforce_pod_group_policy:
+            await plugin.prepare(pod_group_policy)
+
+    async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
+        """Return why a plugin's gang is not scheduled."""
+        for plugin in self._enforce_pod_group_policy:
+            if (waiting := await plugin.why_waiting(train_job)) is not None:
+                return waiting
+        return None
 
     def run_enforce_pod_group_policy_plugins(self, info: Info, train_job: TrainJob) -> None:
         """Carry out the podGroupPolicy."""

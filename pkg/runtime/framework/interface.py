@@ -22,13 +22,21 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import FieldIndexer, Reader
 
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
-from pkg.runtime.interface import ReconcilerBuilder
+from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob, TrainJobStatus
+from pkg.runtime.interface import ReconcilerBuilder, Waiting
 from pkg.runtime.runtime import Info, PodSet
 
 
 class PluginError(Exception):
     """A plugin cannot serve a TrainJob under its runtime. The text is the reason for the user."""
+
+
+class UnavailableError(PluginError):
+    """The cluster lacks a feature that the runtime's policies require. ``reason`` is that of the condition."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 class Plugin(ABC):
@@ -81,6 +89,15 @@ class EnforceMLPolicyPlugin(Plugin):
 
 class EnforcePodGroupPolicyPlugin(Plugin):
     """Applies the runtime's podGroupPolicy."""
+
+    async def prepare(self, pod_group_policy: PodGroupPolicy) -> None:
+        """Read the state of the cluster that the stage depends on, before objects are built."""
+        del pod_group_policy
+
+    async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
+        """Return why the gang of a TrainJob is not scheduled, from the cache and without a request."""
+        del train_job
+        return None
 
     @abstractmethod
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:

@@ -13,6 +13,7 @@ observes its webhook configurations within ``settle`` seconds.
 
 from __future__ import annotations
 
+import base64
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -36,6 +37,7 @@ from controller_runtime.apis.machinery.errors import (
 )
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.object import ObjectMeta
+from controller_runtime.certificates import SKEW
 from controller_runtime.rest.tls import load_chain
 from controller_runtime.webhook.certwatcher import server_context
 from prometheus_client import Counter, Gauge
@@ -214,13 +216,15 @@ class Certificates:
             now = self._now()
             found = Material.from_data(secret.data or {})
             verdict = self._inspect(found, names, now)
-            if verdict:
+            if verdict and not self._overlap_is_over(secret, found, now):
                 return found
-            if verdict.authority:
+            if verdict:
+                made = found
+            elif verdict.authority:
                 made = await self._make(pki.issue, names, now)
             else:
                 made = await self._make(pki.reissue, found, names, now)
-            secret.data = {**(secret.data or {}), **made.to_data()}
+            secret.data = self._data(secret, found, made, now)
             exists = bool(secret.metadata.resource_version)
             try:
                 secret = await (cluster.client.update if exists else cluster.client.create)(secret)
@@ -228,9 +232,30 @@ class Certificates:
                 if isinstance(error, NotFoundError) and not exists:
                     raise  # the namespace is missing
                 continue  # another replica or client was faster: read the Secret again
-            self._tell(secret, verdict, blank=not found)
+            if not verdict:
+                self._tell(secret, verdict, blank=not found)
             return made
         raise ConflictError(f"secret {key}: changed {_TRIES} times while it was being written")
+
+    def _data(self, secret: Secret, found: Material, made: Material, now: datetime) -> dict[str, str]:
+        """Return the Secret's new data. A new authority has the former one beside it; an old one has none."""
+        data = {**(secret.data or {}), **made.to_data()}
+        if made.ca_crt == found.ca_crt:
+            if self._overlap_is_over(secret, found, now):
+                del data[pki.FORMER]
+            return data
+        data.pop(pki.FORMER, None)
+        served = self._served.ca_crt if self._served is not None else b""
+        if former := pki.former_authority(found.ca_crt, served, current=made.ca_crt, now=now):
+            data[pki.FORMER] = base64.b64encode(former).decode()
+        return data
+
+    @staticmethod
+    def _overlap_is_over(secret: Secret, found: Material, now: datetime) -> bool:
+        """Return True if no replica serves with the former authority's certificate any more."""
+        if pki.FORMER not in (secret.data or {}):
+            return False
+        return now - pki.certificate(found.ca_crt).not_valid_before_utc > bundle.OVERLAP + SKEW
 
     def _inspect(self, found: Material, names: list[str], now: datetime) -> Verdict:
         if self._proved == (found, names):

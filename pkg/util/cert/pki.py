@@ -34,6 +34,8 @@ CA_MARGIN: Final = timedelta(days=400)
 SERVING_MARGIN: Final = timedelta(days=120)
 """How long before its end a serving certificate is renewed: earlier than a Go manager would, at 90 days."""
 
+FORMER: Final = "ca-former.crt"
+"""Key of the Secret with the former authority, for clients that may meet a replica with its certificate."""
 _KEYS: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
 _SIGNING: Final = (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)
 _BROKEN: Final = (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature)
@@ -115,6 +117,19 @@ def age(material: Material, now: datetime) -> Verdict:
     if serving.not_valid_after_utc - now <= SERVING_MARGIN:
         return Verdict(serving=f"tls.crt expires on {serving.not_valid_after_utc:%Y-%m-%d}", due=True)
     return Verdict()
+
+
+def former_authority(*candidates: bytes, current: bytes, now: datetime) -> bytes:
+    """Return the first valid authority that is not the current one; empty if there is none."""
+    for pem in candidates:
+        try:
+            _check_authority(certificate(pem))
+            _check_period("ca.crt", certificate(pem), now)
+        except (UnusableError, *_BROKEN):
+            continue
+        if pem != current:
+            return pem
+    return b""
 
 
 def renewal(material: Material) -> datetime:

@@ -104,7 +104,13 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
         down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
         missing = f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no Jobs"
         advice = "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log."
-        if down is not None or job_set.older_than(PATIENCE, snapshot.now):
+        if (
+            down is None
+            and snapshot.children(kinds.SERVICE, [job_set])
+            and job_set.older_than(PATIENCE, snapshot.now)
+        ):
+            yield _uncreated(snapshot, job_set, missing)
+        elif down is not None or job_set.older_than(PATIENCE, snapshot.now):
             evidence = (missing, *([down] if down else []))
             summary = "the controller of JobSet does not react"
             yield Finding("jobset-controller", summary, (str(job_set),), evidence, advice)
@@ -120,6 +126,28 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
             )
             summary, advice = "the controller of Jobs does not react", "Check kube-controller-manager."
             yield Finding("job-controller", summary, (str(job),), evidence, advice)
+
+
+def _uncreated(snapshot: Snapshot, job_set: Thing, missing: str) -> Finding:
+    """Return why a JobSet has no Jobs although its controller has created the headless service."""
+    for quota in snapshot.all(kinds.QUOTA):
+        for name in ("count/jobs.batch", "jobs.batch"):
+            limit, used = (quota.at("status", part, name) for part in ("hard", "used"))
+            if limit is not None and limit == used:
+                return Finding(
+                    "quota-exceeded",
+                    f"the ResourceQuota {quota.name} is exceeded: {name} {used} of {limit}",
+                    (str(job_set),),
+                    (missing, f"ResourceQuota {quota.name} is used: {name} {used} of {limit}"),
+                    f"Delete Jobs of the namespace, or raise the ResourceQuota {quota.name}.",
+                )
+    return Finding(
+        "creation-failed",
+        "the controller of JobSet does not create the Jobs, but has created their service",
+        (str(job_set),),
+        (missing,),
+        "Read the log of jobset-controller-manager in the namespace jobset-system: it has the error.",
+    )
 
 
 def _is_idle(snapshot: Snapshot, job: Thing, patience: timedelta) -> bool:

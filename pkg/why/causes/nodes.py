@@ -41,6 +41,22 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             yield from lost or _sandbox(snapshot, pod)
             if not lost:
                 yield from _silent(snapshot, pod)
+    if nodes:
+        yield from _pinned(snapshot, nodes)
+
+
+def _pinned(snapshot: Snapshot, nodes: dict[str, Thing]) -> Iterator[Finding]:
+    """Yield the Jobs whose pods name a node that does not exist: the pod garbage collector deletes them."""
+    for job in snapshot.jobs:
+        name = job.text("spec", "template", "spec", "nodeName")
+        if name and name not in nodes and snapshot.lacking(job):
+            yield Finding(
+                "node-lost",
+                f"the node {name} does not exist, and nodeName of the pods is {name}",
+                (str(job),),
+                (f"spec.template.spec.nodeName of {job} is {name}", f"Node {name} was not found"),
+                "Remove nodeName from the runtime; nodeSelector chooses nodes by their labels.",
+            )
 
 
 def _ended(snapshot: Snapshot, pod: Thing) -> Iterator[Finding]:

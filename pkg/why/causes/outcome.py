@@ -32,6 +32,20 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
             break
     if text(failed, "reason") == "DeadlineExceeded":
         yield _ended(snapshot, job)
+    yield from (
+        _retried(each) for each in snapshot.jobs if snapshot.lacking(each) and each.number("status", "failed")
+    )
+
+
+def _retried(job: Thing) -> Finding:
+    count = job.number("status", "failed")
+    return Finding(
+        "pods-failing",
+        f"{count} pod{'s' if count > 1 else ''} of the Job {job.name} failed, and it waits before it creates the next",
+        (str(job),),
+        (f"status.failed of {job} is {count}", f"{job} has fewer pods than it wants"),
+        "See the logs of the pods as soon as they exist again; retries are backoffLimit in the runtime.",
+    )
 
 
 def _ended(snapshot: Snapshot, obj: Thing) -> Finding:

@@ -1,12 +1,14 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Queues and gangs: Workloads of Kueue, and PodGroups of scheduler-plugins, Volcano and KAI."""
+"""Queues and gangs: Workloads of Kueue, and PodGroups of scheduler-plugins, Volcano, KAI and Kubernetes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
+from pkg.apis.scheduling import v1alpha2, v1beta1
+from pkg.apis.trainer.v1alpha1 import TRAIN_JOB_GANG_UNAVAILABLE
 from pkg.why import kinds
 from pkg.why.finding import Finding, Severity
 from pkg.why.snapshot import PATIENCE, Reference, Snapshot, condition_line
@@ -56,6 +58,7 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
                 f"Create the {kind} {queue.name}, or name another queue.",
             )
             yield Finding("queue-missing", summary, (str(queue),), (f"{queue} was not found",), advice)
+    yield from _unavailable(snapshot.train_job)
     workloads = snapshot.children(kinds.WORKLOAD, snapshot.owners)
     for workload in workloads:
         yield from _workload(snapshot, workload)
@@ -64,6 +67,19 @@ def find(snapshot: Snapshot) -> Iterator[Finding]:
     if len(snapshot.running) < max(1, snapshot.expected):
         for group in groups(snapshot):
             yield from _group(snapshot, group)
+
+
+def _unavailable(job: Thing) -> Iterator[Finding]:
+    """Yield a gang that the cluster cannot schedule."""
+    condition = job.condition(TRAIN_JOB_GANG_UNAVAILABLE)
+    if condition.get("status") == "True":
+        yield Finding(
+            "gang-unavailable",
+            f"the cluster cannot schedule the gang: {text(condition, 'message')}",
+            (str(job),),
+            (condition_line(job, TRAIN_JOB_GANG_UNAVAILABLE),),
+            "The TrainJob continues when the API or the CRD is installed.",
+        )
 
 
 def _workload(snapshot: Snapshot, workload: Thing) -> Iterator[Finding]:
@@ -161,6 +177,9 @@ def _no_workload(snapshot: Snapshot) -> Iterator[Finding]:
 def _group(snapshot: Snapshot, group: Thing) -> Iterator[Finding]:
     members = group.number("spec", "minMember")
     head = f"{group}: minMember {members}, phase {group.text('status', 'phase') or 'unset'}"
+    if group.group_kind == kinds.NATIVE_GROUP:
+        members = group.number("spec", "schedulingPolicy", "gang", "minCount")
+        head = f"{group}: minCount {members}"
     words = _unschedulable(group)
     events = [
         each
@@ -187,7 +206,10 @@ def _group(snapshot: Snapshot, group: Thing) -> Iterator[Finding]:
 
 
 def _unschedulable(group: Thing) -> str:
-    """Return the message with which Volcano or KAI says that the gang does not fit."""
+    """Return the message with which a scheduler reports that the gang does not fit."""
+    for kind in (v1beta1.SCHEDULED, v1alpha2.SCHEDULED):
+        if (native := group.condition(kind)).get("status") == "False":
+            return " ".join(text(native, "message").split())
     latest = [
         each
         for each in group.maps("status", "conditions")

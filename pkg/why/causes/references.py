@@ -26,6 +26,16 @@ _CAUSES: Final = {
         "the PersistentVolumeClaim {} does not exist",
         "Create the PersistentVolumeClaim {} in namespace {}.",
     ),
+    "ResourceClaim.resource.k8s.io": (
+        "device-claim-missing",
+        "the ResourceClaim {} does not exist",
+        "Create the ResourceClaim {} in namespace {}.",
+    ),
+    "ResourceClaimTemplate.resource.k8s.io": (
+        "device-claim-missing",
+        "the ResourceClaimTemplate {} does not exist",
+        "Create the ResourceClaimTemplate {} in namespace {}.",
+    ),
     "ServiceAccount": (
         "service-account-missing",
         "the service account {} does not exist",
@@ -118,6 +128,13 @@ def _of_pod(spec: JSON, namespace: str) -> Iterator[Reference]:
     ):
         if name := text(spec, field):
             yield Reference(kind, namespace if "." not in kind else "", name)
+    for claim in maps(spec, "resourceClaims"):
+        for field, kind in (
+            ("resourceClaimName", "ResourceClaim"),
+            ("resourceClaimTemplateName", "ResourceClaimTemplate"),
+        ):
+            if name := text(claim, field):
+                yield Reference(f"{kind}.resource.k8s.io", namespace, name)
     for kind, source, field in _sources(spec):
         if (name := text(source, field)) and at(source, "optional") is not True:
             yield Reference(kind, namespace, name)

@@ -188,6 +188,30 @@ async def test_a_pod_reports_the_progress_of_its_train_job(start: StartWorld) ->
         assert "trainer-status" in owners
 
 
+async def test_a_pod_of_a_deleted_train_job_reports_nothing_for_the_next_one_of_the_name(
+    start: StartWorld,
+) -> None:
+    async with start() as world:
+        token = await world.token(await world.train_job("again"), "again")
+        assert (await world.post("again", token))[0] == 200
+        old = await world.client.get(TrainJob, (world.namespace, "again"))
+        await world.client.delete(old)
+        spec = {"runtimeRef": old.spec.runtime_ref.to_dict()}
+        metadata = {"namespace": world.namespace, "name": "again"}
+        await world.client.create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
+
+        authority = await world.authority("again")
+
+        async def refused() -> bool:
+            return (await world.post("again", token, authority=authority))[0] == 403
+
+        await eventually(refused, reason="the manager observes the new TrainJob")
+        later = {"trainerStatus": {**UPDATE["trainerStatus"], "progressPercentage": 99}}
+        code, answer = await world.post("again", token, later, authority)
+        assert (code, answer["reason"]) == (403, "Forbidden")
+        assert (await world.status("again")).get("trainerStatus", {}).get("progressPercentage") != 99
+
+
 async def test_the_job_set_of_a_train_job_gives_its_pods_the_token_and_the_address(start: StartWorld) -> None:
     async with start() as world:
         await world.train_job("bert")

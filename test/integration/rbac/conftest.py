@@ -26,7 +26,8 @@ from controller_runtime.rest import Config, Request, RESTMapper, Transport, Tran
 from hack import rbac
 from pkg.localcluster import contents
 from pkg.localcluster.access import role_binding
-from pkg.localcluster.tools import JOBSET
+from pkg.localcluster.options import Options
+from pkg.localcluster.tools import JOBSET, JOBSETS
 
 ROOT = Path(__file__).parents[3]
 GROUP = "under-test"
@@ -84,19 +85,22 @@ def audited(audit_log: Path) -> Iterator[Environment]:
     """
     policy = audit_log.with_name("policy.json")
     policy.write_text(json.dumps(_POLICY))
+    gangs = Options(kubernetes="1.35", workloads=True)
     environment = Environment(
         api_server_flags=[
             f"--audit-policy-file={policy}",
             f"--audit-log-path={audit_log}",
             "--audit-log-mode=blocking",
             "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
-            "--feature-gates=WatchList=false",
-        ]
+            f"--feature-gates=WatchList=false,{gangs.feature_gates}",
+            *[flag for flag in gangs.api_server_flags if not flag.startswith("--feature-gates")],
+        ],
+        version=gangs.kubernetes,
     )
 
     async def start() -> None:
         await environment.start()
-        binaries = await Binaries().locate(JOBSET)
+        binaries = await Binaries().locate(JOBSETS["0.11"])
         groups = [
             open_crd(GVK("scheduling.x-k8s.io", "v1alpha1", "PodGroup"), subresources={"status": {}}),
             open_crd(GVK("scheduling.volcano.sh", "v1beta1", "PodGroup"), subresources={"status": {}}),

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers of the webhooks: a process, and a manager that the API server asks about a test's objects."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Environment, eventually
+from controller_runtime.rest import Config, Request, RESTMapper, Transport
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.localcluster import contents
@@ -49,7 +51,7 @@ def admitting_manager(
     live_client: LiveClient,
     namespace: str,
     tmp_path: Path,
-) -> Callable[[], AbstractAsyncContextManager[None]]:
+) -> Callable[..., AbstractAsyncContextManager[None]]:
     """Run a manager that the API server asks about this test's objects."""
     authority = trainer_control_plane.control_plane.authority
     authority.server("webhooks", ["127.0.0.1", "localhost"]).write(tmp_path)
@@ -71,9 +73,9 @@ def admitting_manager(
         return False
 
     @asynccontextmanager
-    async def run() -> AsyncIterator[None]:
+    async def run(sent: list[Request] | None = None) -> AsyncIterator[None]:
         serving = {"webhook_cert_dir": str(tmp_path), "webhook_host": "127.0.0.1", "webhook_port": 0}
-        async with run_manager(webhooks=True, **serving) as mgr:
+        async with run_manager(webhooks=True, sent=sent, **serving) as mgr:
             url = f"https://127.0.0.1:{mgr.webhook_server.port}"
             inside = f"has(request.namespace) && request.namespace == '{namespace}'"
             ours = f"({inside}) || request.name.startsWith('{namespace[:20]}')"
@@ -92,6 +94,18 @@ def admitting_manager(
                     await live_client.delete(each)
 
     return run
+
+
+@pytest.fixture
+def acting_as(rest_config: Config) -> Callable[[str], AbstractAsyncContextManager[LiveClient]]:
+    """A client with a user agent of its own, which the API server makes its field manager."""
+
+    @asynccontextmanager
+    async def client(agent: str) -> AsyncIterator[LiveClient]:
+        async with Transport(dataclasses.replace(rest_config, user_agent=f"{agent}/1.0")) as transport:
+            yield LiveClient(transport, RESTMapper(transport))
+
+    return client
 
 
 def bad_runtime(namespace: str) -> TrainingRuntime:

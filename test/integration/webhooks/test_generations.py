@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients of both API generations on one real API server: each reads the fields that the others write."""
 
-import dataclasses
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import msgspec
@@ -14,7 +13,6 @@ from controller_runtime.apis.machinery.errors import ConflictError, InvalidError
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import LiveClient, raw_patch
 from controller_runtime.envtest import eventually
-from controller_runtime.rest import Config, RESTMapper, Transport
 
 from pkg.apis.jobset.v1alpha2 import JobSet, ReplicatedJob
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -28,18 +26,6 @@ QUEUE = {"kueue.x-k8s.io/queue-name": "q"}
 Document = dict[str, Any]
 Running = Callable[[], AbstractAsyncContextManager[None]]
 As = Callable[[str], AbstractAsyncContextManager[LiveClient]]
-
-
-@pytest.fixture
-def acting_as(rest_config: Config) -> As:
-    """A client with a user agent of its own, which the API server makes its field manager."""
-
-    @asynccontextmanager
-    async def client(agent: str) -> AsyncIterator[LiveClient]:
-        async with Transport(dataclasses.replace(rest_config, user_agent=f"{agent}/1.0")) as transport:
-            yield LiveClient(transport, RESTMapper(transport))
-
-    return client
 
 
 def job(namespace: str, runtime: str, metadata: Document | None = None, **spec: Any) -> Unstructured:

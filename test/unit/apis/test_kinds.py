@@ -104,6 +104,7 @@ def test_the_trainer_group_exports_its_kinds_structs_and_constants() -> None:
         "TRAIN_JOB_COMPLETE",
         "TRAIN_JOB_DEADLINE_EXCEEDED_REASON",
         "TRAIN_JOB_FAILED",
+        "TRAIN_JOB_GANG_UNAVAILABLE",
         "TRAIN_JOB_KIND",
         "TRAIN_JOB_RESUMED_REASON",
         "TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON",
@@ -121,5 +122,6 @@ def test_the_trainer_group_exports_its_kinds_structs_and_constants() -> None:
         "TrainingRuntimeSpecPatch",
         "VERSION",
         "VolcanoPodGroupPolicySource",
+        "WorkloadPodGroupPolicySource",
         "XGBoostMLPolicySource",
     }

@@ -11,18 +11,24 @@ import pytest
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.client import MERGE, Client, interceptor, raw_patch
 from controller_runtime.client.fake import FakeClient
 from jobset_server import KEY
 from trainjob_world import GANG, MPI, PLAIN, VOLCANO, World, train_job, world
 
+from pkg.apis.config.v1alpha1 import Configuration
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
+from pkg.runtime.core import snapshot_name
+from pkg.util import trainjob
 from pkg.util.trainjob import ChildConflictError
+
+SECOND_GENERATION = Configuration(compatibility_version="2.3")
 
 
 def planted(kind: type[Object], name: str, **parts: Any) -> Object:
@@ -141,3 +147,41 @@ async def test_a_running_orphan_with_another_spec_is_not_adopted_and_gives_no_ve
         await w.reconcile()
     assert "ownerReferences" not in (await w.job_set())["metadata"]
     assert (await w.server.get(TrainJob, KEY)).status.jobs_status is None
+
+
+async def test_the_snapshot_of_a_deleted_train_job_of_the_name_is_awaited() -> None:
+    w = await world()
+    runtimes = await core.new(w.server, FakeClient(), cfg=SECOND_GENERATION, store=w.server)
+    w.reconciler = TrainJobReconciler(w.server, w.recorder, runtimes, now=lambda: w.now)
+    predecessor = train_job()
+    predecessor.metadata.uid = "uid-earlier"
+    left = planted(ConfigMap, snapshot_name(predecessor), data={"runtime": "{}"})
+    left.metadata.owner_references = [trainjob.controller_reference(predecessor)]
+    w.server.add(left)
+
+    await w.reconcile()
+    assert w.result.requeue_after
+    assert w.recorder.events == []
+
+    await w.server.delete(left)
+    await w.reconcile()
+    assert (await w.job_set())["spec"]
+
+
+@pytest.mark.parametrize("end", ["Completed", "Failed"])
+async def test_an_ended_orphan_with_another_spec_is_not_adopted_and_gives_no_verdict(end: str) -> None:
+    w = await world(suspend=True)
+    await w.reconcile()
+    ended = await w.server.get(JobSet, KEY)
+    condition = Condition(
+        type=end, status="True", reason="r", message="m", last_transition_time="2025-01-01T00:00:00Z"
+    )
+    ended.status.conditions = [condition]
+    await w.server.status.update(ended)
+    await orphaned(w)
+    await w.edit_image()
+    with pytest.raises(ChildConflictError):
+        await w.reconcile()
+    assert "ownerReferences" not in (await w.job_set())["metadata"]
+    conditions = (await w.server.get(TrainJob, KEY)).status.conditions or []
+    assert [each.type for each in conditions] == ["Suspended"]

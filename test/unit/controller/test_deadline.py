@@ -7,6 +7,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import anyio
 import pytest
 from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.errors import StatusError
@@ -14,12 +15,18 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.machinery.time import format_time
 from controller_runtime.client import FakeClient
 from controller_runtime.reconcile import Request, Result
+from controller_runtime.workqueue import PriorityQueue
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
-from pkg.util.testing import make_cluster_training_runtime, make_train_job, make_training_runtime_spec
+from pkg.util.testing import (
+    make_cluster_training_runtime,
+    make_ended_status,
+    make_train_job,
+    make_training_runtime_spec,
+)
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = ("team-a", "job")
@@ -28,6 +35,11 @@ KEY = ("team-a", "job")
 class Events:
     def event(self, _obj: Object, event_type: str, reason: str, message: str) -> None:
         raise AssertionError(f"{event_type} {reason} {message}")
+
+
+class NoEvents(Events):
+    def event(self, _obj: Object, event_type: str, reason: str, message: str) -> None:
+        """Accept any event."""
 
 
 class World(FakeClient):
@@ -99,6 +111,22 @@ async def test_a_failed_delete_is_tried_again_also_after_a_restart(world: World)
     assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 0)
 
 
+async def test_a_train_job_whose_reconciles_fail_is_enqueued_at_its_deadline(world: World) -> None:
+    queue: PriorityQueue[Request] = PriorityQueue()
+    await world.reconciler.alarms.start(queue)
+    world.reconciler._recorder = NoEvents()
+    await world.delete(make_cluster_training_runtime("runtime", make_training_runtime_spec()))
+    began = anyio.current_time()
+    with pytest.raises(Exception, match="runtime"):
+        await world.after(20)
+    queue.add(Request(*KEY), after=1000)  # the retry
+
+    assert await queue.get() == Request(*KEY)
+    assert anyio.current_time() - began == pytest.approx(40)
+    await world.after(60)
+    assert await world.failed() == "DeadlineExceeded"
+
+
 async def test_a_train_job_without_a_job_set_is_not_built_after_its_deadline(world: World) -> None:
     await world.after(61)
     assert (await world.failed(), await world.job_sets()) == ("DeadlineExceeded", 0)
@@ -111,14 +139,7 @@ async def test_a_job_set_that_has_ended_before_the_deadline_decides(
 ) -> None:
     await world.after(0)
     job_set = await world.get(JobSet, KEY)
-    ended = {
-        "type": end,
-        "status": "True",
-        "reason": "Ended",
-        "message": "",
-        "lastTransitionTime": format_time(START),
-    }
-    job_set.status = type(job_set.status).from_dict({"conditions": [ended]})
+    job_set.status = make_ended_status(end, reason="Ended")
     await world.status.update(job_set)
 
     await world.after(61)

@@ -135,3 +135,25 @@ def test_the_content_is_what_clients_write() -> None:
         "status": {},
     }
     assert drift.content(live) == {"metadata": {"labels": {"a": "b"}}, "data": {"k": "v"}}
+
+
+@pytest.mark.parametrize(
+    ("live", "desired", "sent"),
+    [
+        pytest.param({"a": {"b": 1}}, {"a": {}}, {}, id="emptied"),
+        pytest.param({"a": {}}, {"a": {}}, {"a": {}}, id="empty before"),
+        pytest.param({}, {"a": {}}, {"a": {}}, id="new"),
+        pytest.param({"a": {"b": 1}}, {"a": {"b": 2}}, {"a": {"b": 2}}, id="changed"),
+        pytest.param(
+            {"jobs": [{"name": "x", "a": {}}, {"name": "y", "a": {"b": 1}}]},
+            {"jobs": [{"name": "y", "a": {}}, {"name": "x", "a": {}}, {"name": "z", "a": {}}]},
+            {"jobs": [{"name": "y"}, {"name": "x", "a": {}}, {"name": "z", "a": {}}]},
+            id="in keyed items",
+        ),
+        pytest.param(
+            [[{"a": {"b": 1}}]], [[{"a": {}}], [{"a": {}}]], [[{}], [{"a": {}}]], id="in items by place"
+        ),
+    ],
+)
+def test_a_map_that_an_apply_would_empty_is_not_sent(live: Any, desired: Any, sent: Any) -> None:
+    assert drift.without_emptied(live, desired) == sent

@@ -4,18 +4,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
-from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
-from controller_runtime.client import Client, interceptor
-from controller_runtime.client.fake import FakeClient
-from controller_runtime.rest import TransportError
+from controller_runtime.apis.core.v1 import ConfigMap
 from trainjob_world import MPI, World, suspended_world, world
-
-from pkg.controller import TrainJobReconciler
-from pkg.runtime import core
 
 
 async def hosts(w: World) -> int:
@@ -48,38 +38,3 @@ async def test_a_running_jobs_host_file_is_restored() -> None:
     await w.restart()
     assert await w.reconcile() == ["apply ConfigMap"]
     assert await hosts(w) == 2
-
-
-async def test_keys_whose_creation_was_not_answered_are_kept() -> None:
-    w = await world(MPI)
-    cache_lags = True
-
-    async def get(client: Client, kind: Any, key: Any) -> Any:
-        if kind.gvk == Secret.gvk and cache_lags:
-            raise NotFoundError("not in the cache yet", code=404)
-        return await client.get(kind, key)
-
-    async def apply(client: Client, obj: Any, **options: Any) -> Any:
-        if obj.gvk != Secret.gvk:
-            return await client.apply(obj, **options)
-        if any(each.kind == Secret.gvk for each in w.server.calls if each.is_write):
-            raise InvalidError("data: field is immutable when `immutable` is set", code=422, reason="Invalid")
-        await client.apply(obj, **options)
-        raise TransportError("the connection ended", host="https://fake")
-
-    lossy = interceptor.wrap(w.server, interceptor.Funcs(get=get, apply=apply))
-    runtimes = await core.new(lossy, FakeClient())
-    w.reconciler = TrainJobReconciler(lossy, w.recorder, runtimes, reader=w.server, now=lambda: w.now)
-    with pytest.raises(ExceptionGroup, match="the connection ended"):
-        await w.reconcile()
-    reported = len(w.recorder.events)
-    keys = (await w.server.get(Secret, ("ns", "job-mpi-ssh-auth"))).data
-
-    await w.reconcile()
-    assert w.result.requeue_after
-    assert len(w.recorder.events) == reported
-
-    cache_lags = False
-    await w.reconcile()
-    assert (await w.job_set())["spec"]
-    assert (await w.server.get(Secret, ("ns", "job-mpi-ssh-auth"))).data == keys

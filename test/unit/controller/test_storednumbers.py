@@ -7,12 +7,13 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
-from controller_runtime.apis.machinery.errors import ConflictError
+from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, StatusError
 from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.rest import TransportError
 
 from pkg.apis.trainer.v1alpha1 import Trainer, TrainJob
 from pkg.constants import trainer as constants
-from pkg.controller.storednumbers import PER_SECOND, TRIES, StoredNumbers
+from pkg.controller.storednumbers import FIRST_RETRY, PER_SECOND, TRIES, StoredNumbers
 from pkg.util.testing import make_train_job
 
 WORD = constants.NUM_PROC_PER_NODE_ANNOTATION
@@ -75,8 +76,9 @@ async def test_many_are_rewritten_at_a_bounded_rate() -> None:
     assert anyio.current_time() - began == pytest.approx(10 / PER_SECOND)
 
 
-async def test_a_train_job_that_changes_meanwhile_is_read_again_and_given_up_after_some_tries() -> None:
+async def test_a_train_job_that_changes_meanwhile_is_read_again_and_left_for_later_after_some_tries() -> None:
     client, conflicts = FakeClient(job("a", "auto"), job("b", "auto")), {"a": TRIES - 1, "b": TRIES}
+    began = anyio.current_time()
 
     async def patch(inner: Any, obj: TrainJob, change: Any, **options: Any) -> Any:
         if conflicts[obj.name] > 0:
@@ -85,7 +87,44 @@ async def test_a_train_job_that_changes_meanwhile_is_read_again_and_given_up_aft
         return await inner.patch(obj, change, **options)
 
     await rewrite(client, interceptor.wrap(client, interceptor.Funcs(patch=patch)))
-    assert await values(client) == {"a": (None, "auto"), "b": ("auto", None)}
+    assert await values(client) == {"a": (None, "auto"), "b": (None, "auto")}
+    assert anyio.current_time() - began >= FIRST_RETRY
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        StatusError("failed calling webhook", code=500, reason="InternalError"),
+        TransportError("the connection was refused", host="https://fake"),
+    ],
+    ids=["no webhook yet", "no server"],
+)
+async def test_an_outage_at_the_start_delays_the_rewriting(error: Exception) -> None:
+    client = FakeClient(job("a", "auto"), job("b", "4"))
+    began = anyio.current_time()
+
+    async def patch(inner: Any, obj: TrainJob, change: Any, **options: Any) -> Any:
+        if anyio.current_time() - began < 60:
+            raise error
+        return await inner.patch(obj, change, **options)
+
+    await rewrite(client, interceptor.wrap(client, interceptor.Funcs(patch=patch)))
+    assert await values(client) == {"a": (None, "auto"), "b": (4, None)}
+
+
+async def test_a_train_job_that_the_server_does_not_accept_is_not_tried_again() -> None:
+    client = FakeClient(job("a", "auto"), job("b", "4"))
+    tries: list[str] = []
+
+    async def patch(inner: Any, obj: TrainJob, change: Any, **options: Any) -> Any:
+        tries.append(obj.name)
+        if obj.name == "a":
+            raise ForbiddenError("a policy denied the request", code=403, reason="Forbidden")
+        return await inner.patch(obj, change, **options)
+
+    await rewrite(client, interceptor.wrap(client, interceptor.Funcs(patch=patch)))
+    assert await values(client) == {"a": ("auto", None), "b": (4, None)}
+    assert sorted(tries) == ["a", "b"]
 
 
 async def test_a_number_beyond_32_bits_stays_and_the_others_are_rewritten() -> None:

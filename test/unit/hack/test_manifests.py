@@ -95,8 +95,8 @@ PLURALS = ["trainjobs", "trainingruntimes", "clustertrainingruntimes"]
 # Digests of the structures that equal the union of the references, for a machine without the references.
 DIGESTS = {
     "trainjobs": "2da388960d82640b",
-    "trainingruntimes": "749097e68a05184e",
-    "clustertrainingruntimes": "ce3749798190726e",
+    "trainingruntimes": "e0fcc2c8efc168b6",
+    "clustertrainingruntimes": "99fcb01c99ad3852",
 }
 STATE = {"name": "State", "type": "string", "jsonPath": '.status.conditions[?(@.status=="True")].type'}
 ELASTIC = {
@@ -190,6 +190,7 @@ def wanted(plural: str) -> Any:
         policy = schema["properties"]["spec"]["properties"]["mlPolicy"]
         one_of_five = newer["properties"]["spec"]["properties"]["mlPolicy"]["x-kubernetes-validations"]
         policy["x-kubernetes-validations"] = [ELASTIC, *one_of_five]
+        _at(schema, "spec", "podGroupPolicy")["workload"] = {"type": "object"}
     if plural == "trainjobs":
         # Volumes are those of one Kubernetes release.
         spec = schema["properties"]["spec"]["properties"]

@@ -11,8 +11,10 @@ import pytest
 from controller_runtime import client
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Unstructured
+from owner_world import Cluster, Live
 
 from pkg.podgrouper import DirectOwners, Options, PodGrouper, PodReconciler, Rules, new_plugins_hub
+from pkg.podgrouper.ownercache import OwnerCache
 from pkg.podgrouper.podgroup import Handler
 from pkg.podgrouper.servedrules import FixedRules
 
@@ -98,3 +100,15 @@ def make_reconciler(
         )
 
     return make
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+@pytest.fixture
+def owners(cluster: Cluster) -> OwnerCache:
+    made = OwnerCache(Live(cluster), cluster.watched, cluster, clock=lambda: cluster.now)
+    made.kinds = new_plugins_hub(made, found=[])
+    return made

@@ -15,6 +15,7 @@ from controller_runtime.cache import UndecodableObjectError
 from controller_runtime.client import MERGE, FakeClient, interceptor, raw_patch
 from controller_runtime.metrics import REGISTRY
 from controller_runtime.reconcile import Request, Result, TerminalError
+from owner_world import refusing
 
 from pkg.apis.kai.v2alpha2 import PodGroup
 from pkg.podgrouper import Options, PodReconciler, Rules
@@ -248,15 +249,6 @@ async def test_a_pod_whose_namespace_has_used_its_share_comes_again_later_withou
 # An owner that may not be read.
 
 
-def without_rights(client: FakeClient, kind: str = "StatefulSet") -> Any:
-    async def get(within: FakeClient, wanted: Any, key: Any) -> Any:
-        if wanted.gvk.kind == kind:
-            raise ForbiddenError("no", code=403, reason="Forbidden")
-        return await within.get(wanted, key)
-
-    return interceptor.wrap(client, interceptor.Funcs(get=get))
-
-
 async def test_a_pod_that_has_a_group_keeps_it_while_its_owner_may_not_be_read(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> None:
@@ -264,7 +256,7 @@ async def test_a_pod_that_has_a_group_keeps_it_while_its_owner_may_not_be_read(
     await make_reconciler(client).reconcile(REQUEST)
     before = len(client.writes)
 
-    await make_reconciler(without_rights(client)).reconcile(REQUEST)
+    await make_reconciler(refusing(client)).reconcile(REQUEST)
 
     assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": GROUP}
     assert len(client.writes) == before
@@ -275,7 +267,7 @@ async def test_a_mark_of_a_group_that_does_not_exist_is_replaced_though_an_owner
 ) -> None:
     client = FakeClient(make_pod("db-0", stateful_set, annotations={"pod-group-name": "made-up"}))
 
-    await make_reconciler(without_rights(client)).reconcile(REQUEST)
+    await make_reconciler(refusing(client)).reconcile(REQUEST)
 
     assert (await client.get(Pod, REQUEST)).annotations == {"pod-group-name": "pg-db-0-uid-db-0"}
 
@@ -284,13 +276,13 @@ async def test_a_group_made_without_an_owner_follows_what_may_be_read(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
 ) -> None:
     client = FakeClient(make_pod("db-0", stateful_set))
-    await make_reconciler(without_rights(client)).reconcile(REQUEST)
+    await make_reconciler(refusing(client)).reconcile(REQUEST)
     await client.patch(
         await client.get(Pod, REQUEST),
         raw_patch(MERGE, b'{"metadata":{"labels":{"priorityClassName":"build"}}}'),
     )
 
-    await make_reconciler(without_rights(client)).reconcile(REQUEST)
+    await make_reconciler(refusing(client)).reconcile(REQUEST)
 
     assert (await client.get(PodGroup, ("team-a", "pg-db-0-uid-db-0"))).labels == {
         "priorityClassName": "build"
@@ -301,7 +293,7 @@ async def test_a_pod_that_is_grouped_without_an_owner_has_one_event_that_names_i
     make_pod: MakePod, stateful_set: Unstructured, make_grouper: Any, recorder: Any
 ) -> None:
     client = FakeClient(make_pod("db-0", stateful_set))
-    denied = without_rights(client)
+    denied = refusing(client)
     handler = Handler(denied, denied, node_pool_key="pool", queue_key="kai.scheduler/queue")
     reconciler = PodReconciler(denied, recorder, make_grouper(denied), handler, notices=recorder)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import ForbiddenError
 from controller_runtime.apis.machinery.object import Unstructured
-from controller_runtime.client import FakeClient, interceptor
+from controller_runtime.client import FakeClient
+from owner_world import refusing
 
 from pkg.podgrouper import PodGrouper
 from pkg.podgrouper.plugins import GroupingError
@@ -17,15 +17,6 @@ from pkg.podgrouper.plugins import GroupingError
 MakeObject = Callable[..., Unstructured]
 MakePod = Callable[..., Pod]
 MakeGrouper = Callable[[Any], PodGrouper]
-
-
-def refusing(client: FakeClient, kind: str) -> Any:
-    async def get(within: FakeClient, wanted: Any, key: Any) -> Any:
-        if wanted.gvk.kind == kind:
-            raise ForbiddenError("no", code=403, reason="Forbidden")
-        return await within.get(wanted, key)
-
-    return interceptor.wrap(client, interceptor.Funcs(get=get))
 
 
 async def test_the_walk_ends_at_the_owner_without_owners(

@@ -30,7 +30,7 @@ def exported(package: types.ModuleType) -> set[str]:
         (
             runtime,
             (
-                "Container Info PodSet ReconcilerBuilder Runtime RuntimePolicy Scheduler TemplateSpec "
+                "Container Info PodSet GeneratedSecret ReconcilerBuilder Runtime RuntimePolicy Scheduler TemplateSpec "
                 "UnsupportedRuntimeError extract_resource_per_node_from_runtime get_num_gpu_per_node new_info "
                 "new_pod_set runtime_for runtime_ref_to_runtime_registry_key template_spec_apply"
             ),
@@ -40,7 +40,7 @@ def exported(package: types.ModuleType) -> set[str]:
             (
                 "ComponentBuilderPlugin CustomValidationPlugin EnforceMLPolicyPlugin EnforcePodGroupPolicyPlugin "
                 "EnforcePodSpecPlugin Observer Plugin PluginError PluginFactory PodNetworkPlugin "
-                "PreComponentBuilderPlugin TrainJobStatusPlugin WatchExtensionPlugin"
+                "PreComponentBuilderPlugin TrainJobStatusPlugin UnavailableError WatchExtensionPlugin"
             ),
         ),
         (

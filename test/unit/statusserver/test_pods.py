@@ -77,16 +77,29 @@ async def test_no_other_pod_may(objects: list[Object], train_job: str, pod: Boun
 
 
 async def test_a_pod_is_looked_up_once_a_minute_and_forgotten_when_it_is_deleted() -> None:
-    cluster = FakeClient(*chain())
-    owners = PodOwners(cluster, cluster)
+    cluster, cached = FakeClient(*chain()), FakeClient(*chain())
+    owners = PodOwners(cluster, cached)
     for _ in range(5):
         await owners.require("lab", "bert", POD)
-    assert [call.kind.kind for call in cluster.calls] == ["Pod", "Job", "JobSet", "TrainJob"]
+    assert [call.kind.kind for call in cluster.calls] == ["Pod", "Job"]
 
     await cluster.delete(Pod.from_dict({"metadata": {"namespace": "lab", "name": POD.name}}))
     await owners.require("lab", "bert", POD)
     await anyio.sleep(60)
 
+    with pytest.raises(DeniedError):
+        await owners.require("lab", "bert", POD)
+
+
+async def test_a_pod_may_not_update_the_next_train_job_of_the_name() -> None:
+    cluster = FakeClient(*chain())
+    owners = PodOwners(cluster, cluster)
+    await owners.require("lab", "bert", POD)
+
+    await cluster.delete(TrainJob.from_dict({"metadata": {"namespace": "lab", "name": "bert"}}))
+    with pytest.raises(DeniedError):
+        await owners.require("lab", "bert", POD)
+    cluster.add(TrainJob.from_dict({"metadata": {"namespace": "lab", "name": "bert", "uid": "t2"}}))
     with pytest.raises(DeniedError):
         await owners.require("lab", "bert", POD)
 

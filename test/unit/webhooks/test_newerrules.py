@@ -11,10 +11,18 @@ from controller_runtime.apis.machinery import field
 from controller_runtime.webhook import MutatorHandler
 
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.trainer.v1alpha1 import DatasetInitializer, Initializer, ModelInitializer, Trainer, TrainJob
+from pkg.apis.trainer.v1alpha1 import (
+    ClusterTrainingRuntime,
+    DatasetInitializer,
+    Initializer,
+    ModelInitializer,
+    Trainer,
+    TrainingRuntime,
+    TrainJob,
+)
 from pkg.constants import trainer as constants
 from pkg.util.testing import make_train_job
-from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, newerrules
+from pkg.webhooks import TrainJobDefaulter, TrainJobWebhook, newerrules, validators
 
 IMMUTABLE = "field is immutable"
 
@@ -109,3 +117,28 @@ async def test_one_profile_warns_and_the_other_refuses(version: str) -> None:
         assert response.warnings is None
         with pytest.raises(field.AggregateError, match="must be a valid URI"):
             await webhook.validate_create(new)
+
+
+def runtime(kind: type[TrainingRuntime] | type[ClusterTrainingRuntime], length: int) -> Any:
+    policy = {"mpi": {"sshAuthMountPath": "/" * length}}
+    spec = {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": []}}}
+    return kind.from_dict({"metadata": {"name": "r"}, "spec": spec})
+
+
+@pytest.mark.parametrize("kind", [TrainingRuntime, ClusterTrainingRuntime])
+async def test_a_long_mount_path_of_a_runtime_is_a_warning_or_an_error(
+    kind: type[TrainingRuntime] | type[ClusterTrainingRuntime],
+) -> None:
+    short, long = runtime(kind, 4096), runtime(kind, 4097)
+    text = "spec.mlPolicy.mpi.sshAuthMountPath: Too long: may not be more than 4096 bytes"
+    first = validators({}, Configuration(compatibility_version="2.1"))[kind]
+    assert await first.validate_create(short) == []
+    assert await first.validate_create(long) == [f"{text}; Trainer v2.3 refuses this"]
+    assert await first.validate_update(short, long) == [f"{text}; Trainer v2.3 refuses this"]
+    assert await first.validate_update(long, long) == []
+    second = validators({}, Configuration(compatibility_version="2.3"))[kind]
+    assert await second.validate_create(short) == []
+    for refused in (second.validate_create(long), second.validate_update(short, long)):
+        with pytest.raises(field.AggregateError, match=text):
+            await refused
+    assert await second.validate_update(long, long) == []

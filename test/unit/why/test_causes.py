@@ -7,348 +7,70 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from why_world import World, condition, when
+from why_states import (
+    NO_GPU,
+    between_retries,
+    bound_and_ignored,
+    claimed,
+    coscheduling,
+    crash_loop,
+    deleting,
+    device_claim,
+    fail_by,
+    failed,
+    gated,
+    huge,
+    job_set_stays,
+    job_set_suspended,
+    jobs_refused,
+    kai,
+    kai_queue_missing,
+    kueue_check,
+    kueue_evicted,
+    managed,
+    manager_crashing,
+    manager_scaled_down,
+    missing,
+    mount,
+    native_gang,
+    no_gang_api,
+    no_gpus_at_all,
+    no_job_set_kind,
+    no_leader,
+    no_leader_since,
+    no_node_for,
+    no_runtime,
+    no_scheduler_leads,
+    no_service,
+    node_unknown,
+    nothing_made,
+    nothing_visible,
+    only_a_claim,
+    pending_quota,
+    pinned_to_no_node,
+    pod_failed,
+    refused,
+    resumed_and_ignored,
+    several_mounts,
+    tainted,
+    uncreated,
+    unread,
+    unready,
+    unsupported,
+    volcano,
+)
+from why_world import World, condition
 
-from pkg.why import Reference, State
+from pkg.why import State
 from pkg.why.catalog import CAUSES
 
 Case = tuple[str, int, str, Callable[[World], Any]]
 
-NO_GPU = (
-    "0/2 nodes are available: 2 Insufficient nvidia.com/gpu. preemption: 0/2 nodes are available: "
-    "2 No preemption victims found for incoming pod."
-)
 QUOTA = (
     'Error creating: pods "llama-node-0-0-abcde" is forbidden: exceeded quota: compute, requested: '
     "requests.nvidia.com/gpu=4, used: requests.nvidia.com/gpu=6, limited: requests.nvidia.com/gpu=8"
 )
 FORBIDDEN = 'Error creating: pods "llama-node-0-0-abcde" is forbidden: '
-
-
-def refused(message: str) -> Callable[[World], Any]:
-    """Return the state in which the Job controller cannot create pods."""
-
-    def state(world: World) -> None:
-        world.without_pods()
-        world.event(world.job, "FailedCreate", message, count=5)
-
-    return state
-
-
-def uncreated(message: str) -> Callable[[World], Any]:
-    """Return the state in which the manager cannot create the TrainJob's children."""
-
-    def state(world: World) -> None:
-        world.without_children()
-        text = f"TrainJob resources reconciliation failed: {message}"
-        world.event(world.train_job, "TrainJobResourcesCreationFailed", text, count=7)
-
-    return state
-
-
-def mount(message: str, reason: str = "FailedMount") -> Callable[[World], Any]:
-    def state(world: World) -> None:
-        world.waits("ContainerCreating")
-        world.event(world.pods[0], reason, message)
-
-    return state
-
-
-def claimed(phase: str, *events: tuple[str, str]) -> Callable[[World], Any]:
-    def state(world: World) -> None:
-        world.unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims.")
-        claim = world.make("v1", "PersistentVolumeClaim", "data", spec={}, status={"phase": phase})
-        for pod in world.pods:
-            pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-        for reason, message in events:
-            world.event(claim, reason, message)
-
-    return state
-
-
-def missing(kind: str, name: str, **spec: Any) -> Callable[[World], Any]:
-    def state(world: World) -> None:
-        world.waits("ContainerCreating")
-        world.pods[0]["spec"].update(spec)
-        world.absent.add(Reference(kind, "team-a", name))
-
-    return state
-
-
-def failed(world: World, reason: str, message: str) -> Any:
-    """Make Job, JobSet and TrainJob fail."""
-    world.job["status"]["conditions"] = [condition("Failed", reason=reason, message=message)]
-    text = "jobset failed due to one or more job failures (first failed job: llama-node-0)"
-    for each in (world.job_set, world.train_job):
-        each["status"]["conditions"] = [condition("Failed", reason="FailedJobs", message=text)]
-
-
-def fail_by(code: int, reason: str = "Error", log: str = "") -> Callable[[World], Any]:
-    def state(world: World) -> None:
-        world.ended(code, reason)
-        world.logs[world.pods[0]["metadata"]["name"], "node"] = ["step 10", log]
-        failed(world, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-
-    return state
-
-
-def crash_loop(world: World) -> None:
-    last = {"exitCode": 1, "reason": "Error", "finishedAt": when(20)}
-    message = "back-off 40s restarting failed container=node pod=llama-node-0-0-abcde_team-a(uid)"
-    world.waits("CrashLoopBackOff", message, phase="Running", restarts=4, last=last)
-    world.logs[world.pods[0]["metadata"]["name"], "node"] = [
-        "ModuleNotFoundError: No module named 'torchvision'"
-    ]
-
-
-def node_unknown(world: World) -> None:
-    message = "Kubelet stopped posting node status."
-    world.nodes[0]["status"]["conditions"] = [condition("Ready", "Unknown", "NodeStatusUnknown", message)]
-    world.pods[0]["status"]["conditions"] = [condition("PodScheduled"), condition("Ready", "False")]
-
-
-def pod_failed(reason: str, message: str, **status: Any) -> Callable[[World], Any]:
-    def state(world: World) -> None:
-        world.pods[0]["status"] = {"phase": "Failed", "reason": reason, "message": message, **status}
-
-    return state
-
-
-def deleting(world: World) -> None:
-    world.train_job["metadata"].update(deletionTimestamp=when(600), finalizers=["example.com/backup"])
-
-
-def managed(world: World) -> None:
-    world.without_children()
-    world.train_job["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue"
-
-
-def unsupported(world: World) -> None:
-    world.without_children()
-    message = "unsupported runtime: Nothing.trainer.kubeflow.org"
-    world.train_job["status"]["conditions"] = [
-        condition("Failed", reason="TrainingRuntimeNotSupported", message=message)
-    ]
-
-
-def no_runtime(world: World) -> None:
-    world.without_children()
-    world.absent.add(Reference("ClusterTrainingRuntime.trainer.kubeflow.org", "", "torch-distributed"))
-    world.event(
-        world.train_job,
-        "TrainJobResourcesCreationFailed",
-        "TrainJob resources reconciliation failed: not found",
-    )
-
-
-def no_job_set_kind(world: World) -> None:
-    world.without_children()
-    world.unread["JobSet.jobset.x-k8s.io"] = "the kind is not installed"
-
-
-def manager_scaled_down(world: World) -> None:
-    world.without_children()
-    world.manager["spec"]["replicas"] = 0
-    world.manager["status"] = {}
-
-
-def manager_crashing(world: World) -> None:
-    world.without_children()
-    world.manager["status"] = {"replicas": 1, "unavailableReplicas": 1}
-    world.make(
-        "v1", "Pod", "kubeflow-trainer-controller-manager-7d9-x", namespace="kubeflow-system", spec={},
-        status={"phase": "Running", "containerStatuses": [{"name": "manager", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]},
-    )  # fmt: skip
-
-
-def no_leader(world: World) -> None:
-    world.without_children()
-    world.lease["spec"]["renewTime"] = when(900)
-
-
-def no_leader_since(seconds: float, holder: str = "a") -> Callable[[World], Any]:
-    def state(world: World) -> None:
-        world.without_children()
-        world.lease["spec"].update(renewTime=when(seconds), holderIdentity=holder)
-
-    return state
-
-
-def resumed_and_ignored(world: World) -> None:
-    job_set_suspended(world)
-    world.job_set["metadata"]["managedFields"] = [
-        {
-            "manager": "trainer",
-            "operation": "Apply",
-            "time": when(300),
-            "fieldsV1": {"f:spec": {"f:suspend": {}}},
-        }
-    ]
-
-
-def no_scheduler_leads(world: World) -> None:
-    world.unscheduled()
-    world.make("coordination.k8s.io/v1", "Lease", "kube-scheduler", namespace="kube-system",
-               spec={"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": when(40)})  # fmt: skip
-
-
-def only_a_claim(world: World) -> Any:
-    """Bind the pods: only their claim, which is not bound, is left."""
-    for pod in world.pods:
-        pod["spec"]["nodeName"] = "worker-0"
-        pod["status"] = {"phase": "Pending", "startTime": when(100)}
-
-
-def nothing_visible(world: World) -> None:
-    world.train_job["metadata"]["creationTimestamp"] = when(3600)
-    for number in range(2):
-        world.waits("ContainerCreating", pod=number)
-
-
-def jobs_not_made(world: World) -> None:
-    world.remove(world.job, *world.pods)
-
-
-def no_node_for(labels: dict[str, str], message: str) -> Callable[[World], Any]:
-    def state(world: World) -> None:
-        world.unscheduled(message)
-        for pod in world.pods:
-            pod["spec"]["nodeSelector"] = labels
-
-    return state
-
-
-def job_set_stays(world: World) -> None:
-    world.without_pods()
-    world.remove(world.job)
-    world.job_set["metadata"].update(deletionTimestamp=when(120), finalizers=["foregroundDeletion"])
-
-
-def several_mounts(world: World) -> None:
-    mount('MountVolume.SetUp failed for volume "ssh" : secret "mpi-ssh" not found')(world)
-    world.event(world.pods[0], "FailedMount", "Unable to attach or mount volumes: timed out waiting", age=1)
-
-
-def tainted(world: World) -> None:
-    world.unscheduled(
-        "0/2 nodes are available: 2 node(s) had untolerated taint(s). no new claims to deallocate"
-    )
-    for node in world.nodes:
-        node["spec"] = {"taints": [{"key": "gpu-only", "effect": "NoSchedule"}]}
-
-
-def huge(world: World) -> None:
-    world.unscheduled(NO_GPU)
-    for pod in world.pods:
-        pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "16"
-
-
-def no_gpus_at_all(world: World) -> None:
-    world.unscheduled(NO_GPU)
-    for node in world.nodes:
-        del node["status"]["allocatable"]["nvidia.com/gpu"]
-
-
-def gated(world: World) -> None:
-    world.unscheduled("Scheduling is blocked due to non-empty scheduling gates", "SchedulingGated")
-    for pod in world.pods:
-        pod["spec"]["schedulingGates"] = [{"name": "example.com/quota"}]
-
-
-def coscheduling(world: World) -> None:
-    world.unscheduled(
-        "0/2 nodes are available: pre-filter pod llama-node-0-0-abcde cannot find enough sibling pods, "
-        "current pods number: 2, minMember of group: 4."
-    )
-    world.group("scheduling.x-k8s.io/v1alpha1", status={"phase": "PreScheduling"}, minMember=4)
-
-
-def volcano(world: World) -> None:
-    message = "2/2 tasks in gang unschedulable: pod group is not ready, 2 Pending, 2 minAvailable; Pending: 2 Unschedulable"
-    world.unscheduled()
-    world.group(
-        "scheduling.volcano.sh/v1beta1", queue="team",
-        status={"phase": "Inqueue", "conditions": [condition("Unschedulable", reason="NotEnoughResources", message=message)]},
-    )  # fmt: skip
-
-
-def kai(world: World) -> None:
-    message = "Node-Group default: no nodes with enough resources were found: 2 node(s) didn't have enough resource: GPUs."
-    world.unscheduled()
-    world.group(
-        "scheduling.run.ai/v2alpha2", queue="team",
-        status={"schedulingConditions": [{"type": "UnschedulableOnNodePool", "status": "True", "reason": "Unschedulable",
-                                          "message": message, "nodePool": "default", "transitionID": "0"}]},
-    )  # fmt: skip
-
-
-def kai_queue_missing(world: World) -> None:
-    world.unscheduled()
-    world.group("scheduling.run.ai/v2alpha2", status={}, queue="nowhere")
-    world.absent.add(Reference("Queue.scheduling.run.ai", "", "nowhere"))
-
-
-def no_service(world: World) -> None:
-    world.remove(world.service)
-
-
-def job_set_suspended(world: World) -> None:
-    world.job_set["spec"]["suspend"] = world.job["spec"]["suspend"] = True
-    world.job_set["metadata"]["managedFields"] = [
-        {
-            "manager": "other",
-            "operation": "Update",
-            "time": when(100),
-            "fieldsV1": {"f:spec": {"f:suspend": {}}},
-        }
-    ]
-    world.without_pods()
-
-
-def unready(world: World) -> None:
-    pod = world.pods[0]
-    pod["status"]["conditions"] = [
-        condition("PodScheduled"),
-        condition("Ready", "False", "ContainersNotReady", age=900),
-    ]
-    world.event(
-        pod, "Unhealthy", 'Readiness probe failed: Get "http://10.0.0.1:8080/ready": connection refused'
-    )
-
-
-def pending_quota(message: str) -> Callable[[World], Any]:
-    return lambda world: world.workload(condition("QuotaReserved", "False", "Pending", message))
-
-
-def kueue_evicted(world: World) -> None:
-    world.workload(
-        condition("QuotaReserved", "False", "Pending", "Preempted to accommodate a workload"),
-        condition("Evicted", "True", "Preempted", "Preempted to accommodate a workload due to reclamation"),
-        condition("Admitted", "False", "NoReservation", "The workload has no reservation"),
-    )
-
-
-def kueue_check(world: World) -> None:
-    world.workload(
-        condition("QuotaReserved", "True", "QuotaReserved", "Quota reserved in ClusterQueue team"),
-        admissionChecks=[{"name": "provision", "state": "Pending", "message": "Waiting for a node group"}],
-    )
-
-
-def bound_and_ignored(world: World) -> None:
-    world.pods[0]["status"] = {"phase": "Pending", "conditions": [condition("PodScheduled")]}
-
-
-def unread(**counts: int) -> Callable[[World], None]:
-    """Let only TrainJob and JobSet be readable, as the manager's cache has them."""
-
-    def change(world: World) -> None:
-        world.remove(world.job, *world.pods)
-        world.unread |= dict.fromkeys(("Pod", "Job.batch", "Event"), "not cached")
-        world.job_set["status"] = {"replicatedJobsStatus": [{"name": "node", **counts}]} if counts else {}
-
-    return change
-
 
 CASES: list[Any] = [
     pytest.param(cause, code, words, state, id=name)
@@ -367,7 +89,18 @@ CASES: list[Any] = [
         ("resumed, and the manager does nothing", "manager-silent", 1, "does not react", resumed_and_ignored),
         ("no scheduler leads", "scheduler-missing", 1, "default-scheduler", no_scheduler_leads),
         ("manager does nothing", "manager-silent", 1, "does not react", lambda w: w.without_children()),
-        ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", jobs_not_made),
+        ("JobSet's controller does nothing", "jobset-controller", 1, "JobSet", nothing_made),
+        ("JobSet's controller cannot create Jobs", "creation-failed", 1, "create the Jobs", jobs_refused()),
+        ("quota of Jobs", "quota-exceeded", 1, "count/jobs.batch 2 of 2",
+         jobs_refused(hard={"count/jobs.batch": "2"}, used={"count/jobs.batch": "2"})),
+        ("quota of Jobs with room", "creation-failed", 1, "create the Jobs",
+         jobs_refused(hard={"count/jobs.batch": "2"}, used={"count/jobs.batch": "1"})),
+        ("ResourceClaimTemplate", "device-claim-missing", 1, "ResourceClaimTemplate gpus",
+         device_claim("ResourceClaimTemplate", resourceClaimTemplateName="gpus")),
+        ("ResourceClaim", "device-claim-missing", 1, "ResourceClaim gpus",
+         device_claim("ResourceClaim", resourceClaimName="gpus")),
+        ("nodeName of no node", "node-lost", 1, "worker-77", pinned_to_no_node),
+        ("a Job waits between retries", "pods-failing", 1, "4 pods of the Job llama-node-0", between_retries),
         ("Job controller does nothing", "job-controller", 1, "Jobs", lambda w: (w.without_pods(), w.job["status"].clear())),
         ("pods unread and not ready", "not-ready", 3, "step node", unread(active=1)),
         ("pods unread and missing", "pods-missing", 3, "step node", unread(active=0)),
@@ -502,6 +235,8 @@ CASES: list[Any] = [
         ("coscheduling", "gang-waiting", 3, "gang", coscheduling),
         ("Volcano", "gang-unschedulable", 3, "2 pods", volcano),
         ("KAI", "gang-unschedulable", 3, "GPUs", kai),
+        ("Kubernetes' own gang", "gang-unschedulable", 3, "gang of 2 pods does not fit: 0/2 nodes", native_gang),
+        ("no API of gangs", "gang-unavailable", 1, "serves no gangs", no_gang_api),
         ("KAI's queue", "queue-missing", 1, "nowhere", kai_queue_missing),
         ("Kueue waits for quota", "queued", 3, "insufficient unused quota", pending_quota(
             "couldn't assign flavors to pod set node: insufficient unused quota for nvidia.com/gpu in flavor a100, 4 more needed")),

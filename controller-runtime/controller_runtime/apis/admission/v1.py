@@ -46,9 +46,7 @@ class AdmissionResponse(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset({"uid", "allowed"})
 
 
-class AdmissionReview(
-    Object, group="admission.k8s.io", version="v1", kind="AdmissionReview", plural="", namespaced=False
-):
+class AdmissionReview(Object, group="admission.k8s.io", version="v1", plural="", namespaced=False):
     """admissionv1.AdmissionReview."""
 
     request: AdmissionRequest | None = None

@@ -56,50 +56,39 @@ class MatchCondition(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset({"name", "expression"})
 
 
-class ValidatingWebhook(Struct):
+class _Webhook(Struct):
+    """The fields that both kinds of webhook have."""
+
+    name: str = ""
+    client_config: WebhookClientConfig | None = None
+    rules: list[RuleWithOperations] | None = None
+    failure_policy: str | None = None
+    match_policy: str | None = None
+    namespace_selector: LabelSelector | None = None
+    object_selector: LabelSelector | None = None
+    side_effects: str | None = None
+    timeout_seconds: int | None = None
+    admission_review_versions: list[str] | None = None
+    match_conditions: list[MatchCondition] | None = None
+    go_always: ClassVar[frozenset[str]] = frozenset(
+        {"name", "client_config", "side_effects", "admission_review_versions"}
+    )
+
+
+class ValidatingWebhook(_Webhook):
     """admissionregistrationv1.ValidatingWebhook."""
 
-    name: str = ""
-    client_config: WebhookClientConfig | None = None
-    rules: list[RuleWithOperations] | None = None
-    failure_policy: str | None = None
-    match_policy: str | None = None
-    namespace_selector: LabelSelector | None = None
-    object_selector: LabelSelector | None = None
-    side_effects: str | None = None
-    timeout_seconds: int | None = None
-    admission_review_versions: list[str] | None = None
-    match_conditions: list[MatchCondition] | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset(
-        {"name", "client_config", "side_effects", "admission_review_versions"}
-    )
 
-
-class MutatingWebhook(Struct):
+class MutatingWebhook(_Webhook):
     """admissionregistrationv1.MutatingWebhook."""
 
-    name: str = ""
-    client_config: WebhookClientConfig | None = None
-    rules: list[RuleWithOperations] | None = None
-    failure_policy: str | None = None
-    match_policy: str | None = None
-    namespace_selector: LabelSelector | None = None
-    object_selector: LabelSelector | None = None
-    side_effects: str | None = None
-    timeout_seconds: int | None = None
-    admission_review_versions: list[str] | None = None
     reinvocation_policy: str | None = None
-    match_conditions: list[MatchCondition] | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset(
-        {"name", "client_config", "side_effects", "admission_review_versions"}
-    )
 
 
 class ValidatingWebhookConfiguration(
     Object,
     group="admissionregistration.k8s.io",
     version="v1",
-    kind="ValidatingWebhookConfiguration",
     plural="validatingwebhookconfigurations",
     namespaced=False,
 ):
@@ -112,7 +101,6 @@ class MutatingWebhookConfiguration(
     Object,
     group="admissionregistration.k8s.io",
     version="v1",
-    kind="MutatingWebhookConfiguration",
     plural="mutatingwebhookconfigurations",
     namespaced=False,
 ):

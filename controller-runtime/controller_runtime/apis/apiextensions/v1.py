@@ -100,12 +100,7 @@ class CustomResourceDefinitionStatus(Struct):
 
 
 class CustomResourceDefinition(
-    Object,
-    group="apiextensions.k8s.io",
-    version="v1",
-    kind="CustomResourceDefinition",
-    plural="customresourcedefinitions",
-    namespaced=False,
+    Object, group="apiextensions.k8s.io", version="v1", plural="customresourcedefinitions", namespaced=False
 ):
     """apiextensionsv1.CustomResourceDefinition."""
 

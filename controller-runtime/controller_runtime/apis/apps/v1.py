@@ -239,37 +239,35 @@ class DaemonSetStatus(Struct):
     go_pointers: ClassVar[frozenset[str]] = frozenset({"collision_count"})
 
 
-class Deployment(Object, group="apps", version="v1", kind="Deployment", plural="deployments"):
+class Deployment(Object, group="apps", version="v1", plural="deployments"):
     """appsv1.Deployment."""
 
     spec: DeploymentSpec = Field(default_factory=DeploymentSpec)
     status: DeploymentStatus = Field(default_factory=DeploymentStatus)
 
 
-class ReplicaSet(Object, group="apps", version="v1", kind="ReplicaSet", plural="replicasets"):
+class ReplicaSet(Object, group="apps", version="v1", plural="replicasets"):
     """appsv1.ReplicaSet."""
 
     spec: ReplicaSetSpec = Field(default_factory=ReplicaSetSpec)
     status: ReplicaSetStatus = Field(default_factory=ReplicaSetStatus)
 
 
-class StatefulSet(Object, group="apps", version="v1", kind="StatefulSet", plural="statefulsets"):
+class StatefulSet(Object, group="apps", version="v1", plural="statefulsets"):
     """appsv1.StatefulSet."""
 
     spec: StatefulSetSpec = Field(default_factory=StatefulSetSpec)
     status: StatefulSetStatus = Field(default_factory=StatefulSetStatus)
 
 
-class DaemonSet(Object, group="apps", version="v1", kind="DaemonSet", plural="daemonsets"):
+class DaemonSet(Object, group="apps", version="v1", plural="daemonsets"):
     """appsv1.DaemonSet."""
 
     spec: DaemonSetSpec = Field(default_factory=DaemonSetSpec)
     status: DaemonSetStatus = Field(default_factory=DaemonSetStatus)
 
 
-class ControllerRevision(
-    Object, group="apps", version="v1", kind="ControllerRevision", plural="controllerrevisions"
-):
+class ControllerRevision(Object, group="apps", version="v1", plural="controllerrevisions"):
     """appsv1.ControllerRevision; the controller that stores ``data`` defines its content."""
 
     data: JSON = None

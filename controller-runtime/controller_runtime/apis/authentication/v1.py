@@ -64,9 +64,7 @@ class TokenReviewStatus(Struct):
     go_always: ClassVar[frozenset[str]] = frozenset({"user"})
 
 
-class TokenRequest(
-    Object, group="authentication.k8s.io", version="v1", kind="TokenRequest", plural="tokenrequests"
-):
+class TokenRequest(Object, group="authentication.k8s.io", version="v1", plural="tokenrequests"):
     """authenticationv1.TokenRequest."""
 
     spec: TokenRequestSpec = Field(default_factory=TokenRequestSpec)
@@ -74,12 +72,7 @@ class TokenRequest(
 
 
 class TokenReview(
-    Object,
-    group="authentication.k8s.io",
-    version="v1",
-    kind="TokenReview",
-    plural="tokenreviews",
-    namespaced=False,
+    Object, group="authentication.k8s.io", version="v1", plural="tokenreviews", namespaced=False
 ):
     """authenticationv1.TokenReview."""
 

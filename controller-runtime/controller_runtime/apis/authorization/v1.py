@@ -50,12 +50,7 @@ class SubjectAccessReviewStatus(Struct):
 
 
 class SubjectAccessReview(
-    Object,
-    group="authorization.k8s.io",
-    version="v1",
-    kind="SubjectAccessReview",
-    plural="subjectaccessreviews",
-    namespaced=False,
+    Object, group="authorization.k8s.io", version="v1", plural="subjectaccessreviews", namespaced=False
 ):
     """authorizationv1.SubjectAccessReview."""
 

@@ -178,14 +178,14 @@ class CronJobStatus(Struct):
     last_successful_time: str | None = None
 
 
-class Job(Object, group="batch", version="v1", kind="Job", plural="jobs"):
+class Job(Object, group="batch", version="v1", plural="jobs"):
     """batchv1.Job."""
 
     spec: JobSpec = Field(default_factory=JobSpec)
     status: JobStatus = Field(default_factory=JobStatus)
 
 
-class CronJob(Object, group="batch", version="v1", kind="CronJob", plural="cronjobs"):
+class CronJob(Object, group="batch", version="v1", plural="cronjobs"):
     """batchv1.CronJob."""
 
     spec: CronJobSpec = Field(default_factory=CronJobSpec)

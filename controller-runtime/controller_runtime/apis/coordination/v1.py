@@ -22,7 +22,7 @@ class LeaseSpec(Struct):
     preferred_holder: str | None = None
 
 
-class Lease(Object, group="coordination.k8s.io", version="v1", kind="Lease", plural="leases"):
+class Lease(Object, group="coordination.k8s.io", version="v1", plural="leases"):
     """coordinationv1.Lease."""
 
     spec: LeaseSpec = Field(default_factory=LeaseSpec)

@@ -14,6 +14,11 @@ from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.machinery.quantity import Quantity, ResourceList
 from controller_runtime.apis.meta.v1 import LabelSelector
 
+from .events import Event as Event
+from .events import EventSeries as EventSeries
+from .events import EventSource as EventSource
+from .events import ObjectReference as ObjectReference
+
 
 class LocalObjectReference(Struct):
     """corev1.LocalObjectReference."""
@@ -36,18 +41,6 @@ class TypedLocalObjectReference(Struct):
     name: str = ""
     go_always: ClassVar[frozenset[str]] = frozenset({"api_group", "kind", "name"})
     go_pointers: ClassVar[frozenset[str]] = frozenset({"api_group"})
-
-
-class ObjectReference(Struct):
-    """corev1.ObjectReference."""
-
-    kind: str | None = None
-    namespace: str | None = None
-    name: str | None = None
-    uid: str | None = None
-    api_version: str | None = None
-    resource_version: str | None = None
-    field_path: str | None = None
 
 
 class ObjectFieldSelector(Struct):
@@ -1042,21 +1035,6 @@ class PodStatus(Struct):
     extended_resource_claim_status: dict[str, JSON] | None = None
 
 
-class EventSource(Struct):
-    """corev1.EventSource."""
-
-    component: str | None = None
-    host: str | None = None
-
-
-class EventSeries(Struct):
-    """corev1.EventSeries."""
-
-    count: int | None = None
-    last_observed_time: str | None = None
-    go_always: ClassVar[frozenset[str]] = frozenset({"last_observed_time"})
-
-
 class NamespaceSpec(Struct):
     """corev1.NamespaceSpec."""
 
@@ -1198,21 +1176,21 @@ class ServiceSpec(Struct):
     )
 
 
-class Pod(Object, group="", version="v1", kind="Pod", plural="pods"):
+class Pod(Object, group="", version="v1", plural="pods"):
     """corev1.Pod."""
 
     spec: PodSpec = Field(default_factory=PodSpec)
     status: PodStatus = Field(default_factory=PodStatus)
 
 
-class PodTemplate(Object, group="", version="v1", kind="PodTemplate", plural="podtemplates"):
+class PodTemplate(Object, group="", version="v1", plural="podtemplates"):
     """corev1.PodTemplate."""
 
     template: PodTemplateSpec = Field(default_factory=PodTemplateSpec)
     go_always: ClassVar[frozenset[str]] = frozenset({"template"})
 
 
-class Secret(Object, group="", version="v1", kind="Secret", plural="secrets"):
+class Secret(Object, group="", version="v1", plural="secrets"):
     """corev1.Secret."""
 
     immutable: bool | None = None
@@ -1222,7 +1200,7 @@ class Secret(Object, group="", version="v1", kind="Secret", plural="secrets"):
     go_pointers: ClassVar[frozenset[str]] = frozenset({"immutable"})
 
 
-class ConfigMap(Object, group="", version="v1", kind="ConfigMap", plural="configmaps"):
+class ConfigMap(Object, group="", version="v1", plural="configmaps"):
     """corev1.ConfigMap."""
 
     immutable: bool | None = None
@@ -1231,64 +1209,34 @@ class ConfigMap(Object, group="", version="v1", kind="ConfigMap", plural="config
     go_pointers: ClassVar[frozenset[str]] = frozenset({"immutable"})
 
 
-class Event(Object, group="", version="v1", kind="Event", plural="events"):
-    """corev1.Event."""
-
-    involved_object: ObjectReference | None = None
-    reason: str | None = None
-    message: str | None = None
-    source: EventSource | None = None
-    first_timestamp: str | None = None
-    last_timestamp: str | None = None
-    count: int | None = None
-    type: str | None = None
-    event_time: str | None = None
-    series: EventSeries | None = None
-    action: str | None = None
-    related: ObjectReference | None = None
-    reporting_component: str = ""
-    reporting_instance: str = ""
-    go_always: ClassVar[frozenset[str]] = frozenset(
-        {
-            "involved_object",
-            "source",
-            "first_timestamp",
-            "last_timestamp",
-            "event_time",
-            "reporting_component",
-            "reporting_instance",
-        }
-    )
-
-
-class Namespace(Object, group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False):
+class Namespace(Object, group="", version="v1", plural="namespaces", namespaced=False):
     """corev1.Namespace."""
 
     spec: NamespaceSpec = Field(default_factory=NamespaceSpec)
     status: NamespaceStatus = Field(default_factory=NamespaceStatus)
 
 
-class Node(Object, group="", version="v1", kind="Node", plural="nodes", namespaced=False):
+class Node(Object, group="", version="v1", plural="nodes", namespaced=False):
     """corev1.Node."""
 
     spec: NodeSpec = Field(default_factory=NodeSpec)
     status: NodeStatus = Field(default_factory=NodeStatus)
 
 
-class LimitRange(Object, group="", version="v1", kind="LimitRange", plural="limitranges"):
+class LimitRange(Object, group="", version="v1", plural="limitranges"):
     """corev1.LimitRange."""
 
     spec: LimitRangeSpec = Field(default_factory=LimitRangeSpec)
 
 
-class Service(Object, group="", version="v1", kind="Service", plural="services"):
+class Service(Object, group="", version="v1", plural="services"):
     """corev1.Service."""
 
     spec: ServiceSpec = Field(default_factory=ServiceSpec)
     status: dict[str, JSON] | None = None
 
 
-class ServiceAccount(Object, group="", version="v1", kind="ServiceAccount", plural="serviceaccounts"):
+class ServiceAccount(Object, group="", version="v1", plural="serviceaccounts"):
     """corev1.ServiceAccount."""
 
     secrets: list[ObjectReference] | None = None

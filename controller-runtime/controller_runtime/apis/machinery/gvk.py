@@ -70,5 +70,18 @@ class NamespacedName(NamedTuple):
     namespace: str
     name: str
 
+    @classmethod
+    def of(cls, pair: object) -> NamespacedName:
+        """Return a (namespace, name) pair as a key.
+
+        Raises:
+            TypeError: it is not a pair. A name alone is not; its characters must not be mistaken for one.
+        """
+        if isinstance(pair, NamespacedName):
+            return pair
+        if not isinstance(pair, tuple) or len(pair) != 2:
+            raise TypeError(f"the key {pair!r} must be a pair, (namespace, name); the namespace may be empty")
+        return cls(*pair)
+
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name

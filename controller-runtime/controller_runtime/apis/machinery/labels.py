@@ -162,20 +162,23 @@ def selector(like: LabelSelectorLike | None) -> Selector:
     """Return the selector for text or a map; None selects everything.
 
     Raises:
-        SelectorError: the text is not a valid selector. A map's keys and values are not validated.
+        SelectorError: the text is not a valid selector. The syntax of a map's keys and values is not checked.
+        TypeError: a map's value is neither a string nor several.
     """
     if like is None:
         return EVERYTHING
     if isinstance(like, str):
         return parse(like)
-    return Selector(
-        tuple(
-            Requirement(key, Operator.EQUALS, (value,))
-            if isinstance(value, str)
-            else Requirement(key, Operator.IN, tuple(value))
-            for key, value in sorted(like.items())
-        )
-    )
+    return Selector(tuple(_wanted(key, value) for key, value in sorted(like.items())))
+
+
+def _wanted(key: str, value: str | Iterable[str]) -> Requirement:
+    if isinstance(value, str):
+        return Requirement(key, Operator.EQUALS, (value,))
+    values = tuple(value) if isinstance(value, Iterable) else (value,)
+    if any(not isinstance(each, str) for each in values):
+        raise TypeError(f"label {key!r}: {value!r} must be a string or several strings")
+    return Requirement(key, Operator.IN, values)
 
 
 def selector_string(like: LabelSelectorLike | None) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import types
 from functools import lru_cache
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Final, Self, TypeVar, cast
 
 from pydantic import Field
 
@@ -14,6 +14,17 @@ from .base import JSON, Struct
 from .gvk import GVK, NamespacedName, Resource
 
 T = TypeVar("T", bound="Object")
+IDENTIFYING: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+"""The metadata fields that identify an object and its state; no field manager owns them."""
 
 
 class OwnerReference(Struct):
@@ -47,10 +58,10 @@ class ObjectMeta(Struct):
 
 
 class Object(Struct):
-    """A kind, declared with its names: ``class TrainJob(Object, group=…, version=…, kind=…, plural=…)``.
+    """A kind, declared with its names: ``class TrainJob(Object, group=…, version=…, plural=…)``.
 
-    ``gvk`` and ``resource`` are class attributes. Without ``plural`` (see :func:`unstructured` and
-    :func:`metadata_only`), ``resource`` is None and the client uses discovery.
+    ``kind`` defaults to the class's name. ``gvk`` and ``resource`` are class attributes. Without ``plural``
+    (see :func:`unstructured` and :func:`metadata_only`), ``resource`` is None and the client uses discovery.
     """
 
     __slots__ = ("_size",)
@@ -72,8 +83,9 @@ class Object(Struct):
         namespaced: bool = True,
         **kwargs: Any,
     ) -> None:
-        """Set the class's names; a class without ``kind`` is a base class."""
+        """Set the class's names; a class with neither ``version`` nor ``kind`` is a base class."""
         super().__init_subclass__(**kwargs)
+        kind = kind or (cls.__name__ if version else "")
         if kind:
             cls.gvk = GVK(group, version, kind)
             cls.resource = Resource(group, version, plural, namespaced) if plural else None

@@ -53,13 +53,16 @@ def apply_merge_patch(target: JSON, patch: JSON) -> JSON:
 
 def same(a: JSON, b: JSON) -> bool:
     """Return True if two JSON values are equal; unlike in Python, ``true`` does not equal ``1``."""
+    return a is b or (a == b and _same_types(a, b))
+
+
+def _same_types(a: JSON, b: JSON) -> bool:
+    """Return True if equal values have booleans in the same places."""
     if isinstance(a, dict):
-        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+        return all(value is b[key] or _same_types(value, b[key]) for key, value in a.items())
     if isinstance(a, list):
-        return isinstance(b, list) and len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, bool) or isinstance(b, bool):
-        return a is b
-    return bool(a == b)
+        return all(map(_same_types, a, b))
+    return isinstance(a, bool) == isinstance(b, bool)
 
 
 def apply_json_patch(target: JSON, patch: Sequence[Document]) -> JSON:

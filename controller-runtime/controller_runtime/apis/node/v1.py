@@ -25,9 +25,7 @@ class Scheduling(Struct):
     tolerations: list[Toleration] | None = None
 
 
-class RuntimeClass(
-    Object, group="node.k8s.io", version="v1", kind="RuntimeClass", plural="runtimeclasses", namespaced=False
-):
+class RuntimeClass(Object, group="node.k8s.io", version="v1", plural="runtimeclasses", namespaced=False):
     """nodev1.RuntimeClass."""
 
     handler: str = ""

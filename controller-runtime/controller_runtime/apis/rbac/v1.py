@@ -49,16 +49,14 @@ class AggregationRule(Struct):
     cluster_role_selectors: list[LabelSelector] | None = None
 
 
-class Role(Object, group="rbac.authorization.k8s.io", version="v1", kind="Role", plural="roles"):
+class Role(Object, group="rbac.authorization.k8s.io", version="v1", plural="roles"):
     """rbacv1.Role."""
 
     rules: list[PolicyRule] | None = None
     go_always: ClassVar[frozenset[str]] = frozenset({"rules"})
 
 
-class RoleBinding(
-    Object, group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings"
-):
+class RoleBinding(Object, group="rbac.authorization.k8s.io", version="v1", plural="rolebindings"):
     """rbacv1.RoleBinding."""
 
     subjects: list[Subject] | None = None
@@ -67,12 +65,7 @@ class RoleBinding(
 
 
 class ClusterRole(
-    Object,
-    group="rbac.authorization.k8s.io",
-    version="v1",
-    kind="ClusterRole",
-    plural="clusterroles",
-    namespaced=False,
+    Object, group="rbac.authorization.k8s.io", version="v1", plural="clusterroles", namespaced=False
 ):
     """rbacv1.ClusterRole."""
 
@@ -82,12 +75,7 @@ class ClusterRole(
 
 
 class ClusterRoleBinding(
-    Object,
-    group="rbac.authorization.k8s.io",
-    version="v1",
-    kind="ClusterRoleBinding",
-    plural="clusterrolebindings",
-    namespaced=False,
+    Object, group="rbac.authorization.k8s.io", version="v1", plural="clusterrolebindings", namespaced=False
 ):
     """rbacv1.ClusterRoleBinding."""
 

@@ -10,12 +10,7 @@ from controller_runtime.apis.machinery.object import Object
 
 
 class PriorityClass(
-    Object,
-    group="scheduling.k8s.io",
-    version="v1",
-    kind="PriorityClass",
-    plural="priorityclasses",
-    namespaced=False,
+    Object, group="scheduling.k8s.io", version="v1", plural="priorityclasses", namespaced=False
 ):
     """schedulingv1.PriorityClass."""
 

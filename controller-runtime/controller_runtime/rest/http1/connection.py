@@ -10,31 +10,16 @@ or gets an unexpected response closes its connection and no other.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final, Protocol, cast
-from weakref import WeakKeyDictionary
-
-import httptools
+from typing import Final, Protocol, cast
 
 from controller_runtime.apis.machinery.errors import one_line
 
-from .incoming import HIGH, ORDINARY, Bounds, Incoming
+from .incoming import HIGH, ORDINARY, Bounds, Incoming, ResponseParser, buffer_of
 from .message import Error, GoneError
 
 _SMALL: Final = 1 << 16
 """The most bytes of a body that are sent together with the head; a larger body is sent in parts of this size."""
 _LONGEST_HEAD: Final = 1 << 20
-
-
-_BUFFER: Final = 1 << 17
-_buffers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]] = WeakKeyDictionary()
-"""One buffer per loop, since data is parsed as it is read. Without it, TLS allocates 256 KiB per read."""
-
-
-def _buffer_of(loop: asyncio.AbstractEventLoop) -> memoryview:
-    buffer = _buffers.get(loop)
-    if buffer is None:
-        buffer = _buffers[loop] = memoryview(bytearray(_BUFFER))
-    return buffer
 
 
 class Owner(Protocol):
@@ -52,21 +37,16 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answer",
-        "_bodiless",
         "_buffer",
         "_closed",
         "_deadline",
-        "_extra",
-        "_finished",
         "_head_size",
         "_heard",
-        "_informational",
         "_latest",
         "_loop",
         "_owner",
         "_parser",
         "_patience",
-        "_reusable",
         "_sending",
         "_timer",
         "_timer_at",
@@ -80,13 +60,12 @@ class Connection(asyncio.BufferedProtocol):
         self.context = context
         self.idle_since = 0.0
         self._loop = loop
-        self._buffer = _buffer_of(loop)
+        self._buffer = buffer_of(loop)
         self._owner = owner
         self._transport: asyncio.Transport | None = None
-        self._parser: Any = httptools.HttpResponseParser(self)
+        self._parser = ResponseParser()
         self._answer: Incoming | None = None
-        self._bodiless = self._finished = self._extra = self._informational = self._sending = False
-        self._reusable = False
+        self._sending = False
         self._head_size = 0
         self._writable: asyncio.Future[None] | None = None
         self._closed: asyncio.Future[None] | None = None
@@ -141,8 +120,8 @@ class Connection(asyncio.BufferedProtocol):
             TimeoutError: the response was not received in time.
         """
         transport = self.transport
-        answer = self._answer = Incoming(self._loop, bounds)
-        self._bodiless, self._head_size, self._heard = bodiless, 0, 0.0
+        answer = self._answer = self._parser.answer = Incoming(self._loop, bounds)
+        self._parser.bodiless, self._head_size, self._heard = bodiless, 0, 0.0
         if deadline is not None:
             self._patience = timeout or 0.0
             self._latest = self._loop.time() + answer.patience
@@ -217,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _end(self, error: BaseException | None) -> None:
         """End the current response and report the connection as lost."""
-        answer, self._answer = self._answer, None
+        answer, self._answer, self._parser.answer = self._answer, None, None
         if answer is not None:
             answer.end(error)
         if self._timer is not None:
@@ -237,18 +216,19 @@ class Connection(asyncio.BufferedProtocol):
         error: Error | None
         if answer is None:
             error = None
-        elif not answer.status and not self._head_size and not self._informational:
+        elif not answer.status and not self._head_size and not self._parser.informational:
             error = GoneError(
                 one_line(exc) if exc is not None else "the server closed the connection without a response"
             )
-        elif exc is None and answer.status and _lasts_until_the_end(answer):
+        elif exc is None and answer.status and answer.lasts_until_the_end:
             error = None
         else:
             error = Error("the response was cut off" + (f": {one_line(exc)}" if exc is not None else ""))
         if error is not None:
             error.__cause__ = exc
         self._end(error)
-        self._transport = self._parser = None
+        self._transport = None
+        self._parser.close()
         if self._closed is not None and not self._closed.done():
             self._closed.set_result(None)
 
@@ -277,18 +257,13 @@ class Connection(asyncio.BufferedProtocol):
             self._heard = self._loop.time()
         else:
             self._head_size += len(data)
+        parser = self._parser
         try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._extra = True
-            if not self._finished:
-                cause = error.__context__
-                broken = (
-                    cause if isinstance(cause, Error) else Error(f"malformed response: {one_line(error)}")
-                )
-                self.abort(broken)
-                return
-        if self._finished:
+            parser.feed(data)
+        except Error as error:
+            self.abort(error)
+            return
+        if parser.finished:
             self._finish(answer)
         elif not answer.status:
             if self._head_size > _LONGEST_HEAD:
@@ -307,57 +282,16 @@ class Connection(asyncio.BufferedProtocol):
 
     def _finish(self, answer: Incoming) -> None:
         """Deliver the complete response, and free or close the connection."""
-        self._finished = False
-        reusable = self._reusable and not self._sending and not self._extra
+        parser = self._parser
+        parser.finished = False
+        reusable = parser.reusable and not self._sending and not parser.extra
         if answer.resume is not None:
             answer.resume()
-        if not self._bodiless and not reusable:
+        if not parser.bodiless and not reusable:
             answer.end()
             self.abort()
             return
-        self._answer = self._deadline = None
+        self._answer = parser.answer = self._deadline = None
         answer.end()
-        if not self._bodiless:
+        if not parser.bodiless:
             self._owner.free(self)
-
-    # Callbacks of the parser.
-
-    def on_message_begin(self) -> None:
-        self._extra = self._finished
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        answer = self._answer
-        if answer is not None and not answer.status:
-            answer.headers.add(name, value)
-
-    def on_headers_complete(self) -> None:
-        answer = self._answer
-        status = self._parser.get_status_code()
-        if answer is None or self._finished:
-            self._extra = True
-        elif status < 200:
-            self._informational = True
-            answer.headers.clear()
-        else:
-            self._informational = False
-            self._reusable = self._parser.should_keep_alive()
-            answer.begin(status)
-            self._finished = self._bodiless
-
-    def on_body(self, body: bytes) -> None:
-        answer = self._answer
-        if answer is None or self._finished:
-            self._extra = True
-        else:
-            answer.take(body)
-
-    def on_message_complete(self) -> None:
-        if not self._informational:
-            self._finished = True
-
-
-def _lasts_until_the_end(answer: Incoming) -> bool:
-    """Return True if the body ends with the connection because no header states its length."""
-    headers = answer.headers
-    codings = headers.raw(b"transfer-encoding").lower().split(b",")
-    return not headers.raw(b"content-length") and codings[-1].strip() != b"chunked"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Incoming: a response as it arrives, filled by the connection and read by the caller."""
+"""Incoming: a response as it arrives, filled by the parser and read by the caller."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ import asyncio
 import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary
+
+import httptools
+
+from controller_runtime.apis.machinery.errors import one_line
 
 from .message import Error, Headers
 
@@ -30,6 +35,17 @@ ORDINARY: Final = Bounds(1 << 24, 120.0)
 """For one object: several times the size limit of etcd and the request timeout of an API server."""
 _EXPANSION: Final = 1 << 24
 """The most bytes that one read may decompress to."""
+_BUFFER: Final = 1 << 17
+_buffers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, memoryview]] = WeakKeyDictionary()
+"""One buffer per loop, since data is parsed as it is read. Without it, TLS allocates 256 KiB per read."""
+
+
+def buffer_of(loop: asyncio.AbstractEventLoop) -> memoryview:
+    """Return the buffer that all connections of a loop read into."""
+    buffer = _buffers.get(loop)
+    if buffer is None:
+        buffer = _buffers[loop] = memoryview(bytearray(_BUFFER))
+    return buffer
 
 
 class Incoming:
@@ -133,6 +149,12 @@ class Incoming:
                     raise Error(f"the response is larger than {most} bytes")
 
     @property
+    def lasts_until_the_end(self) -> bool:
+        """Whether the body ends with the connection because no header states its length."""
+        codings = self.headers.raw(b"transfer-encoding").lower().split(b",")
+        return not self.headers.raw(b"content-length") and codings[-1].strip() != b"chunked"
+
+    @property
     def patience(self) -> float:
         """Seconds after which a whole response is aborted even if bytes still arrive."""
         return self._bounds.seconds
@@ -160,6 +182,77 @@ class Incoming:
             await self._waiter
         finally:
             self._waiter = None
+
+
+class ResponseParser:
+    """Fills ``answer`` from the bytes of a connection; its ``on_…`` methods are called by httptools."""
+
+    __slots__ = ("_parser", "answer", "bodiless", "extra", "finished", "informational", "reusable")
+
+    def __init__(self) -> None:
+        self.answer: Incoming | None = None
+        self.bodiless = False
+        """The response ends with its head, regardless of its headers."""
+        self.extra = False
+        """More arrived than was requested."""
+        self.finished = False
+        self.informational = False
+        self.reusable = False
+        """The server keeps the connection open."""
+        self._parser: Any = httptools.HttpResponseParser(self)
+
+    def close(self) -> None:
+        """Parse nothing more."""
+        self._parser = None
+
+    def feed(self, data: memoryview) -> None:
+        """Parse the bytes just read.
+
+        Raises:
+            Error: the response is malformed, cannot be decoded or is too large; not after its end.
+        """
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self.extra = True
+            if self.finished:
+                return
+            if isinstance(error.__context__, Error):
+                raise error.__context__ from None
+            raise Error(f"malformed response: {one_line(error)}") from error
+
+    def on_message_begin(self) -> None:
+        self.extra = self.finished
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        answer = self.answer
+        if answer is not None and not answer.status:
+            answer.headers.add(name, value)
+
+    def on_headers_complete(self) -> None:
+        answer = self.answer
+        status = self._parser.get_status_code()
+        if answer is None or self.finished:
+            self.extra = True
+        elif status < 200:
+            self.informational = True
+            answer.headers.clear()
+        else:
+            self.informational = False
+            self.reusable = self._parser.should_keep_alive()
+            answer.begin(status)
+            self.finished = self.bodiless
+
+    def on_body(self, body: bytes) -> None:
+        answer = self.answer
+        if answer is None or self.finished:
+            self.extra = True
+        else:
+            answer.take(body)
+
+    def on_message_complete(self) -> None:
+        if not self.informational:
+            self.finished = True
 
 
 class _Decoder:

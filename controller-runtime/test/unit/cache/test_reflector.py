@@ -74,8 +74,7 @@ async def test_a_server_that_closes_every_watch_at_once_is_asked_ever_more_rarel
 ) -> None:
     closes = lambda _request: FakeResponse(lines=())  # noqa: E731
     server.faults.extend([closes] * 100)
-    server.hang_up()
-    before = len(server.transport.requests)
+    before = server.hang_up()
     await anyio.sleep(60)
     # 0.8 + 1.6 + 3.2 + 6.4 + 12.8 + 25.6 s
     assert len(server.transport.requests) - before == 6
@@ -207,8 +206,7 @@ async def test_an_expired_continue_token_starts_over_in_one_piece(server: Any, s
 async def test_too_many_requests_waits_as_long_as_the_server_says(server: Any, watched: Any) -> None:
     server.faults.append(refusal(429, "TooManyRequests", details={"retryAfterSeconds": 17}))
     await anyio.sleep(5)
-    server.hang_up()
-    before = len(server.transport.requests)
+    before = server.hang_up()
     await anyio.sleep(16.9)
     assert len(server.transport.requests) == before + 1
     await anyio.sleep(0.2)
@@ -278,8 +276,7 @@ async def test_after_an_outage_of_refusals_the_watch_is_back_when_the_server_sai
     busy = refusal(429, "TooManyRequests", details={"retryAfterSeconds": 3})
     server.faults.extend([busy] * 10)
     await anyio.sleep(5)
-    server.hang_up()
-    before = len(server.transport.requests)
+    before = server.hang_up()
     await anyio.sleep(29)
     assert len(server.transport.requests) == before + 10
     await anyio.sleep(1.1)

@@ -14,7 +14,7 @@ from controller_runtime import cache, handler, source
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.apis.machinery.shape import Limits
-from controller_runtime.cache import ByObject, UndecodableObjectError, reflector
+from controller_runtime.cache import ByObject, UndecodableObjectError, intake
 from controller_runtime.cache.codec import entry_of
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
@@ -137,7 +137,7 @@ async def test_deep_objects_are_survived(server: Any, watched: cache.Cache, sett
 async def test_other_tasks_get_a_turn_after_each_large_object(
     server: Any, start: Any, monkeypatch: pytest.MonkeyPatch, streams: bool
 ) -> None:
-    between, taken = [0], reflector.Reflector._take_object
+    between, taken = [0], intake.Intake.take_object
 
     def counting(self: Any, raw: Any) -> str:
         between[-1] += 1
@@ -148,7 +148,7 @@ async def test_other_tasks_get_a_turn_after_each_large_object(
             await anyio.lowlevel.checkpoint()
             between.append(0)
 
-    monkeypatch.setattr(reflector.Reflector, "_take_object", counting)
+    monkeypatch.setattr(intake.Intake, "take_object", counting)
     server.streams_lists = streams
     for number in range(10):
         server.put(f"large-{number}", data={"k": "x" * 300_000})

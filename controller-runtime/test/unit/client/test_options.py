@@ -6,6 +6,7 @@ The ``type: ignore`` comments below are part of the test: mypy reports one that 
 """
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,20 @@ CALLS: dict[str, Callable[[Client], Awaitable[object]]] = {
     "status apply": lambda c: c.status.apply(OBJECT, field_owner="me", x=1),  # type: ignore[call-arg]
     "eviction": lambda c: c.subresource("eviction").create(OBJECT, OBJECT, x=1),  # type: ignore[call-arg]
 }
+
+
+@pytest.mark.parametrize("key", ["c", "nc", ("c",), ("n", "c", "x"), None], ids=repr)
+@pytest.mark.parametrize("client", CLIENTS)
+async def test_a_key_that_is_not_a_pair_is_a_type_error(client: str, key: Any) -> None:
+    with pytest.raises(TypeError, match=r"must be a pair, \(namespace, name\)"):
+        await CLIENTS[client]().get(ConfigMap, key)
+
+
+@pytest.mark.parametrize("value", [1, [1, 2], None], ids=repr)
+@pytest.mark.parametrize("client", ["live", "fake"])
+async def test_a_label_that_is_not_a_string_is_a_type_error_that_names_it(client: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=r"label 'app': .* must be a string or several strings"):
+        await CLIENTS[client]().list(ConfigMap, labels={"app": value})
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from controller_runtime.envtest import Binaries, Tool, ToolError, ToolGroup
-from controller_runtime.envtest.binaries import KUBE, cache_directory, kube_tool
+from controller_runtime.envtest import Binaries, EnvtestError, Tool, ToolError, ToolGroup
+from controller_runtime.envtest.binaries import cache_directory
 from controller_runtime.envtest.gotoolchain import parse_version
+from controller_runtime.envtest.kubernetes import DEFAULT_RELEASE, RELEASES, kube_tool, release_of
 
 GO_MOD = """module tools/thing
 
@@ -136,5 +137,36 @@ async def test_what_former_releases_built_is_used_unless_there_is_another(
     assert (await Binaries(environ=environ).locate(tool))["one"].path == own
 
 
-def test_kubernetes_programs_tell_the_version_that_is_pinned() -> None:
-    assert kube_tool("kube-apiserver").symbols["k8s.io/component-base/version.gitVersion"] == KUBE.version
+@pytest.mark.parametrize("release", RELEASES)
+def test_kubernetes_programs_report_the_version_that_is_pinned(release: str) -> None:
+    tool = kube_tool("kube-apiserver", release)
+    assert tool.group.version.startswith(f"v{release}.")
+    assert tool.symbols["k8s.io/component-base/version.gitVersion"] == tool.group.version
+
+
+def test_each_release_has_its_own_place_in_the_cache_and_all_its_sums() -> None:
+    assert len({group.key for group in RELEASES.values()}) == len(RELEASES)
+    for group in RELEASES.values():
+        staging = f"v0.{group.version.removeprefix('v1.')}"
+        assert f"k8s.io/apiserver {staging} h1:" in (group.directory / "go.sum").read_text()
+
+
+@pytest.mark.parametrize(
+    ("version", "environ", "release"),
+    [
+        ("", {}, DEFAULT_RELEASE),
+        ("", {"ENVTEST_K8S_VERSION": "1.37"}, "1.37"),
+        ("1.36", {"ENVTEST_K8S_VERSION": "1.37"}, "1.36"),
+        ("v1.34.4", {}, "1.34"),
+        ("1.37.x", {}, "1.37"),
+    ],
+)
+def test_the_release_of_an_environment(version: str, environ: dict[str, str], release: str) -> None:
+    assert release_of(version, environ) == release
+
+
+def test_a_release_that_is_not_pinned_is_refused_with_those_that_are() -> None:
+    with pytest.raises(
+        EnvtestError, match=r"Kubernetes 1\.20 is not among the pinned releases: 1\.34, 1\.35"
+    ):
+        release_of("1.20")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller_runtime.envtest import pidfile
-from controller_runtime.envtest.environment import _sweep
+from controller_runtime.envtest.rundirs import sweep
 
 ANCIENT = 0
 
@@ -34,7 +34,7 @@ def test_only_old_directories_of_owners_that_are_gone_are_removed(tmp_path: Path
     unsigned = run_directory(tmp_path, "unsigned", None, old=False)
     run_directory(tmp_path, "dead", reborn, old=True)
     (tmp_path / "unrelated").mkdir()
-    _sweep(tmp_path, keep=60)
+    sweep(tmp_path, keep=60)
     assert sorted(tmp_path.iterdir()) == [fresh, running, unsigned, tmp_path / "unrelated"]
 
 

@@ -123,6 +123,43 @@ async def test_a_released_lease_is_taken_at_the_next_look(server: Server) -> Non
     assert (await server.lease()).spec.lease_transitions == 1
 
 
+async def test_a_lease_is_released_although_its_last_renewal_was_cancelled_on_the_wire(
+    server: Server,
+) -> None:
+    one = elector(server, "a")
+    await one.acquire()
+    server.loses_answers = True
+    await lead(one, 2.5)
+    server.loses_answers = False
+    await one.release()
+    assert (await server.lease()).spec.holder_identity == ""
+
+
+async def test_a_candidate_stopped_while_its_first_write_is_on_the_wire_leaves_no_held_lease(
+    server: Server,
+) -> None:
+    one = elector(server, "a")
+    server.loses_answers = True
+    with anyio.move_on_after(1):
+        await one.acquire()
+    server.loses_answers = False
+    assert (await server.lease()).spec.holder_identity == "a"
+    await one.release()
+    assert (await server.lease()).spec.holder_identity == ""
+
+
+async def test_a_candidate_that_never_wrote_asks_nothing_of_the_server_when_it_stops(server: Server) -> None:
+    await elector(server, "a").acquire()
+    two = elector(server, "b")
+    with anyio.move_on_after(1):
+        await two.acquire()
+    server.hangs = True
+    began = anyio.current_time()
+    await two.release()
+    assert anyio.current_time() == began
+    assert (await server.lease()).spec.holder_identity == "a"
+
+
 @pytest.mark.parametrize("how", ["hangs", "fails"])
 async def test_a_holder_that_cannot_renew_gives_up_before_the_lease_lapses(server: Server, how: str) -> None:
     one = elector(server, "a")

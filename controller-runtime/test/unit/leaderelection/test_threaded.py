@@ -40,11 +40,19 @@ def may_act(elector: ThreadedElector) -> bool:
     return elector.may_act
 
 
+@asynccontextmanager
+async def renewed(server: Server) -> AsyncIterator[tuple[ThreadedElector, asyncio.Task[None]]]:
+    """Hold the lease with an elector, and renew it in a task that has begun."""
+    async with ThreadedElector(server.connect, KEY, "a", FAST) as elector:
+        await elector.acquire()
+        renewing = asyncio.ensure_future(elector.renew())
+        await anyio.lowlevel.checkpoint()
+        yield elector, renewing
+
+
 async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
     server = Server()
-    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
-        await one.acquire()
-        renewing = asyncio.ensure_future(one.renew())
+    async with renewed(server) as (one, renewing):
         before = (await server.lease()).spec.renew_time
         stall(FAST.tenure + 0.2)
         assert may_act(one)
@@ -59,10 +67,7 @@ async def test_the_lease_is_renewed_while_the_loop_stands_still() -> None:
 
 async def test_a_lease_lost_while_the_loop_stands_still_stops_writes_before_any_task_hears_of_it() -> None:
     server = Server()
-    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
-        await one.acquire()
-        renewing = asyncio.ensure_future(one.renew())
-        await anyio.lowlevel.checkpoint()
+    async with renewed(server) as (one, renewing):
         assert may_act(one)
         server.fails = True
         stall(FAST.tenure + 0.3)
@@ -74,10 +79,7 @@ async def test_a_lease_lost_while_the_loop_stands_still_stops_writes_before_any_
 
 async def test_a_loop_that_stands_still_for_longer_than_the_lease_does_not_lead() -> None:
     server = Server()
-    async with ThreadedElector(server.connect, KEY, "a", FAST) as one:
-        await one.acquire()
-        renewing = asyncio.ensure_future(one.renew())
-        await anyio.lowlevel.checkpoint()
+    async with renewed(server) as (one, renewing):
         stall(FAST.lease_duration + 3 * FAST.retry_period)
         assert not may_act(one)
         with pytest.raises(LeaderElectionLostError, match="the event loop has not run for"):

@@ -2,18 +2,23 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import dataclasses
-import threading
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
 import anyio.to_thread
 import pytest
+from manager_lives import (
+    ELECTION,
+    Polite,
+    Worker,
+    answer,
+    failure_of,
+    new_manager,
+    running,
+)
 
 import controller_runtime as ctrl
-from controller_runtime import cache, controller, handler, rest, source, webhook
-from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime import cache, controller, rest, webhook
 from controller_runtime.apis.core.v1 import ConfigMap, Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -21,108 +26,10 @@ from controller_runtime.httpserver import HTTPRequest, HTTPResponse
 from controller_runtime.manager import (
     GracePeriodExceededError,
     GroupStoppedError,
-    LostLeadershipError,
-    Manager,
     ManagerError,
     Options,
     UnreachableError,
 )
-
-QUIET = {"metrics_bind_address": "0", "health_probe_bind_address": "0"}
-ELECTION = {"leader_election": True, "leader_election_id": "lock", "leader_election_namespace": "ns"}
-
-
-class Worker:
-    """A runnable that records its lifecycle."""
-
-    def __init__(
-        self,
-        name: str,
-        diary: list[str],
-        *,
-        leader: bool = True,
-        ready_after: float = 0,
-        fails_after: float | None = None,
-        ends_after: float = 0,
-    ) -> None:
-        self.name = name
-        self._diary = diary
-        self._leader = leader
-        self._ready_after = ready_after
-        self._fails_after = fails_after
-        self._ends_after = ends_after
-
-    def need_leader_election(self) -> bool:
-        return self._leader
-
-    async def ready(self) -> None:
-        await anyio.sleep(self._ready_after)
-
-    async def start(self) -> None:
-        self._diary.append(f"{self.name} starts at {anyio.current_time() - 1000:g}")
-        try:
-            if self._fails_after is not None:
-                await anyio.sleep(self._fails_after)
-                raise ValueError("boom")
-            await anyio.sleep_forever()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await anyio.sleep(self._ends_after)
-            self._diary.append(f"{self.name} ended")
-
-
-class Polite(Worker):
-    """Ends by itself some time after a request; records if it was cancelled instead."""
-
-    def __init__(self, name: str, diary: list[str], *, takes: float) -> None:
-        super().__init__(name, diary)
-        self._asked = anyio.Event()
-        self._takes = takes
-
-    def stop(self) -> None:
-        self._asked.set()
-
-    async def start(self) -> None:
-        try:
-            await self._asked.wait()
-            await anyio.sleep(self._takes)
-        except anyio.get_cancelled_exc_class():
-            self._diary.append(f"{self.name} was cancelled")
-            raise
-        self._diary.append(f"{self.name} finished")
-
-
-def answer(request: rest.Request) -> rest.FakeResponse:
-    assert request.path == "/version"
-    return rest.FakeResponse(200, {"gitVersion": "v1.35.4"})
-
-
-def new_manager(handler: Callable[..., Any] = answer, **options: Any) -> Manager:
-    transport = rest.FakeTransport(handler)
-    return Manager(rest.Config("https://api"), Options(**{**QUIET, **options}), transport=transport)
-
-
-@asynccontextmanager
-async def running(mgr: Manager) -> AsyncIterator[None]:
-    """Run the manager; at the end stop it and wait."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(mgr.start)
-        yield
-        mgr.stop()
-
-
-async def failure_of(mgr: Manager, meanwhile: Callable[[], Coroutine[Any, Any, None]]) -> ManagerError:
-    """Return the error with which the manager fails."""
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(meanwhile)
-        with pytest.raises(ManagerError) as caught:
-            await mgr.start()
-    return caught.value
-
-
-@pytest.fixture
-def diary() -> list[str]:
-    return []
 
 
 async def test_others_are_ready_before_the_leaders_runnables_start_and_end_before_them(
@@ -264,57 +171,6 @@ async def test_options_that_make_no_sense_are_refused_at_once(options: dict[str,
         new_manager(**options)
 
 
-class LeaseServer:
-    """Serves one lease."""
-
-    def __init__(self) -> None:
-        self.lease: dict[str, Any] | None = None
-        self.events: list[str] = []
-        self.away = False
-
-    async def __call__(self, request: rest.Request) -> rest.FakeResponse:
-        if request.path == "/version":
-            return answer(request)
-        if request.path.endswith("/events"):
-            self.events.append((request.body or b"").decode())
-            return rest.FakeResponse(201, request.body or b"")
-        if self.away:
-            await anyio.sleep_forever()
-        if request.method == "GET" and self.lease is None:
-            return rest.FakeResponse(
-                404, {"kind": "Status", "code": 404, "reason": "NotFound", "message": "none"}
-            )
-        if request.method != "GET":
-            self.lease = Lease.from_json(request.body or b"").to_dict()
-            self.lease["metadata"]["resourceVersion"] = str(anyio.current_time())
-        return rest.FakeResponse(200, self.lease)
-
-
-async def test_the_lease_is_held_until_everything_else_ended_and_then_released(diary: list[str]) -> None:
-    server = LeaseServer()
-    mgr = new_manager(server, **ELECTION)
-    mgr.add(Polite("controller", diary, takes=25))
-    async with running(mgr):
-        await mgr.elected.wait()
-        assert server.lease is not None
-        assert server.lease["spec"]["holderIdentity"]
-        mgr.stop()
-        await anyio.sleep(24)
-        assert server.lease["spec"]["holderIdentity"]
-    assert server.lease["spec"]["holderIdentity"] == ""
-    assert diary == ["controller finished"]
-    assert "became leader" in server.events[0]
-
-
-async def test_a_lease_that_is_not_to_be_released_is_left_to_expire() -> None:
-    server = LeaseServer()
-    mgr = new_manager(server, leader_election_release_on_cancel=False, **ELECTION)
-    async with running(mgr):
-        await mgr.elected.wait()
-    assert server.lease is not None
-    assert server.lease["spec"]["holderIdentity"]
-
-
 async def test_the_clients_writes_say_how_fields_are_validated() -> None:
     def handler(request: rest.Request) -> rest.FakeResponse:
         asked.append((request.method, dict(request.query).get("fieldValidation")))
@@ -328,61 +184,6 @@ async def test_the_clients_writes_say_how_fields_are_validated() -> None:
         await mgr.client.status.update(pod)
         await mgr.client.apply(pod, field_owner="me")
     assert asked == [("GET", None), ("POST", "Strict"), ("PUT", "Strict"), ("PATCH", "Strict")]
-
-
-async def test_the_lease_is_kept_while_something_still_acts_on_it_beyond_the_grace_period(
-    diary: list[str],
-) -> None:
-    server = LeaseServer()
-    mgr = new_manager(server, graceful_shutdown_timeout=25, **ELECTION)
-    mgr.add(Polite("controller", diary, takes=1000))
-    mgr.add(Worker("stubborn", diary, ends_after=26.5))
-
-    async def stop() -> None:
-        await mgr.elected.wait()
-        mgr.stop()
-        await anyio.sleep(26)
-        assert server.lease is not None
-        assert server.lease["spec"]["holderIdentity"]
-        assert server.lease["spec"]["renewTime"] != server.lease["spec"]["acquireTime"]
-
-    assert isinstance(await failure_of(mgr, stop), GracePeriodExceededError)
-    assert diary[-1] == "stubborn ended"
-    assert mgr.abandoned == []
-    assert server.lease is not None
-    assert server.lease["spec"]["holderIdentity"] == ""
-
-
-async def test_a_reconcile_in_a_thread_does_not_extend_the_grace_period_and_keeps_the_lease() -> None:
-    server = LeaseServer()
-    mgr = new_manager(server, graceful_shutdown_timeout=5, **ELECTION)
-    begun, gate = anyio.Event(), threading.Event()
-
-    class Calculates:
-        async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
-            begun.set()
-            await anyio.to_thread.run_sync(gate.wait)
-            return ctrl.Result()
-
-    made = controller.Controller("calculates", Calculates())
-    mgr.add(made)
-
-    async def stop() -> None:
-        await mgr.elected.wait()
-        made.queue.add(ctrl.Request("ns", "a"))
-        await begun.wait()
-        mgr.stop()
-
-    began = anyio.current_time()
-    try:
-        failure = await failure_of(mgr, stop)
-        assert anyio.current_time() - began <= 8
-    finally:
-        gate.set()
-    assert isinstance(failure, GracePeriodExceededError)
-    assert mgr.abandoned == ["calculates"]
-    assert server.lease is not None
-    assert server.lease["spec"]["holderIdentity"]
 
 
 class Cancelled:
@@ -492,75 +293,6 @@ async def test_runnables_need_not_be_hashable_and_may_be_equal(diary: list[str])
     assert diary == ["starts", "starts"]
 
 
-async def test_a_follower_runs_what_needs_no_leader_only(diary: list[str]) -> None:
-    server = LeaseServer()
-    server.lease = Lease.from_dict(
-        {
-            "metadata": {"namespace": "ns", "name": "lock"},
-            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600},
-        }
-    ).to_dict()
-    mgr = new_manager(server, **ELECTION)
-    mgr.add(Worker("controller", diary))
-    mgr.add(Worker("other", diary, leader=False))
-    async with running(mgr):
-        await anyio.sleep(600)
-        assert diary == ["other starts at 0"]
-    assert server.lease["spec"]["holderIdentity"] == "another"
-
-
-def held_by_another(server: LeaseServer) -> None:
-    server.lease = Lease.from_dict(
-        {
-            "metadata": {"namespace": "ns", "name": "lock", "resourceVersion": "1"},
-            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 15},
-        }
-    ).to_dict()
-
-
-class Seen:
-    """A reconciler that records its requests and their times."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, float]] = []
-
-    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
-        self.calls.append((request.name, anyio.current_time()))
-        return ctrl.Result()
-
-
-async def test_a_follower_keeps_its_controllers_kinds_warm_and_leads_without_listing(
-    world: Any, make_pod: Any
-) -> None:
-    server, seen = LeaseServer(), Seen()
-    held_by_another(server)
-    lists_take = 0.0
-
-    async def api(request: rest.Request) -> Any:
-        if request.path != "/api/v1/pods":
-            return await server(request)
-        await anyio.sleep(lists_take)
-        return await world.transport.send(request)
-
-    mgr = new_manager(api, **ELECTION)
-    ctrl.new_controller_managed_by(mgr).named("warm").for_(Pod).complete(seen)
-    world.put(make_pod("before"))
-    async with running(mgr):
-        await anyio.sleep(1)
-        assert world.watched() == ["pods"]
-        world.put(make_pod("meanwhile"))
-        world.put(make_pod("gone"))
-        world.remove(make_pod("gone"))
-        await anyio.sleep(1)
-        assert seen.calls == []
-        lists_take, asked = 60.0, len(world.transport.requests)
-        await mgr.elected.wait()
-        leads = anyio.current_time()
-        await anyio.sleep(1)
-        assert seen.calls == [("before", leads), ("meanwhile", leads)]
-        assert len(world.transport.requests) == asked
-
-
 async def test_a_review_in_flight_reads_what_the_stopped_cache_holds(world: Any, make_pod: Any) -> None:
     async def api(request: rest.Request) -> Any:
         if request.path == "/version":
@@ -595,95 +327,6 @@ async def test_a_review_in_flight_reads_what_the_stopped_cache_holds(world: Any,
         await mgr.elected.wait()
         await mgr.client.get(Pod, ("ns", "here"))
     assert reads == ["here", "here", "NotFoundError", "CacheNotStartedError"]
-
-
-async def test_a_follower_whose_controller_is_not_to_be_warmed_up_watches_nothing(
-    world: Any, make_pod: Any
-) -> None:
-    server, seen = LeaseServer(), Seen()
-    held_by_another(server)
-
-    async def api(request: rest.Request) -> Any:
-        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
-
-    mgr = new_manager(api, **ELECTION)
-    cold = controller.Options(enable_warmup=False)
-    ctrl.new_controller_managed_by(mgr).named("cold").for_(Pod).with_options(cold).complete(seen)
-    world.put(make_pod("a"))
-    async with running(mgr):
-        await anyio.sleep(10)
-        assert world.watched() == []
-        await mgr.elected.wait()
-        await anyio.sleep(1)
-        assert [name for name, _ in seen.calls] == ["a"]
-
-
-async def test_a_kind_that_is_never_listed_does_not_hold_up_the_election(world: Any) -> None:
-    world.held.add(Pod)
-    server = LeaseServer()
-
-    async def api(request: rest.Request) -> Any:
-        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
-
-    mgr = new_manager(api, **ELECTION)
-    ctrl.new_controller_managed_by(mgr).named("held").for_(Pod).complete(Seen())
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(mgr.start)
-        await anyio.sleep(1)
-        assert server.lease is not None
-        assert server.lease["spec"]["holderIdentity"]
-        assert not mgr.elected.is_set()
-        mgr.stop()
-
-
-async def test_what_is_added_to_a_follower_is_warmed_up_at_once(world: Any) -> None:
-    server = LeaseServer()
-    held_by_another(server)
-
-    async def api(request: rest.Request) -> Any:
-        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
-
-    mgr = new_manager(api, **ELECTION)
-    async with running(mgr):
-        await anyio.sleep(1)
-        ctrl.new_controller_managed_by(mgr).named("added").for_(Pod).complete(Seen())
-        await anyio.sleep(1)
-        assert world.watched() == ["pods"]
-        assert not mgr.elected.is_set()
-
-
-async def test_a_source_that_a_followers_controller_gets_later_is_warmed_up_too(world: Any) -> None:
-    server = LeaseServer()
-    held_by_another(server)
-
-    async def api(request: rest.Request) -> Any:
-        return await (world.transport.send if request.path.startswith("/api/v1/") else server)(request)
-
-    mgr = new_manager(api, **ELECTION)
-    made = ctrl.new_controller_managed_by(mgr).named("late").for_(Pod).build(Seen())
-    async with running(mgr):
-        await anyio.sleep(1)
-        assert world.watched() == ["pods"]
-        made.watch(source.Kind(mgr.cache, ConfigMap, handler.EnqueueRequestForObject()))
-        await anyio.sleep(1)
-        assert world.watched() == ["configmaps", "pods"]
-        assert not mgr.elected.is_set()
-
-
-async def test_losing_the_lease_cancels_everything_without_grace(diary: list[str]) -> None:
-    server = LeaseServer()
-    mgr = new_manager(server, **ELECTION)
-    mgr.add(Polite("controller", diary, takes=25))
-
-    async def go_away() -> None:
-        await mgr.elected.wait()
-        server.away = True
-
-    failure = await failure_of(mgr, go_away)
-    assert isinstance(failure, LostLeadershipError)
-    assert str(failure) == "leader election lost: lease ns/lock was not renewed in time"
-    assert diary == ["controller was cancelled"]
-    assert anyio.current_time() == pytest.approx(1009.8)
 
 
 async def test_readiness_fails_until_caches_are_synced_and_names_what_is_degraded() -> None:

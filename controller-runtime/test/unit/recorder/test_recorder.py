@@ -38,8 +38,8 @@ async def stored(client: FakeClient) -> list[Event]:
 
 async def test_an_event_has_what_kubectl_and_the_sdk_read() -> None:
     client = FakeClient()
-    async with running(client) as tell:
-        tell.event(POD, "Warning", "Broken", "it is broken")
+    async with running(client) as source:
+        source.event(POD, "Warning", "Broken", "it is broken")
         await anyio.wait_all_tasks_blocked()
     (event,) = await stored(client)
     data = event.to_dict()
@@ -67,17 +67,19 @@ async def test_an_event_has_what_kubectl_and_the_sdk_read() -> None:
 
 async def test_an_event_about_a_cluster_scoped_object_goes_to_default() -> None:
     client = FakeClient()
-    async with running(client) as tell:
-        tell.event(Pod.from_dict({"metadata": {"name": "x"}, "spec": {"containers": []}}), "Normal", "A", "b")
+    async with running(client) as source:
+        source.event(
+            Pod.from_dict({"metadata": {"name": "x"}, "spec": {"containers": []}}), "Normal", "A", "b"
+        )
         await anyio.wait_all_tasks_blocked()
     assert (await stored(client))[0].namespace == "default"
 
 
 async def test_the_same_event_again_raises_the_count_and_the_last_time() -> None:
     client = FakeClient()
-    async with running(client) as tell:
+    async with running(client) as source:
         for _ in range(3):
-            tell.eventf(POD, "Warning", "Broken", "%s is broken", "it")
+            source.eventf(POD, "Warning", "Broken", "%s is broken", "it")
             await anyio.sleep(60)
     (event,) = await stored(client)
     assert (event.count, event.first_timestamp, event.last_timestamp) == (
@@ -87,11 +89,27 @@ async def test_the_same_event_again_raises_the_count_and_the_last_time() -> None
     )
 
 
+async def test_an_event_whose_answer_was_lost_is_counted_on_when_it_happens_again() -> None:
+    client, answers = FakeClient(), [rest.TransportError("the answer was lost", host="h")]
+
+    async def create(inner: Any, obj: Any, **options: Any) -> Any:
+        made = await inner.create(obj, **options)
+        if answers:
+            raise answers.pop()
+        return made
+
+    async with running(interceptor.wrap(client, interceptor.Funcs(create=create))) as source:
+        for _ in range(2):
+            source.event(POD, "Warning", "Broken", "it is broken")
+            await anyio.sleep(60)
+    assert [event.count for event in await stored(client)] == [2]
+
+
 async def test_the_tenth_message_of_a_reason_is_combined_with_what_follows() -> None:
     client = FakeClient()
-    async with running(client) as tell:
+    async with running(client) as source:
         for number in range(12):
-            tell.event(POD, "Warning", "Broken", f"broken {number}")
+            source.event(POD, "Warning", "Broken", f"broken {number}")
         await anyio.wait_all_tasks_blocked()
     events = {event.message: event.count for event in await stored(client)}
     assert len(events) == 10
@@ -100,23 +118,23 @@ async def test_the_tenth_message_of_a_reason_is_combined_with_what_follows() -> 
 
 async def test_messages_far_apart_are_not_combined() -> None:
     client = FakeClient()
-    async with running(client) as tell:
+    async with running(client) as source:
         for number in range(12):
-            tell.event(POD, "Warning", "Broken", f"broken {number}")
+            source.event(POD, "Warning", "Broken", f"broken {number}")
             await anyio.sleep(601)
     assert len(await stored(client)) == 12
 
 
 async def test_a_source_says_25_things_at_once_about_an_object_then_one_in_five_minutes() -> None:
     client = FakeClient()
-    async with running(client) as tell:
+    async with running(client) as source:
         for _ in range(30):
-            tell.event(POD, "Warning", "Broken", "same")
+            source.event(POD, "Warning", "Broken", "same")
         await anyio.wait_all_tasks_blocked()
         assert len(client.writes) == 25
         await anyio.sleep(300)
         for _ in range(3):
-            tell.event(POD, "Warning", "Broken", "same")
+            source.event(POD, "Warning", "Broken", "same")
         await anyio.wait_all_tasks_blocked()
         assert len(client.writes) == 26
     assert (await stored(client))[0].count == 31
@@ -124,11 +142,11 @@ async def test_a_source_says_25_things_at_once_about_an_object_then_one_in_five_
 
 async def test_an_event_whose_stored_one_is_gone_is_made_anew_with_its_count() -> None:
     client = FakeClient()
-    async with running(client) as tell:
-        tell.event(POD, "Warning", "Broken", "same")
+    async with running(client) as source:
+        source.event(POD, "Warning", "Broken", "same")
         await anyio.wait_all_tasks_blocked()
         await client.delete((await stored(client))[0])
-        tell.event(POD, "Warning", "Broken", "same")
+        source.event(POD, "Warning", "Broken", "same")
         await anyio.wait_all_tasks_blocked()
     (event,) = await stored(client)
     assert event.count == 2
@@ -150,8 +168,8 @@ def failing(times: int, error: Exception) -> tuple[FakeClient, interceptor.Inter
 
 async def test_a_server_that_is_away_is_asked_again_after_half_then_whole_periods() -> None:
     client, broken, tried = failing(2, rest.TransportError("away", host="h"))
-    async with running(broken) as tell:
-        tell.event(POD, "Normal", "A", "b")
+    async with running(broken) as source:
+        source.event(POD, "Normal", "A", "b")
         await anyio.sleep(4.9)
         assert tried() == 1
         await anyio.sleep(0.2)
@@ -162,9 +180,9 @@ async def test_a_server_that_is_away_is_asked_again_after_half_then_whole_period
 
 async def test_a_refused_event_is_dropped_and_does_not_hold_up_the_next() -> None:
     client, broken, _ = failing(1, ForbiddenError("no", code=403, reason="Forbidden"))
-    async with running(broken) as tell:
-        tell.event(POD, "Normal", "A", "refused")
-        tell.event(POD, "Normal", "A", "taken")
+    async with running(broken) as source:
+        source.event(POD, "Normal", "A", "refused")
+        source.event(POD, "Normal", "A", "taken")
         await anyio.wait_all_tasks_blocked()
     assert [event.message for event in await stored(client)] == ["taken"]
 
@@ -204,13 +222,13 @@ async def test_any_answer_is_an_error_of_that_event_alone(
             return rest.FakeResponse(200, {"metadata": {"name": request.path.rpartition("/")[2]}})
         return made
 
-    async with running(LiveClient(rest.FakeTransport(served))) as tell:
+    async with running(LiveClient(rest.FakeTransport(served))) as source:
         for _ in range(1 + counted):
-            tell.event(POD, "Normal", "A", "first")
-        tell.event(POD, "Normal", "B", "last")
+            source.event(POD, "Normal", "A", "first")
+        source.event(POD, "Normal", "B", "last")
         await anyio.sleep(30)
         assert len(sent) == 2 + counted + again
-        tell.event(POD, "Normal", "B", "last")
+        source.event(POD, "Normal", "B", "last")
         await anyio.wait_all_tasks_blocked()
         assert sent[-1].method == "PATCH"
 
@@ -225,25 +243,25 @@ async def test_an_event_that_no_request_can_carry_is_dropped(name: str, message:
         sent.append(request)
         return rest.FakeResponse(201, request.body or b"")
 
-    async with running(LiveClient(rest.FakeTransport(served))) as tell:
+    async with running(LiveClient(rest.FakeTransport(served))) as source:
         odd = Pod.from_dict({"metadata": {"namespace": name, "name": name}, "spec": {"containers": []}})
-        tell.event(odd, "Normal", "A", message)
-        tell.event(POD, "Normal", "B", "last")
+        source.event(odd, "Normal", "A", message)
+        source.event(POD, "Normal", "B", "last")
         await anyio.wait_all_tasks_blocked()
     assert [b'"last"' in (each.body or b"") for each in sent] == [True]
 
 
 async def test_what_is_queued_is_sent_before_the_end() -> None:
     client = FakeClient()
-    async with running(client) as tell:
-        tell.event(POD, "Normal", "A", "b")
+    async with running(client) as source:
+        source.event(POD, "Normal", "A", "b")
     assert len(await stored(client)) == 1
 
 
 async def test_the_end_waits_five_seconds_for_a_server_that_is_away() -> None:
     _, broken, tried = failing(9, rest.TransportError("away", host="h"))
-    async with running(broken) as tell:
-        tell.event(POD, "Normal", "A", "b")
+    async with running(broken) as source:
+        source.event(POD, "Normal", "A", "b")
         await anyio.wait_all_tasks_blocked()
         began = anyio.current_time()
     assert (anyio.current_time() - began, tried()) == (5, 2)
@@ -251,9 +269,9 @@ async def test_the_end_waits_five_seconds_for_a_server_that_is_away() -> None:
 
 async def test_a_full_queue_loses_events_and_telling_never_waits() -> None:
     client = FakeClient()
-    async with running(client, capacity=5) as tell:
+    async with running(client, capacity=5) as source:
         for number in range(8):
-            tell.event(POD, "Normal", f"R{number}", "b")
+            source.event(POD, "Normal", f"R{number}", "b")
         await anyio.wait_all_tasks_blocked()
     assert len(await stored(client)) == 5
 

@@ -10,45 +10,58 @@ import pytest
 from controller_runtime import rest
 
 
+class Token:
+    """A token file, written as the kubelet writes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.write("one")
+        self.credentials = rest.TokenFile(path)
+
+    def write(self, text: str) -> None:
+        self.path.write_text(text)
+
+    def remove(self) -> None:
+        self.path.unlink()
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> Token:
+    return Token(tmp_path / "token")
+
+
 async def bearer(credentials: rest.Credentials) -> str:
     return (await credentials.headers())["Authorization"].removeprefix("Bearer ")
 
 
-async def test_a_rewritten_token_is_used_after_a_minute(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("one")
-    credentials = rest.TokenFile(path)
+async def test_a_rewritten_token_is_used_after_a_minute(token: Token) -> None:
+    credentials = token.credentials
     assert await bearer(credentials) == "one"
-    path.write_text("two")
+    token.write("two")
     await anyio.sleep(59)
     assert await bearer(credentials) == "one"
     await anyio.sleep(1)
     assert await bearer(credentials) == "two"
 
 
-async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("one")
-    credentials = rest.TokenFile(path)
+async def test_a_refused_token_is_read_again_at_once(token: Token) -> None:
+    credentials = token.credentials
     await credentials.headers()
     assert not await credentials.refresh(), "the file is as it was"
-    path.write_text("two")
+    token.write("two")
     assert await credentials.refresh()
     assert await bearer(credentials) == "two"
 
 
-async def test_the_last_token_serves_while_the_file_is_gone(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text("one")
-    credentials = rest.TokenFile(path)
+async def test_the_last_token_serves_while_the_file_is_gone(token: Token) -> None:
+    credentials = token.credentials
     await credentials.headers()
-    path.unlink()
+    token.remove()
     await anyio.sleep(120)
     assert await bearer(credentials) == "one"
 
 
-async def test_a_file_that_never_held_a_token_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "token"
-    path.write_text(" \n")
-    with pytest.raises(rest.ConfigError, match=f"token file {path}: is empty"):
-        await rest.TokenFile(path).headers()
+async def test_a_file_that_never_held_a_token_is_named(token: Token) -> None:
+    token.write(" \n")
+    with pytest.raises(rest.ConfigError, match=f"token file {token.path}: is empty"):
+        await token.credentials.headers()

@@ -277,22 +277,26 @@ class Rivals:
         self._users = users
         self._rng = random.Random(f"{sim.seed}/rivals")
         self._due: list[str] = []
+        self._called = anyio.Event()
 
     def see(self, event: Event) -> None:
-        """Note that something was written."""
+        """Note that something was written in the first eight minutes."""
+        if self._sim.loop.time() - START > 480:
+            return
         if event.table.facts.gvk.kind in ("ConfigMap", "Secret") and self._rng.random() < 0.2:
             self._due.append(event.key.name)
+            self._called.set()
 
     async def run(self, sim: Simulation) -> None:
-        """Write, for the first eight minutes."""
-        while sim.loop.time() - START < 480:
-            await anyio.sleep(self._rng.random() * 0.02 if self._due else 0.02)
-            for name in self._due[:1]:
-                self._due.clear()
-                act = self._rng.choice(
-                    [self._users.edit, self._users.edit, self._users.tamper, self._users.replace]
-                )
-                await act(sim, self._rng, name)
+        """Write after others."""
+        while True:
+            await self._called.wait()
+            await anyio.sleep(self._rng.random() * 0.04)
+            name, self._due, self._called = self._due[0], [], anyio.Event()
+            act = self._rng.choice(
+                [self._users.edit, self._users.edit, self._users.tamper, self._users.replace]
+            )
+            await act(sim, self._rng, name)
 
 
 async def collect_garbage(sim: Simulation) -> None:

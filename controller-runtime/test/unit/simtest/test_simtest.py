@@ -16,6 +16,7 @@ import pytest
 from scenarios import careless, labelled
 
 from controller_runtime import simtest
+from controller_runtime.simtest import searching
 from controller_runtime.simtest.__main__ import main
 from controller_runtime.simtest.sealed import sealed
 
@@ -71,6 +72,28 @@ def test_a_test_of_a_scenario_fails_with_the_report(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("SEED", str(seed))
     with pytest.raises(AssertionError, match=f"seed {seed} fails"):
         simtest.simulate(minutes=2, tries=8)(careless)()
+
+
+@pytest.mark.parametrize("workers", ["1", "3"])
+def test_the_lowest_seed_that_fails_is_found_by_any_number_of_processes(
+    workers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def live(seed: int) -> simtest.Outcome:
+        failure = AssertionError() if seed in (5, 9, 11) else None
+        return simtest.Outcome(seed, [], failure, [], f"life of {seed}", 0)
+
+    monkeypatch.setenv("SIM_WORKERS", workers)
+    assert searching.first_failure(live, range(20)) == searching.Found(5, "life of 5")
+    assert searching.first_failure(live, range(5)) is None
+
+
+def test_a_search_whose_process_ends_early_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def live(seed: int) -> simtest.Outcome:
+        raise SystemExit(seed)
+
+    monkeypatch.setenv("SIM_WORKERS", "2")
+    with pytest.raises(RuntimeError, match="ended with 1"):
+        searching.first_failure(live, range(2))
 
 
 def test_the_order_of_ready_tasks_is_drawn_and_each_keeps_its_own() -> None:

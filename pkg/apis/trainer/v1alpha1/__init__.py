@@ -35,10 +35,12 @@ from .trainingruntime_types import TorchMLPolicySource as TorchMLPolicySource
 from .trainingruntime_types import TrainingRuntime as TrainingRuntime
 from .trainingruntime_types import TrainingRuntimeSpec as TrainingRuntimeSpec
 from .trainingruntime_types import VolcanoPodGroupPolicySource as VolcanoPodGroupPolicySource
+from .trainingruntime_types import WorkloadPodGroupPolicySource as WorkloadPodGroupPolicySource
 from .trainingruntime_types import XGBoostMLPolicySource as XGBoostMLPolicySource
 from .trainjob_types import TRAIN_JOB_COMPLETE as TRAIN_JOB_COMPLETE
 from .trainjob_types import TRAIN_JOB_DEADLINE_EXCEEDED_REASON as TRAIN_JOB_DEADLINE_EXCEEDED_REASON
 from .trainjob_types import TRAIN_JOB_FAILED as TRAIN_JOB_FAILED
+from .trainjob_types import TRAIN_JOB_GANG_UNAVAILABLE as TRAIN_JOB_GANG_UNAVAILABLE
 from .trainjob_types import TRAIN_JOB_KIND as TRAIN_JOB_KIND
 from .trainjob_types import TRAIN_JOB_RESUMED_REASON as TRAIN_JOB_RESUMED_REASON
 from .trainjob_types import TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON as TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON

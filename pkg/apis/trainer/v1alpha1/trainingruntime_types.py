@@ -41,6 +41,10 @@ class VolcanoPodGroupPolicySource(Struct):
     """How far apart in the network the pods may be."""
 
 
+class WorkloadPodGroupPolicySource(Struct):
+    """Gang-scheduling by Kubernetes itself."""
+
+
 class PodGroupPolicy(Struct):
     """Which gang-scheduler the pods are grouped for."""
 
@@ -48,6 +52,8 @@ class PodGroupPolicy(Struct):
     """The coscheduling plugin of the Kubernetes scheduler plugins."""
     volcano: VolcanoPodGroupPolicySource | None = None
     """Volcano."""
+    workload: WorkloadPodGroupPolicySource | None = None
+    """Kubernetes' own scheduler, by the gangs of scheduling.k8s.io."""
 
 
 class TorchElasticPolicy(Struct):

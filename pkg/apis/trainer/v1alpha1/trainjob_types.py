@@ -41,6 +41,7 @@ TRAIN_JOB_KIND: Final = "TrainJob"
 TRAIN_JOB_SUSPENDED: Final = "Suspended"
 TRAIN_JOB_COMPLETE: Final = "Complete"
 TRAIN_JOB_FAILED: Final = "Failed"
+TRAIN_JOB_GANG_UNAVAILABLE: Final = "GangSchedulingUnavailable"
 
 # Condition reasons.
 TRAIN_JOB_SUSPENDED_REASON: Final = "Suspended"

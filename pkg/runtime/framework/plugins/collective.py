@@ -13,22 +13,16 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime.runtime import Info
 
+from . import trainernodes
+
 
 def connect_nodes(info: Info, train_job: TrainJob, environment: Callable[[int], list[EnvVar]]) -> None:
     """Set the number of nodes, and the port and environment of the trainer's container.
 
     ``environment`` returns the variables for a number of nodes.
     """
-    pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
-    if pod_set is None:
-        return
-    trainer = train_job.spec.trainer
-    if trainer is not None and trainer.num_nodes is not None:
-        pod_set.count = trainer.num_nodes
-    container = info.find_container_by_pod_set_ancestor_container_name(
-        constants.ANCESTOR_TRAINER, constants.NODE
-    )
-    if container is None:
+    pod_set, container = trainernodes.with_count(info, train_job), trainernodes.container(info)
+    if pod_set is None or container is None:
         return
     container.env = apply.upsert_env_vars(container.env, environment(pod_set.count))
     container.ports = apply.upsert_port(

@@ -18,7 +18,6 @@ from controller_runtime.apis.core.v1 import (
     ConfigMapVolumeSource,
     EnvVar,
     KeyToPath,
-    Secret,
     SecretVolumeSource,
     Volume,
     VolumeMount,
@@ -40,7 +39,7 @@ from pkg.runtime.framework.interface import (
     PluginError,
     WatchExtensionPlugin,
 )
-from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.interface import GeneratedSecret, ReconcilerBuilder
 
 from . import ownedfiles
 
@@ -310,8 +309,8 @@ def _host_file(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJo
     return "".join(lines)
 
 
-def _secret(train_job: TrainJob, keys: SSHKeys) -> Secret:
-    return Secret(
+def _secret(train_job: TrainJob, keys: SSHKeys) -> GeneratedSecret:
+    return GeneratedSecret(
         metadata=ownedfiles.metadata_for(train_job, _KEYS_SUFFIX),
         type=_SSH_AUTH,
         data={_PRIVATE_KEY: _base64(keys.private), _PUBLIC_KEY: _base64(keys.public)},

@@ -10,9 +10,10 @@ from controller_runtime.client import FieldIndexer, Reader
 
 from pkg import apply
 from pkg.apis.trainer.v1alpha1 import TrainJob
-from pkg.constants import trainer as constants
 from pkg.runtime.framework.interface import EnforceMLPolicyPlugin
 from pkg.runtime.runtime import Info
+
+from . import trainernodes
 
 NAME: Final = "PlainML"
 
@@ -42,11 +43,7 @@ class PlainML(EnforceMLPolicyPlugin):
         trainer = train_job.spec.trainer
         if trainer is None or self.stands_aside(info, train_job):
             return
-        pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
-        if pod_set is not None and trainer.num_nodes is not None:
-            pod_set.count = trainer.num_nodes
-        container = info.find_container_by_pod_set_ancestor_container_name(
-            constants.ANCESTOR_TRAINER, constants.NODE
-        )
+        trainernodes.with_count(info, train_job)
+        container = trainernodes.container(info)
         if container is not None:
             container.env = apply.upsert_env_vars(container.env, apply.env_vars(trainer.env))

@@ -9,6 +9,7 @@ its value is a ``PluginFactory``. They run after the built-in plugins, in the or
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
@@ -18,7 +19,7 @@ from controller_runtime.manager import ManagerError
 from pkg import features
 from pkg.runtime.framework.interface import Plugin, PluginFactory
 
-from . import coscheduling, flux, jax, jobset, mpi, plainml, torch, volcano, xgboost
+from . import coscheduling, flux, jax, jobset, mpi, plainml, torch, volcano, workload, xgboost
 
 ENTRY_POINT_GROUP: Final = "trainer.kubeflow.org.plugins"
 
@@ -29,10 +30,15 @@ class PluginLoadError(ManagerError):
     """A third-party plugin cannot be loaded. The text has the entry point and the reason."""
 
 
-def new_registry(found: Iterable[EntryPoint] | None = None, gates: features.Gates | None = None) -> Registry:
+def new_registry(
+    found: Iterable[EntryPoint] | None = None,
+    gates: features.Gates | None = None,
+    published: workload.Published | None = None,
+) -> Registry:
     """Return the built-in plugins and those of ``found`` (default: the installed entry points).
 
-    Plugins of a feature are among them if ``gates`` enable it.
+    Plugins of a feature are among them if ``gates`` enable it. ``published`` returns the schemas that the API server
+    serves.
 
     Raises:
         PluginLoadError: an entry point does not load, is not a factory, or has a duplicate name.
@@ -46,6 +52,7 @@ def new_registry(found: Iterable[EntryPoint] | None = None, gates: features.Gate
         flux.NAME: flux.new,
         coscheduling.NAME: coscheduling.new,
         volcano.NAME: volcano.new,
+        workload.NAME: partial(workload.new, published=published),
         jobset.NAME: jobset.new,
     }
     if gates is not None and gates.enabled(features.TRAIN_JOB_STATUS):

@@ -123,12 +123,12 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
             secret = await self._client.get(Secret, self._secret)
         except (StatusError, RestError, cache.CacheError) as error:
             raise PluginError(f"failed to look up status server tls secret: {error}") from error
-        try:
-            authority = base64.b64decode((secret.data or {}).get(_CA_CERT) or "", validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            authority = ""
+        authority = _decoded(secret, _CA_CERT)
         if not authority:
             raise PluginError("failed to find status server ca.crt in tls secret")
+        if former := _decoded(secret, cert.FORMER):
+            # Replicas switch one after the other, and the pods' files follow later.
+            authority = f"{authority.rstrip()}\n{former}"
         metadata = ObjectMeta(
             name=train_job.name + _CONFIG_MAP_SUFFIX,
             namespace=train_job.namespace,
@@ -144,7 +144,8 @@ class Status(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin
         from controller_runtime import handler, predicate, reconcile  # rendering loads no controllers
 
         def changed(evt: event.UpdateEvent[Secret]) -> bool:
-            return (evt.old.data or {}).get(_CA_CERT) != (evt.new.data or {}).get(_CA_CERT)
+            before, after = evt.old.data or {}, evt.new.data or {}
+            return any(before.get(key) != after.get(key) for key in (_CA_CERT, cert.FORMER))
 
         async def every(_secret: Secret) -> list[Request]:
             return [reconcile.Request.for_object(job) for job in await client.list(TrainJob)]
@@ -176,6 +177,14 @@ def _watch_config_maps(builder: Builder, _client: Client, _cache: Cache) -> Buil
 def _secret_key(cfg: Configuration, namespace: str = "") -> NamespacedName:
     name = cfg.cert_management.webhook_secret_name or ""
     return NamespacedName(namespace or cert.operator_namespace(), name)
+
+
+def _decoded(secret: Secret, key: str) -> str:
+    """Return a value of the Secret; empty if it is missing or not a text in base64."""
+    try:
+        return base64.b64decode((secret.data or {}).get(key) or "", validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
 
 
 def _volume(train_job: TrainJob) -> Volume:

@@ -17,6 +17,7 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
+from pkg.runtime.framework.plugins.workload import Published
 
 START = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
 
@@ -38,10 +39,12 @@ class World:
         self.server = Server(*objects, now=lambda: self.now)
         self.recorder = Recorder()
         self.result = Result()
+        self.published: Published | None = None
+        """The schemas that the server publishes; None for the newest gang API."""
 
     async def restart(self) -> None:
         """Replace the reconciler by one without state."""
-        runtimes = await core.new(self.server, FakeClient())
+        runtimes = await core.new(self.server, FakeClient(), published=self.published)
         self.reconciler = TrainJobReconciler(self.server, self.recorder, runtimes, now=lambda: self.now)
 
     async def reconcile(self) -> list[str]:
@@ -115,7 +118,9 @@ def runtime(*jobs: str, **spec: Any) -> ClusterTrainingRuntime:
 PLAIN = {"mlPolicy": {"numNodes": 2}}
 GANG = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 9}}}
 VOLCANO = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"volcano": {}}}
+WORKLOAD = {"mlPolicy": {"numNodes": 2}, "podGroupPolicy": {"workload": {}}}
 MPI = {"mlPolicy": {"numNodes": 2, "mpi": {}}}
+FLUX = {"mlPolicy": {"numNodes": 2, "flux": {}}}
 
 
 def train_job(**spec: Any) -> TrainJob:

@@ -109,6 +109,38 @@ async def test_the_former_authority_is_trusted_for_a_day_and_then_no_more(world:
         assert bundle.SINCE not in found.annotations
 
 
+async def test_the_secret_holds_the_former_authority_for_a_day(world: Any, admits: Any) -> None:
+    async def stored() -> dict[str, bytes]:
+        found = await world.client.get(Secret, SECRET.key)
+        return {key: base64.b64decode(value) for key, value in (found.data or {}).items()}
+
+    names = ["manager.system.svc"]
+    first = pki.issue(names, world.now() - pki.CA_LIFETIME + timedelta(days=399))
+    await world.put(pki.reissue(first, names, world.now()))
+    async with world.replicas() as (replica,):
+        await replica.served()
+        data = await stored()
+        assert data[pki.FORMER] == first.ca_crt != data["ca.crt"]
+        # A client trusts replicas before and after the change.
+        assert admits(replica, data["ca.crt"] + data[pki.FORMER])
+        assert admits(replica, data[pki.FORMER] + data["ca.crt"])
+        await anyio.sleep(bundle.OVERLAP.total_seconds() - 60)
+        assert pki.FORMER in await stored()
+        await anyio.sleep(86400 + 120)
+        assert await stored() == {key: value for key, value in data.items() if key != pki.FORMER}
+    assert len(world.events.recorded) == 1
+
+
+async def test_a_deleted_secret_gets_the_authority_that_replicas_still_serve_with(world: Any) -> None:
+    async with world.replicas(settle=10.0) as (replica,):
+        await replica.served()
+        before = await world.material()
+        await world.client.delete(SECRET)
+        await anyio.sleep(5)
+        found = await world.client.get(Secret, SECRET.key)
+        assert base64.b64decode((found.data or {})[pki.FORMER]) == before.ca_crt
+
+
 async def test_a_serving_certificate_is_renewed_120_days_ahead_under_the_same_authority(world: Any) -> None:
     async with world.replicas(2):
         await anyio.sleep(1)

@@ -7,7 +7,7 @@ from sample_kinds import Fleet
 
 from controller_runtime.apis.core.v1 import Node, Pod
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
-from controller_runtime.apis.machinery.object import Unstructured, metadata_only, unstructured
+from controller_runtime.apis.machinery.object import Object, Unstructured, metadata_only, unstructured
 from controller_runtime.apis.machinery.scheme import Scheme
 from controller_runtime.apis.scheme import default_scheme
 
@@ -21,6 +21,22 @@ def test_a_kind_knows_its_names() -> None:
     assert str(Fleet.gvk.group_kind) == "Fleet.fleets.example.org"
     assert Node.resource is not None
     assert not Node.resource.namespaced
+
+
+def test_a_kind_is_named_after_its_class_unless_it_says_otherwise() -> None:
+    class Harbour(Object, group="fleets.example.org", version="v2", plural="harbours"):
+        pass
+
+    class HarbourV1(Object, group="fleets.example.org", version="v1", kind="Harbour", plural="harbours"):
+        pass
+
+    class NearTheSea(Object):
+        """A base class."""
+
+    assert str(Harbour.gvk) == "fleets.example.org/v2, Kind=Harbour"
+    assert Harbour().kind == "Harbour"
+    assert HarbourV1.gvk.group_kind == Harbour.gvk.group_kind
+    assert not hasattr(NearTheSea, "gvk")
 
 
 def test_an_object_carries_its_type_and_its_key() -> None:

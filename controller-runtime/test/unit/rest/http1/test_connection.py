@@ -5,9 +5,9 @@
 import asyncio
 import gzip
 import zlib
-from typing import Any
 
 import pytest
+from http1_wire import Wire
 
 from controller_runtime.rest import http1
 from controller_runtime.rest.http1.connection import Connection
@@ -66,13 +66,12 @@ def arrive(connection: Connection, data: bytes) -> None:
 
 @pytest.mark.parametrize(("answer", "status", "body", "then"), WHOLE)
 async def test_an_answer_is_the_same_however_it_is_cut(
-    new_wire: Any, answer: bytes, status: int, body: bytes, then: str
+    answer: bytes, status: int, body: bytes, then: str
 ) -> None:
     cuts = [[answer[:at], answer[at:]] for at in range(len(answer))]
     for pieces in [*cuts, [answer[at : at + 1] for at in range(len(answer))]]:
-        wire = new_wire()
-        asking = asyncio.ensure_future(wire.connection.ask(HEAD))
-        await asyncio.sleep(0)
+        wire = Wire()
+        asking = await wire.ask(HEAD)
         for piece in filter(None, pieces):
             assert not asking.done()
             arrive(wire.connection, piece)
@@ -81,10 +80,9 @@ async def test_an_answer_is_the_same_however_it_is_cut(
         assert "a" not in got.headers
 
 
-async def test_a_body_without_a_length_lasts_until_the_connection_ends(new_wire: Any) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
-    await asyncio.sleep(0)
+async def test_a_body_without_a_length_lasts_until_the_connection_ends() -> None:
+    wire = Wire()
+    asking = await wire.ask(HEAD)
     arrive(wire.connection, b"HTTP/1.1 200 OK\r\n\r\nall of")
     arrive(wire.connection, b" it")
     wire.line.end()
@@ -110,11 +108,10 @@ async def test_a_body_without_a_length_lasts_until_the_connection_ends(new_wire:
     ],
 )
 async def test_an_answer_that_breaks_off_says_how(
-    new_wire: Any, arrived: bytes, lost_by: Exception | None, kind: type[Exception], text: str
+    arrived: bytes, lost_by: Exception | None, kind: type[Exception], text: str
 ) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
-    await asyncio.sleep(0)
+    wire = Wire()
+    asking = await wire.ask(HEAD)
     if arrived:
         arrive(wire.connection, arrived)
     wire.line.end(lost_by)
@@ -153,12 +150,9 @@ async def test_an_answer_that_breaks_off_says_how(
         ),
     ],
 )
-async def test_what_is_no_answer_ends_the_connection_and_says_why(
-    new_wire: Any, arrived: bytes, text: str
-) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
-    await asyncio.sleep(0)
+async def test_what_is_no_answer_ends_the_connection_and_says_why(arrived: bytes, text: str) -> None:
+    wire = Wire()
+    asking = await wire.ask(HEAD)
     for at in range(0, len(arrived), 100_000):
         arrive(wire.connection, arrived[at : at + 100_000])
     wire.line.end()
@@ -169,12 +163,9 @@ async def test_what_is_no_answer_ends_the_connection_and_says_why(
 
 @pytest.mark.parametrize("extra", [b"HTTP/1.1 200 OK\r\n", OK, b"\x00", b"garbage", b"{}\n"])
 @pytest.mark.parametrize("later", [False, True])
-async def test_bytes_that_nobody_asked_for_end_the_connection(
-    new_wire: Any, extra: bytes, later: bool
-) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
-    await asyncio.sleep(0)
+async def test_bytes_that_nobody_asked_for_end_the_connection(extra: bytes, later: bool) -> None:
+    wire = Wire()
+    asking = await wire.ask(HEAD)
     arrive(wire.connection, OK if later else OK + extra)
     assert (await asking).body() == b"ok"
     if later:
@@ -183,27 +174,25 @@ async def test_bytes_that_nobody_asked_for_end_the_connection(
     assert wire.line.ended
 
 
-async def test_requests_follow_each_other_on_one_connection(new_wire: Any) -> None:
-    wire = new_wire()
+async def test_requests_follow_each_other_on_one_connection() -> None:
+    wire = Wire()
     for body in (None, b"", b"x" * 10):
-        asking = asyncio.ensure_future(wire.connection.ask(HEAD, body))
-        await asyncio.sleep(0)
+        asking = await wire.ask(HEAD, body)
         arrive(wire.connection, OK)
         await asking
     assert (wire.line.sent, wire.told) == (3 * HEAD + b"x" * 10, ["free"] * 3)
 
 
-async def test_an_answer_to_head_has_no_body_whatever_it_says(new_wire: Any) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bodiless=True))
-    await asyncio.sleep(0)
+async def test_an_answer_to_head_has_no_body_whatever_it_says() -> None:
+    wire = Wire()
+    asking = await wire.ask(HEAD, bodiless=True)
     arrive(wire.connection, OK[:-2])
     answer = await asking
     assert (answer.status, answer.body(), answer.headers["content-length"], wire.told) == (200, b"", "2", [])
 
 
-async def test_a_large_body_goes_out_piece_by_piece_and_waits_for_room(new_wire: Any) -> None:
-    wire, body = new_wire(), b"x" * 500_000
+async def test_a_large_body_goes_out_piece_by_piece_and_waits_for_room() -> None:
+    wire, body = Wire(), b"x" * 500_000
     wire.connection.pause_writing()
     asking = asyncio.ensure_future(wire.connection.ask(HEAD, body))
     for _ in range(20):
@@ -216,65 +205,60 @@ async def test_a_large_body_goes_out_piece_by_piece_and_waits_for_room(new_wire:
     assert ((await asking).status, wire.told) == (200, ["free"])
 
 
-async def test_an_answer_before_the_body_is_sent_is_taken_and_ends_the_connection(new_wire: Any) -> None:
-    wire, body = new_wire(), b"x" * 500_000
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, body))
-    await asyncio.sleep(0)
+async def test_an_answer_before_the_body_is_sent_is_taken_and_ends_the_connection() -> None:
+    wire, body = Wire(), b"x" * 500_000
+    asking = await wire.ask(HEAD, body)
     wire.connection.pause_writing()
     arrive(wire.connection, OK.replace(b"200 OK", b"413 Too Large"))
     assert (await asking).status == 413
     assert (len(wire.line.sent) < len(body), wire.told) == (True, ["lost"])
 
 
-async def test_a_connection_lost_under_a_large_body_is_noticed(new_wire: Any) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, b"x" * 500_000))
-    await asyncio.sleep(0)
+async def test_a_connection_lost_under_a_large_body_is_noticed() -> None:
+    wire = Wire()
+    asking = await wire.ask(HEAD, b"x" * 500_000)
     wire.connection.pause_writing()
     wire.line.end(ConnectionResetError(104, "Connection reset by peer"))
     with pytest.raises(http1.GoneError, match="reset by peer"):
         await asking
 
 
-async def test_a_stream_holds_its_server_when_nobody_reads(new_wire: Any) -> None:
-    wire, piece = new_wire(), b"x" * 50_000
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=None))
-    await asyncio.sleep(0)
+async def test_a_stream_holds_its_server_when_nobody_reads() -> None:
+    wire, piece = Wire(), b"x" * 50_000
+    asking = await wire.ask(HEAD, bounds=None)
     arrive(wire.connection, STREAM)
     answer = await asking
     sent = 0
-    while not wire.line.paused:
+    while not wire.is_paused():
         arrive(wire.connection, b"%x\r\n%s\r\n" % (len(piece), piece))
         sent += 1
     assert sent * len(piece) < 1 << 19
     pieces = answer.pieces()
     read = [await anext(pieces)]
-    assert wire.line.paused
+    assert wire.is_paused()
     while answer.held:
         read.append(await anext(pieces))
-    assert not wire.line.paused
+    assert not wire.is_paused()
     arrive(wire.connection, b"0\r\n\r\n")
     assert [piece async for piece in pieces] == []
     assert (b"".join(read), wire.told) == (piece * sent, ["free"])
 
 
-async def test_a_stream_that_ends_while_it_is_held_frees_its_connection(new_wire: Any) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=None))
-    await asyncio.sleep(0)
+async def test_a_stream_that_ends_while_it_is_held_frees_its_connection() -> None:
+    wire = Wire()
+    asking = await wire.ask(HEAD, bounds=None)
     arrive(wire.connection, STREAM)
     answer = await asking
     arrive(wire.connection, b"80000\r\n" + b"x" * 0x80000)
-    assert wire.line.paused
+    assert wire.is_paused()
     arrive(wire.connection, b"\r\n0\r\n\r\n")
-    assert (wire.line.paused, wire.told) == (False, ["free"])
+    assert (wire.is_paused(), wire.told) == (False, ["free"])
     assert sum([len(piece) async for piece in answer.pieces()]) == 0x80000
 
 
-async def test_a_refused_stream_is_read_whole(new_wire: Any) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=None))
-    await asyncio.sleep(0)
+async def test_a_refused_stream_is_read_whole() -> None:
+    wire = Wire()
+    asking = await wire.ask(HEAD, bounds=None)
     arrive(wire.connection, b"HTTP/1.1 410 Gone\r\nContent-Length: 4\r\n\r\ngo")
     await asyncio.sleep(0)
     assert not asking.done()
@@ -283,8 +267,8 @@ async def test_a_refused_stream_is_read_whole(new_wire: Any) -> None:
     assert (answer.whole, answer.body()) == (True, b"gone")
 
 
-async def test_an_answer_is_given_up_so_long_after_its_last_byte(new_wire: Any) -> None:
-    wire, loop = new_wire(), asyncio.get_running_loop()
+async def test_an_answer_is_given_up_so_long_after_its_last_byte() -> None:
+    wire, loop = Wire(), asyncio.get_running_loop()
     asking = asyncio.ensure_future(wire.connection.ask(HEAD, timeout=30, deadline=loop.time() + 30))
     began = loop.time()
     await asyncio.sleep(20)
@@ -298,9 +282,9 @@ async def test_an_answer_is_given_up_so_long_after_its_last_byte(new_wire: Any) 
     assert wire.told == ["lost"]
 
 
-async def test_bytes_of_a_head_give_no_more_time_and_a_stream_has_all_of_it(new_wire: Any) -> None:
+async def test_bytes_of_a_head_give_no_more_time_and_a_stream_has_all_of_it() -> None:
     loop, began = asyncio.get_running_loop(), asyncio.get_running_loop().time()
-    slow, stream = new_wire(), new_wire()
+    slow, stream = Wire(), Wire()
     dripping = asyncio.ensure_future(slow.connection.ask(HEAD, timeout=30, deadline=began + 30))
     watching = asyncio.ensure_future(
         stream.connection.ask(HEAD, bounds=None, timeout=30, deadline=began + 30)
@@ -315,8 +299,8 @@ async def test_bytes_of_a_head_give_no_more_time_and_a_stream_has_all_of_it(new_
     assert ((await watching).status, stream.told) == (200, [])
 
 
-async def test_the_time_of_one_request_is_not_that_of_the_next(new_wire: Any) -> None:
-    wire, loop = new_wire(), asyncio.get_running_loop()
+async def test_the_time_of_one_request_is_not_that_of_the_next() -> None:
+    wire, loop = Wire(), asyncio.get_running_loop()
     for patience in (10, 5, 30):
         asking = asyncio.ensure_future(
             wire.connection.ask(HEAD, timeout=patience, deadline=loop.time() + patience)
@@ -330,10 +314,9 @@ async def test_the_time_of_one_request_is_not_that_of_the_next(new_wire: Any) ->
     assert loop.time() - began == pytest.approx(2)
 
 
-async def test_who_is_cancelled_in_mid_answer_ends_the_connection(new_wire: Any) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
-    await asyncio.sleep(0)
+async def test_who_is_cancelled_in_mid_answer_ends_the_connection() -> None:
+    wire = Wire()
+    asking = await wire.ask(HEAD)
     arrive(wire.connection, OK[:-1])
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -341,10 +324,9 @@ async def test_who_is_cancelled_in_mid_answer_ends_the_connection(new_wire: Any)
     assert (wire.line.ended, wire.told) == (True, ["lost"])
 
 
-async def test_who_is_cancelled_after_the_answer_leaves_the_connection_to_the_next(new_wire: Any) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD))
-    await asyncio.sleep(0)
+async def test_who_is_cancelled_after_the_answer_leaves_the_connection_to_the_next() -> None:
+    wire = Wire()
+    asking = await wire.ask(HEAD)
     arrive(wire.connection, OK)
     asking.cancel()
     following = asyncio.ensure_future(wire.connection.ask(HEAD))
@@ -355,10 +337,9 @@ async def test_who_is_cancelled_after_the_answer_leaves_the_connection_to_the_ne
     assert ((await following).status, wire.told) == (200, ["free", "free"])
 
 
-async def test_an_ended_connection_says_so_and_takes_no_request(new_wire: Any) -> None:
-    wire = new_wire()
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, timeout=30, deadline=2000))
-    await asyncio.sleep(0)
+async def test_an_ended_connection_says_so_and_takes_no_request() -> None:
+    wire = Wire()
+    asking = await wire.ask(HEAD, timeout=30, deadline=2000)
     arrive(wire.connection, OK)
     await asking
     closed = wire.connection.closed()
@@ -370,8 +351,8 @@ async def test_an_ended_connection_says_so_and_takes_no_request(new_wire: Any) -
 
 
 @pytest.mark.parametrize("deadline", [30, 200])
-async def test_an_answer_that_never_ends_is_given_up(new_wire: Any, deadline: float) -> None:
-    wire, loop = new_wire(), asyncio.get_running_loop()
+async def test_an_answer_that_never_ends_is_given_up(deadline: float) -> None:
+    wire, loop = Wire(), asyncio.get_running_loop()
     began = loop.time()
     bounds = http1.Bounds(1 << 20, 100)
     asking = asyncio.ensure_future(
@@ -394,13 +375,10 @@ async def test_an_answer_that_never_ends_is_given_up(new_wire: Any, deadline: fl
 
 
 @pytest.mark.parametrize(("status", "most"), [(200, 5000), (500, 1000)])
-async def test_an_answer_that_is_not_needed_is_read_without_being_kept(
-    new_wire: Any, status: int, most: int
-) -> None:
+async def test_an_answer_that_is_not_needed_is_read_without_being_kept(status: int, most: int) -> None:
     async def ask(size: int) -> tuple[http1.Incoming, int]:
-        wire = new_wire()
-        asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=http1.Bounds(1000, 9, unread=5000)))
-        await asyncio.sleep(0)
+        wire = Wire()
+        asking = await wire.ask(HEAD, bounds=http1.Bounds(1000, 9, unread=5000))
         arrive(wire.connection, b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n" % (status, size))
         for _ in range(size // 100):
             arrive(wire.connection, b"x" * 100)
@@ -418,8 +396,8 @@ async def test_an_answer_that_is_not_needed_is_read_without_being_kept(
 
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize("stream", [False, True])
-async def test_an_answer_that_is_too_large_is_given_up(new_wire: Any, status: int, stream: bool) -> None:
-    wire = new_wire()
+async def test_an_answer_that_is_too_large_is_given_up(status: int, stream: bool) -> None:
+    wire = Wire()
     size = http1.ORDINARY.size if stream else 1000
     asking = asyncio.ensure_future(
         wire.connection.ask(HEAD, bounds=None if stream else http1.Bounds(1000, 9))
@@ -442,11 +420,10 @@ async def test_an_answer_that_is_too_large_is_given_up(new_wire: Any, status: in
 
 
 @pytest.mark.parametrize("bounds", [None, http1.ORDINARY])
-async def test_what_a_few_bytes_can_become_is_bounded(new_wire: Any, bounds: http1.Bounds | None) -> None:
-    wire = new_wire()
+async def test_what_a_few_bytes_can_become_is_bounded(bounds: http1.Bounds | None) -> None:
+    wire = Wire()
     bomb = gzip.compress(bytes(1 << 26))
-    asking = asyncio.ensure_future(wire.connection.ask(HEAD, bounds=bounds))
-    await asyncio.sleep(0)
+    asking = await wire.ask(HEAD, bounds=bounds)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
     arrive(wire.connection, head + bomb)
 

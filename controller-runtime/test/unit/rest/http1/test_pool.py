@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from http1_wire import Line
 
 from controller_runtime.rest import http1
 from controller_runtime.rest.http1.dial import Dialer
@@ -16,8 +17,7 @@ from controller_runtime.rest.http1.dial import Dialer
 class Instant(Dialer):
     """Makes connections in no time, or fails."""
 
-    def __init__(self, line: Callable[[asyncio.BaseProtocol], asyncio.Transport]) -> None:
-        self._line = line
+    def __init__(self) -> None:
         self.made: list[http1.Connection] = []
         self.takes = 0.0
         self.error: Exception | None = None
@@ -27,29 +27,28 @@ class Instant(Dialer):
         if self.error is not None:
             raise self.error
         connection = http1.Connection(asyncio.get_running_loop(), owner, context)
-        connection.connection_made(self._line(connection))
+        connection.connection_made(Line(connection))
         self.made.append(connection)
         return connection
 
 
-@pytest.fixture
-def dialer(new_wire: Any) -> Instant:
-    return Instant(lambda protocol: new_line(protocol, new_wire))
-
-
-def new_line(protocol: asyncio.BaseProtocol, new_wire: Any) -> Any:
-    return type(new_wire().line)(protocol)
+NewPool = Callable[..., http1.Pool]
 
 
 @pytest.fixture
-async def new_pool(dialer: Instant) -> Any:
+def dialer() -> Instant:
+    return Instant()
+
+
+@pytest.fixture
+def new_pool(dialer: Instant) -> NewPool:
     def new(limit: int = 2) -> http1.Pool:
         return http1.Pool(dialer, http1.Heads("", []), limit=limit)
 
     return new
 
 
-async def test_the_connection_used_last_is_used_next(new_pool: Any, dialer: Instant) -> None:
+async def test_the_connection_used_last_is_used_next(new_pool: NewPool, dialer: Instant) -> None:
     pool = new_pool()
     first, second = await pool.connection(None), await pool.connection(None)
     pool.free(first)
@@ -58,7 +57,7 @@ async def test_the_connection_used_last_is_used_next(new_pool: Any, dialer: Inst
     assert dialer.made == [first, second]
 
 
-async def test_idle_connections_end_a_minute_after_their_last_use(new_pool: Any) -> None:
+async def test_idle_connections_end_a_minute_after_their_last_use(new_pool: NewPool) -> None:
     pool = new_pool()
     early, late = await pool.connection(None), await pool.connection(None)
     pool.free(early)
@@ -72,15 +71,15 @@ async def test_idle_connections_end_a_minute_after_their_last_use(new_pool: Any)
     assert (late.usable, pool.busy) == (False, False)
 
 
-async def test_an_idle_connection_that_the_server_ended_is_not_used(new_pool: Any) -> None:
+async def test_an_idle_connection_that_the_server_ended_is_not_used(new_pool: NewPool) -> None:
     pool = new_pool()
     connection = await pool.connection(None)
     pool.free(connection)
-    connection.transport.end()
+    connection.transport.abort()
     assert await pool.connection(None) is not connection
 
 
-async def test_a_connection_made_with_another_context_is_not_used(new_pool: Any) -> None:
+async def test_a_connection_made_with_another_context_is_not_used(new_pool: NewPool) -> None:
     pool, old, new = new_pool(limit=1), ssl.create_default_context(), ssl.create_default_context()
     connection = await pool.connection(old)
     pool.free(connection)
@@ -88,7 +87,7 @@ async def test_a_connection_made_with_another_context_is_not_used(new_pool: Any)
     assert not connection.usable
 
 
-async def test_callers_beyond_the_limit_wait_in_their_order(new_pool: Any, dialer: Instant) -> None:
+async def test_callers_beyond_the_limit_wait_in_their_order(new_pool: NewPool, dialer: Instant) -> None:
     pool, order = new_pool(), list[int]()
     held = [await pool.connection(None) for _ in range(2)]
 
@@ -106,7 +105,7 @@ async def test_callers_beyond_the_limit_wait_in_their_order(new_pool: Any, diale
     assert (order, len(dialer.made)) == ([0, 1, 2, 3, 4, 5], 2)
 
 
-async def test_the_room_of_an_ended_connection_is_the_next_ones(new_pool: Any, dialer: Instant) -> None:
+async def test_the_room_of_an_ended_connection_is_the_next_ones(new_pool: NewPool, dialer: Instant) -> None:
     pool = new_pool(limit=1)
     held = await pool.connection(None)
     waiting = [asyncio.ensure_future(pool.connection(None)) for _ in range(2)]
@@ -124,7 +123,7 @@ async def test_the_room_of_an_ended_connection_is_the_next_ones(new_pool: Any, d
 
 
 @pytest.mark.parametrize("ends", [False, True])
-async def test_a_cancelled_caller_takes_nothing_with_it(new_pool: Any, ends: bool) -> None:
+async def test_a_cancelled_caller_takes_nothing_with_it(new_pool: NewPool, ends: bool) -> None:
     pool = new_pool(limit=1)
     held = await pool.connection(None)
     before, given, after = (asyncio.ensure_future(pool.connection(None)) for _ in range(3))
@@ -143,7 +142,7 @@ async def test_a_cancelled_caller_takes_nothing_with_it(new_pool: Any, ends: boo
 
 @pytest.mark.parametrize("ends", [False, True])
 async def test_a_caller_cancelled_in_the_turn_in_which_a_connection_comes_free_leaves_quietly(
-    new_pool: Any, ends: bool
+    new_pool: NewPool, ends: bool
 ) -> None:
     pool = new_pool(limit=1)
     held = await pool.connection(None)
@@ -159,7 +158,7 @@ async def test_a_caller_cancelled_in_the_turn_in_which_a_connection_comes_free_l
         await leaving
 
 
-async def test_streams_take_no_room_from_requests(new_pool: Any, dialer: Instant) -> None:
+async def test_streams_take_no_room_from_requests(new_pool: NewPool, dialer: Instant) -> None:
     pool = new_pool(limit=2)
     idle = await pool.connection(None)
     pool.free(idle)
@@ -182,7 +181,7 @@ async def test_streams_take_no_room_from_requests(new_pool: Any, dialer: Instant
     assert {pool.idle(None) for _ in range(2)} == set(requests)
 
 
-async def test_a_stream_still_being_dialled_takes_no_room_either(new_pool: Any, dialer: Instant) -> None:
+async def test_a_stream_still_being_dialled_takes_no_room_either(new_pool: NewPool, dialer: Instant) -> None:
     pool, dialer.takes = new_pool(limit=1), 5
     stream = asyncio.ensure_future(pool.connection(None, stream=True))
     request = asyncio.ensure_future(pool.connection(None))
@@ -195,28 +194,21 @@ async def test_a_stream_still_being_dialled_takes_no_room_either(new_pool: Any, 
 
 
 async def test_a_connection_that_ends_before_it_is_handed_out_takes_no_room(
-    new_pool: Any, dialer: Instant
+    new_pool: NewPool, dialer: Instant
 ) -> None:
-    pool, line = new_pool(limit=1), dialer._line
-
-    def ending(protocol: asyncio.BaseProtocol) -> asyncio.Transport:
-        made = line(protocol)
-        made.abort()
-        asyncio.get_running_loop().call_soon(dialed.set)
-        return made
-
     async def dial(owner: Any, context: ssl.SSLContext | None) -> http1.Connection:
         connection = await Instant.dial(dialer, owner, context)
-        await dialed.wait()  # until the loop has reported the end
+        connection.transport.abort()
+        await asyncio.sleep(0)  # until the loop has reported the end
         return connection
 
-    dialer._line, dialer.dial, dialed = ending, dial, asyncio.Event()  # type: ignore[method-assign] # a slow one
+    pool, dialer.dial = new_pool(limit=1), dial  # type: ignore[method-assign] # one that ends
     for _ in range(3):
         assert not (await asyncio.wait_for(pool.connection(None), 1)).usable
     assert not pool.busy
 
 
-async def test_a_caller_cancelled_while_it_dials_leaves_its_room(new_pool: Any, dialer: Instant) -> None:
+async def test_a_caller_cancelled_while_it_dials_leaves_its_room(new_pool: NewPool, dialer: Instant) -> None:
     pool, dialer.takes = new_pool(limit=1), 5
     dialing, waiting = (
         asyncio.ensure_future(pool.connection(None)),
@@ -228,14 +220,14 @@ async def test_a_caller_cancelled_while_it_dials_leaves_its_room(new_pool: Any, 
     assert len(dialer.made) == 1
 
 
-async def test_a_failure_is_told_to_each_who_tried(new_pool: Any, dialer: Instant) -> None:
+async def test_a_failure_is_told_to_each_who_tried(new_pool: NewPool, dialer: Instant) -> None:
     pool, dialer.error = new_pool(limit=1), http1.Error("connection refused")
     outcomes = await asyncio.gather(*[pool.connection(None) for _ in range(3)], return_exceptions=True)
     assert outcomes == [dialer.error] * 3
     assert not pool.busy
 
 
-async def test_a_fresh_connection_is_made_even_where_others_are_idle(new_pool: Any) -> None:
+async def test_a_fresh_connection_is_made_even_where_others_are_idle(new_pool: NewPool) -> None:
     pool = new_pool()
     idle = [await pool.connection(None) for _ in range(2)]
     for connection in idle:
@@ -244,7 +236,7 @@ async def test_a_fresh_connection_is_made_even_where_others_are_idle(new_pool: A
     assert [connection.usable for connection in idle] == [False, True]
 
 
-async def test_a_retired_pool_ends_connections_as_they_become_free(new_pool: Any) -> None:
+async def test_a_retired_pool_ends_connections_as_they_become_free(new_pool: NewPool) -> None:
     pool = new_pool()
     used, idle = await pool.connection(None), await pool.connection(None)
     pool.free(idle)
@@ -254,7 +246,7 @@ async def test_a_retired_pool_ends_connections_as_they_become_free(new_pool: Any
     assert (used.usable, pool.busy) == (False, False)
 
 
-async def test_closing_ends_everything_and_tells_everybody(new_pool: Any, dialer: Instant) -> None:
+async def test_closing_ends_everything_and_tells_everybody(new_pool: NewPool, dialer: Instant) -> None:
     pool = new_pool()
     asking = asyncio.ensure_future((await pool.connection(None)).ask(b""))
     pool.free(await pool.connection(None))
@@ -269,7 +261,7 @@ async def test_closing_ends_everything_and_tells_everybody(new_pool: Any, dialer
     assert not any(connection.usable for connection in [*dialer.made, busy])
 
 
-async def test_a_connection_made_while_the_pool_closes_is_ended(new_pool: Any, dialer: Instant) -> None:
+async def test_a_connection_made_while_the_pool_closes_is_ended(new_pool: NewPool, dialer: Instant) -> None:
     pool, dialer.takes = new_pool(), 1
     dialing = asyncio.ensure_future(pool.connection(None))
     await asyncio.sleep(0)

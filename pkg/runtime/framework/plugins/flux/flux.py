@@ -20,7 +20,6 @@ from controller_runtime.apis.core.v1 import (
     ConfigMapVolumeSource,
     EmptyDirVolumeSource,
     EnvVar,
-    Secret,
     SecretVolumeSource,
     Volume,
     VolumeMount,
@@ -41,8 +40,8 @@ from pkg.runtime.framework.interface import (
     EnforceMLPolicyPlugin,
     WatchExtensionPlugin,
 )
-from pkg.runtime.framework.plugins import ownedfiles
-from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.framework.plugins import ownedfiles, trainernodes
+from pkg.runtime.interface import GeneratedSecret, ReconcilerBuilder
 
 from . import scripts
 from .curve import new_certificate
@@ -129,9 +128,8 @@ class Flux(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin
         """Set the number of nodes, the trainer's command, and the installer and volumes of the job ``node``."""
         if _policy(info) is None:
             return
-        trainer, pod_set = train_job.spec.trainer, info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
-        if pod_set is not None and trainer is not None and trainer.num_nodes is not None:
-            pod_set.count = trainer.num_nodes
+        trainernodes.with_count(info, train_job)
+        trainer = train_job.spec.trainer
         template = _template_container(info)
         command = (trainer.command if trainer is not None else None, template.command if template else None)
         own = (trainer.args if trainer is not None else None) or []
@@ -168,7 +166,7 @@ class Flux(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin
             text = self._certificate(train_job.name).encode()
             certificate = {_CURVE_FILE: base64.b64encode(text).decode("ascii")}
             objects.append(
-                Secret(metadata=ownedfiles.metadata_for(train_job, _CURVE_SUFFIX), data=certificate)
+                GeneratedSecret(metadata=ownedfiles.metadata_for(train_job, _CURVE_SUFFIX), data=certificate)
             )
         return objects
 
@@ -203,9 +201,7 @@ def _cluster(info: runtime.Info, policy: FluxMLPolicySource, train_job: TrainJob
 
 def _settings(info: runtime.Info, train_job: TrainJob) -> dict[str, str]:
     """Return the settings: the TrainJob's variables, else the runtime's, else the defaults."""
-    container = info.find_container_by_pod_set_ancestor_container_name(
-        constants.ANCESTOR_TRAINER, constants.NODE
-    )
+    container = trainernodes.container(info)
     trainer = train_job.spec.trainer
     variables: list[EnvVar] = [
         *((container.env if container is not None else None) or ()),

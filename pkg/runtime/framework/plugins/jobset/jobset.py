@@ -19,7 +19,7 @@ from controller_runtime.client import FieldIndexer, Reader, peek
 
 from pkg import apply
 from pkg.apis.config.v1alpha1 import Configuration
-from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
+from pkg.apis.jobset.v1alpha2 import JOB_SET_COMPLETED, JOB_SET_FAILED, JobSet, JobSetSpec
 from pkg.apis.trainer.v1alpha1 import (
     TRAIN_JOB_COMPLETE,
     TRAIN_JOB_FAILED,
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from controller_runtime.client import Client
 
 NAME: Final = constants.JOB_SET_KIND
-
-_COMPLETED: Final = "Completed"
-_FAILED: Final = "Failed"
 
 
 def _utc_now() -> datetime:
@@ -157,7 +154,7 @@ class JobSetPlugin(
         current = list(status.conditions or ())
         exceeded = trainjob.deadline_exceeded(train_job)
         for source, target in (
-            () if exceeded else ((_COMPLETED, TRAIN_JOB_COMPLETE), (_FAILED, TRAIN_JOB_FAILED))
+            () if exceeded else ((JOB_SET_COMPLETED, TRAIN_JOB_COMPLETE), (JOB_SET_FAILED, TRAIN_JOB_FAILED))
         ):
             found = conditions.find(job_set.status.conditions or [], source)
             if found is not None and found.status == "True":

@@ -29,6 +29,7 @@ from pkg.apis.trainer.v1alpha1 import EnvInjectionTarget, TorchMLPolicySource, T
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
 from pkg.runtime.framework.interface import CustomValidationPlugin, EnforceMLPolicyPlugin, PluginError
+from pkg.runtime.framework.plugins import trainernodes
 
 from . import torchtune
 
@@ -104,12 +105,7 @@ class Torch(EnforceMLPolicyPlugin, CustomValidationPlugin):
         if policy is None:
             return
         trainer = train_job.spec.trainer
-        pod_set = info.find_pod_set_by_ancestor(constants.ANCESTOR_TRAINER)
-        if pod_set is not None and trainer is not None and trainer.num_nodes is not None:
-            pod_set.count = trainer.num_nodes
-        container = info.find_container_by_pod_set_ancestor_container_name(
-            constants.ANCESTOR_TRAINER, constants.NODE
-        )
+        pod_set, container = trainernodes.with_count(info, train_job), trainernodes.container(info)
         resources = runtime.extract_resource_per_node_from_runtime(info)
         nodes, processes = (
             1 if pod_set is None else pod_set.count,

@@ -48,6 +48,7 @@ DEFAULTS: dict[str, Any] = {
     },
     "compatibilityVersion": "2.1",
     "mirror": "needed",
+    "notStartedAfter": "60s",
 }
 
 

@@ -17,7 +17,7 @@ def entry(name: str, value: str) -> EntryPoint:
     return EntryPoint(name, value, registry.ENTRY_POINT_GROUP)
 
 
-OURS = ["PlainML", "Torch", "MPI", "JAX", "XGBoost", "Flux", "CoScheduling", "Volcano", "JobSet"]
+OURS = ["PlainML", "Torch", "MPI", "JAX", "XGBoost", "Flux", "CoScheduling", "Volcano", "Workload", "JobSet"]
 
 
 async def test_every_plugin_goes_by_its_registered_name() -> None:

@@ -91,6 +91,16 @@ async def test_the_trainers_pods_get_address_token_and_authority() -> None:
     }
 
 
+async def test_pods_trust_the_former_authority_too_while_the_secret_holds_it() -> None:
+    data = {
+        "ca.crt": base64.b64encode(b"NEW\n").decode(),
+        "ca-former.crt": base64.b64encode(b"OLD\n").decode(),
+    }
+    objects = await build(FakeClient(secret(**data)))
+    (config_map,) = [each for each in objects if isinstance(each, ConfigMap)]
+    assert config_map.data == {"ca.crt": "NEW\nOLD\n"}
+
+
 async def test_the_address_is_that_of_the_service() -> None:
     plugin = trainjobstatus.Status(FakeClient())
     plugin.configure(enabled())

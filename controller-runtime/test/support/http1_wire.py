@@ -3,10 +3,9 @@
 """A connection to the test itself: bytes in, bytes out, no socket."""
 
 import asyncio
-from collections.abc import Callable
+from typing import Any
 
-import pytest
-
+from controller_runtime.rest import http1
 from controller_runtime.rest.http1 import Connection
 
 
@@ -53,15 +52,21 @@ class Wire:
         self.line = Line(self.connection)
         self.connection.connection_made(self.line)
 
+    async def ask(
+        self, head: bytes, body: bytes | None = None, **options: Any
+    ) -> asyncio.Task[http1.Incoming]:
+        """Send a request; the task returns when its response has begun."""
+        asking = asyncio.ensure_future(self.connection.ask(head, body, **options))
+        await asyncio.sleep(0)
+        return asking
+
+    def is_paused(self) -> bool:
+        """Return True while the connection reads nothing."""
+        return self.line.paused
+
     def free(self, connection: Connection) -> None:
         self.told.append("free")
 
     def lost(self, connection: Connection) -> None:
         if "lost" not in self.told:
             self.told.append("lost")
-
-
-@pytest.fixture
-def new_wire() -> Callable[[], Wire]:
-    """Creates a connection; call it in the loop."""
-    return Wire

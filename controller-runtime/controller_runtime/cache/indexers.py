@@ -1,0 +1,51 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Indexers: functions that return the values by which the objects of a kind are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object
+
+from . import errors
+from .delivery import CachedObject
+from .unreadable import Unreadable
+
+T = TypeVar("T", bound=Object)
+
+
+class Indexers:
+    """The indexers of a kind, by the name of their index."""
+
+    def __init__(self, gvk: GVK, unreadable: Unreadable) -> None:
+        self._gvk = gvk
+        self._unreadable = unreadable
+        self._indexers: dict[str, tuple[type[Object], Callable[[Any], Iterable[str]]]] = {}
+
+    def add(self, kind: type[T], field: str, extract: Callable[[T], Iterable[str]]) -> None:
+        """Index by the values that ``extract`` returns for each object, of class ``kind``.
+
+        Raises:
+            ValueError: there is an index of that name.
+        """
+        if field in self._indexers:
+            raise ValueError(f"{self._gvk.group_kind}: an index with name {field!r} is registered already")
+        self._indexers[field] = (kind, extract)
+
+    def values_of(self, obj: CachedObject[Object]) -> Mapping[str, tuple[str, ...]]:
+        """Return the values of an object for each index; none for an index whose function fails."""
+        values: dict[str, tuple[str, ...]] = {}
+        if obj.entry.refused:
+            return values
+        for field, (kind, extract) in self._indexers.items():
+            try:
+                values[field] = tuple(dict.fromkeys(extract(obj.seen_as(kind).object)))
+            except errors.UndecodableObjectError as error:
+                self._unreadable.skip(error)
+            except Exception as error:  # the caller's code: its failure on one object must not end the watch
+                reason = f"index {field!r}: {type(error).__name__}: {error}"
+                self._unreadable.skip(errors.UndecodableObjectError(self._gvk, obj.key, reason))
+        return values

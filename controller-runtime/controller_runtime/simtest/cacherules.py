@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The rules for one cache of a kind: the changes that it has received, and its agreement with the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import anyio
+
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.cache.codec import Entry
+from controller_runtime.cache.delivery import CachedObject
+from controller_runtime.cache.engine import Engine
+from controller_runtime.client.tables import Table
+
+from .server import Server
+
+_Versions = dict[NamespacedName, str]
+
+
+def disagreements(server: Server, engine: Engine) -> Iterator[str]:
+    """Yield the differences of a cache from the server; there are none in a cluster at rest."""
+    table = _table_of(server, engine)
+    if not engine.has_synced or not is_unselective(engine) or table is None:
+        return
+    kind, store = engine.gvk.kind, engine.store
+    for key, has, entry in _compared(_stored(table), engine):
+        if (entry.resource_version if entry is not None else None) != has:
+            yield f"a cache differs from the server: {kind} {key.name}"
+        elif entry is not None:
+            values = engine._index(CachedObject(engine.kind, entry))
+            for field, index in store._indices.items():
+                if index.values.get(key, ()) != values.get(field, ()):
+                    yield f"an index is wrong: {kind} {key.name} by {field}"
+    for key in sorted(store._writes):
+        yield f"a cache does not let go of an own write: {kind} {key.name}"
+
+
+def missed(server: Server, engine: Engine) -> Iterator[str]:
+    """Yield the changes up to the version that a watch has reached, and that the cache does not have."""
+    table, feed = _table_of(server, engine), engine._feeds.get("")
+    if table is None or feed is None or not feed.synced or feed._found is not None:
+        return
+    reached = feed._reached
+    if not is_unselective(engine) or not reached or int(reached) < server.history.floor:
+        return
+    versions = _stored(table)
+    later = server.history.between(table, int(reached), int(server.memory.version))
+    for event in reversed(later or ()):
+        if event.before is None:
+            versions.pop(event.key, None)
+        else:
+            versions[event.key] = event.before["metadata"]["resourceVersion"]
+    for key, had, entry in _compared(versions, engine):
+        # A list may contain newer states than the version that it names.
+        if (entry is None) != (had is None) or (entry and had and int(entry.resource_version) < int(had)):
+            yield f"a watch has skipped a change: {engine.gvk.kind} {key.name}"
+
+
+def _compared(
+    versions: _Versions, engine: Engine
+) -> Iterator[tuple[NamespacedName, str | None, Entry | None]]:
+    cached = {
+        key: entry
+        for key in engine.store.observed_keys()
+        if (entry := engine.store.observed(key)) is not None
+    }
+    for key in sorted(versions.keys() | cached.keys()):
+        yield key, versions.get(key), cached.get(key)
+
+
+def _stored(table: Table) -> _Versions:
+    return {key: row.document["metadata"]["resourceVersion"] for key, row in table.rows.items()}
+
+
+def _table_of(server: Server, engine: Engine) -> Table | None:
+    return next((table for table in server.tables.values() if table.facts.gvk == engine.gvk), None)
+
+
+def found(engine: Engine, options: dict[str, Any]) -> Iterator[Entry]:
+    """Yield the entries that reads find and the options of a list select."""
+    store, now = engine.store, anyio.current_time()
+    fields = dict(options.get("fields") or {})
+    own = {"metadata.namespace": "namespace", "metadata.name": "name"}
+    for key in dict.fromkeys([*store.observed_keys(options.get("namespace") or ""), *store._writes]):
+        entry = store.get(key, now)
+        if entry is None or (options.get("namespace") and key.namespace != options["namespace"]):
+            continue
+        values = engine._index(CachedObject(engine.kind, entry))
+        if all(
+            getattr(entry, own[name]) == value if name in own else value in values.get(name, ())
+            for name, value in fields.items()
+        ):
+            yield entry
+
+
+def is_unselective(engine: Engine) -> bool:
+    """Return True if a cache has all objects of its kind."""
+    selection = engine.selection
+    return not (selection.labels or selection.fields) and not any(selection.namespaces or ())

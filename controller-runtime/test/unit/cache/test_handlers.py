@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Handlers of a kind: each hears of every change, in order, and of what existed before."""
+
+from typing import Any
+
+import anyio
+
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.object import Object, unstructured
+from controller_runtime.cache import (
+    EventHandlerFuncs,
+)
+
+
+class TestHandlers:
+    async def test_hear_of_additions_changes_and_deletions(
+        self, server: Any, watched: Any, heard: Any, settle: Any
+    ) -> None:
+        server.put("a")
+        server.put("a")
+        server.remove("a")
+        await settle()
+        assert heard.take() == ["add a", "update a 11->12", "delete a"]
+
+    async def test_are_not_told_what_they_know(
+        self, server: Any, watched: Any, heard: Any, settle: Any
+    ) -> None:
+        obj = server.put("a")
+        server.tell("MODIFIED", obj)
+        await settle()
+        assert heard.take() == ["add a"]
+
+    async def test_that_come_late_are_told_in_the_background_of_what_exists(
+        self, server: Any, watched: Any, heard: Any, settle: Any
+    ) -> None:
+        for number in range(40):
+            server.put(f"n{number}")
+        await settle()
+        late = type(heard)()
+        registration = (await watched.get_informer(ConfigMap)).add_event_handler(late.handler)
+        assert late.lines == []
+        assert not registration.has_synced
+        server.put("n38")
+        server.remove("n39")
+        await settle()
+        assert registration.has_synced
+        # In any order, each object is delivered once, in its current state. A deleted one is not delivered, and one
+        # that changed since the handler was added is not part of the initial list.
+        assert sorted(late.lines) == sorted(["add n38", *(f"add n{number} initial" for number in range(38))])
+
+    async def test_that_left_hear_nothing(self, server: Any, start: Any, heard: Any, settle: Any) -> None:
+        cache = await start()
+        registration = (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+        await cache.wait_for_sync(1)
+        registration.remove()
+        server.put("a")
+        await settle()
+        assert heard.take() == []
+
+    async def test_are_shown_everything_again_at_each_resync(
+        self, server: Any, start: Any, heard: Any
+    ) -> None:
+        server.put("a")
+        cache = await start(resync_period=1000.0, random=lambda: 0.5)
+        (await cache.get_informer(ConfigMap)).add_event_handler(heard.handler)
+        await cache.wait_for_sync(1)
+        heard.take()
+        await anyio.sleep(999)
+        assert heard.take() == []
+        await anyio.sleep(2)
+        assert heard.take() == ["update a 11->11"]
+
+    async def test_of_one_class_get_one_object_per_event(self, server: Any, start: Any, settle: Any) -> None:
+        cache = await start()
+        got: list[Object] = []
+        informer = await cache.get_informer(ConfigMap)
+        for _ in range(2):
+            informer.add_event_handler(EventHandlerFuncs(on_add=lambda obj, _initial: got.append(obj)))
+        loose = await cache.get_informer(unstructured(ConfigMap.gvk))
+        loose.add_event_handler(EventHandlerFuncs(on_add=lambda obj, _initial: got.append(obj)))
+        await cache.wait_for_sync(1)
+        server.put("a")
+        await settle()
+        assert got[0] is got[1]
+        assert type(got[2]) is unstructured(ConfigMap.gvk)

@@ -1,0 +1,258 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Managers that lead and follow: what runs on each, and when the lease is released."""
+
+import threading
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+from manager_lives import ELECTION, LeaseServer, Polite, Worker, failure_of, new_manager, running
+
+import controller_runtime as ctrl
+from controller_runtime import controller, handler, rest, source
+from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.manager import (
+    GracePeriodExceededError,
+    LostLeadershipError,
+)
+
+
+async def test_the_lease_is_held_until_everything_else_ended_and_then_released(diary: list[str]) -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Polite("controller", diary, takes=25))
+    async with running(mgr):
+        await mgr.elected.wait()
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"]
+        mgr.stop()
+        await anyio.sleep(24)
+        assert server.lease["spec"]["holderIdentity"]
+    assert server.lease["spec"]["holderIdentity"] == ""
+    assert diary == ["controller finished"]
+    assert "became leader" in server.events[0]
+
+
+async def test_a_lease_that_is_not_to_be_released_is_left_to_expire() -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, leader_election_release_on_cancel=False, **ELECTION)
+    async with running(mgr):
+        await mgr.elected.wait()
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"]
+
+
+async def test_the_lease_is_kept_while_something_still_acts_on_it_beyond_the_grace_period(
+    diary: list[str],
+) -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, graceful_shutdown_timeout=25, **ELECTION)
+    mgr.add(Polite("controller", diary, takes=1000))
+    mgr.add(Worker("stubborn", diary, ends_after=26.5))
+
+    async def stop() -> None:
+        await mgr.elected.wait()
+        mgr.stop()
+        await anyio.sleep(26)
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"]
+        assert server.lease["spec"]["renewTime"] != server.lease["spec"]["acquireTime"]
+
+    assert isinstance(await failure_of(mgr, stop), GracePeriodExceededError)
+    assert diary[-1] == "stubborn ended"
+    assert mgr.abandoned == []
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"] == ""
+
+
+async def test_a_reconcile_in_a_thread_does_not_extend_the_grace_period_and_keeps_the_lease() -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, graceful_shutdown_timeout=5, **ELECTION)
+    begun, gate = anyio.Event(), threading.Event()
+
+    class Calculates:
+        async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+            begun.set()
+            await anyio.to_thread.run_sync(gate.wait)
+            return ctrl.Result()
+
+    made = controller.Controller("calculates", Calculates())
+    mgr.add(made)
+
+    async def stop() -> None:
+        await mgr.elected.wait()
+        made.queue.add(ctrl.Request("ns", "a"))
+        await begun.wait()
+        mgr.stop()
+
+    began = anyio.current_time()
+    try:
+        failure = await failure_of(mgr, stop)
+        assert anyio.current_time() - began <= 8
+    finally:
+        gate.set()
+    assert isinstance(failure, GracePeriodExceededError)
+    assert mgr.abandoned == ["calculates"]
+    assert server.lease is not None
+    assert server.lease["spec"]["holderIdentity"]
+
+
+async def test_a_follower_runs_what_needs_no_leader_only(diary: list[str]) -> None:
+    server = LeaseServer()
+    server.lease = Lease.from_dict(
+        {
+            "metadata": {"namespace": "ns", "name": "lock"},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600},
+        }
+    ).to_dict()
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Worker("controller", diary))
+    mgr.add(Worker("other", diary, leader=False))
+    async with running(mgr):
+        await anyio.sleep(600)
+        assert diary == ["other starts at 0"]
+    assert server.lease["spec"]["holderIdentity"] == "another"
+
+
+def held_by_another(server: LeaseServer) -> None:
+    server.lease = Lease.from_dict(
+        {
+            "metadata": {"namespace": "ns", "name": "lock", "resourceVersion": "1"},
+            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 15},
+        }
+    ).to_dict()
+
+
+class Seen:
+    """A reconciler that records its requests and their times."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, float]] = []
+
+    async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
+        self.calls.append((request.name, anyio.current_time()))
+        return ctrl.Result()
+
+
+async def test_a_follower_keeps_its_controllers_kinds_warm_and_leads_without_listing(
+    world: Any, make_pod: Any
+) -> None:
+    server, seen = LeaseServer(), Seen()
+    held_by_another(server)
+    lists_take = 0.0
+
+    async def api(request: rest.Request) -> Any:
+        if request.path != "/api/v1/pods":
+            return await server(request)
+        await anyio.sleep(lists_take)
+        return await world.transport.send(request)
+
+    mgr = new_manager(api, **ELECTION)
+    ctrl.new_controller_managed_by(mgr).named("warm").for_(Pod).complete(seen)
+    world.put(make_pod("before"))
+    async with running(mgr):
+        await anyio.sleep(1)
+        assert world.watched() == ["pods"]
+        world.put(make_pod("meanwhile"))
+        world.put(make_pod("gone"))
+        world.remove(make_pod("gone"))
+        await anyio.sleep(1)
+        assert seen.calls == []
+        lists_take, asked = 60.0, len(world.transport.requests)
+        await mgr.elected.wait()
+        leads = anyio.current_time()
+        await anyio.sleep(1)
+        assert seen.calls == [("before", leads), ("meanwhile", leads)]
+        assert len(world.transport.requests) == asked
+
+
+async def test_a_follower_whose_controller_is_not_to_be_warmed_up_watches_nothing(
+    world: Any, make_pod: Any
+) -> None:
+    server, seen = LeaseServer(), Seen()
+    held_by_another(server)
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    cold = controller.Options(enable_warmup=False)
+    ctrl.new_controller_managed_by(mgr).named("cold").for_(Pod).with_options(cold).complete(seen)
+    world.put(make_pod("a"))
+    async with running(mgr):
+        await anyio.sleep(10)
+        assert world.watched() == []
+        await mgr.elected.wait()
+        await anyio.sleep(1)
+        assert [name for name, _ in seen.calls] == ["a"]
+
+
+async def test_a_kind_that_is_never_listed_does_not_hold_up_the_election(world: Any) -> None:
+    world.held.add(Pod)
+    server = LeaseServer()
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    ctrl.new_controller_managed_by(mgr).named("held").for_(Pod).complete(Seen())
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(mgr.start)
+        await anyio.sleep(1)
+        assert server.lease is not None
+        assert server.lease["spec"]["holderIdentity"]
+        assert not mgr.elected.is_set()
+        mgr.stop()
+
+
+async def test_what_is_added_to_a_follower_is_warmed_up_at_once(world: Any) -> None:
+    server = LeaseServer()
+    held_by_another(server)
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path == "/api/v1/pods" else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    async with running(mgr):
+        await anyio.sleep(1)
+        ctrl.new_controller_managed_by(mgr).named("added").for_(Pod).complete(Seen())
+        await anyio.sleep(1)
+        assert world.watched() == ["pods"]
+        assert not mgr.elected.is_set()
+
+
+async def test_a_source_that_a_followers_controller_gets_later_is_warmed_up_too(world: Any) -> None:
+    server = LeaseServer()
+    held_by_another(server)
+
+    async def api(request: rest.Request) -> Any:
+        return await (world.transport.send if request.path.startswith("/api/v1/") else server)(request)
+
+    mgr = new_manager(api, **ELECTION)
+    made = ctrl.new_controller_managed_by(mgr).named("late").for_(Pod).build(Seen())
+    async with running(mgr):
+        await anyio.sleep(1)
+        assert world.watched() == ["pods"]
+        made.watch(source.Kind(mgr.cache, ConfigMap, handler.EnqueueRequestForObject()))
+        await anyio.sleep(1)
+        assert world.watched() == ["configmaps", "pods"]
+        assert not mgr.elected.is_set()
+
+
+async def test_losing_the_lease_cancels_everything_without_grace(diary: list[str]) -> None:
+    server = LeaseServer()
+    mgr = new_manager(server, **ELECTION)
+    mgr.add(Polite("controller", diary, takes=25))
+
+    async def go_away() -> None:
+        await mgr.elected.wait()
+        server.away = True
+
+    failure = await failure_of(mgr, go_away)
+    assert isinstance(failure, LostLeadershipError)
+    assert str(failure) == "leader election lost: lease ns/lock was not renewed in time"
+    assert diary == ["controller was cancelled"]
+    assert anyio.current_time() == pytest.approx(1009.8)

@@ -1,0 +1,29 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes 1.36: a PodGroup is an object of its own, which pods name (``spec.schedulingGroup``)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller_runtime.apis.machinery.base import Struct
+from controller_runtime.apis.machinery.object import Object
+from pydantic import Field
+
+from .common import PodGroupSchedulingPolicy, PodGroupStatus
+
+SCHEDULED: Final = "PodGroupScheduled"
+"""The condition in which the scheduler reports the group."""
+
+
+class PodGroupSpec(Struct):
+    """schedulingv1alpha2.PodGroupSpec. It is immutable."""
+
+    scheduling_policy: PodGroupSchedulingPolicy | None = None
+
+
+class PodGroup(Object, group="scheduling.k8s.io", version="v1alpha2", kind="PodGroup", plural="podgroups"):
+    """schedulingv1alpha2.PodGroup."""
+
+    spec: PodGroupSpec = Field(default_factory=PodGroupSpec)
+    status: PodGroupStatus = Field(default_factory=PodGroupStatus)

@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The conditions of a TrainJob that do not come from its JobSet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from controller_runtime.apis.machinery import conditions
+from controller_runtime.apis.meta.v1 import Condition
+
+from pkg.apis.trainer import v1alpha1 as trainer
+from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
+from pkg.constants import trainer as constants
+
+
+def keep_end(train_job: TrainJob, status: TrainJobStatus) -> None:
+    """Remove the second end from the new status of a TrainJob that has ended."""
+    old, ends = train_job.status.conditions, (trainer.TRAIN_JOB_COMPLETE, trainer.TRAIN_JOB_FAILED)
+    if status.conditions and any(conditions.is_true(old, end) for end in ends):
+        for end in ends:
+            if not conditions.is_true(old, end):
+                conditions.remove(status.conditions, end)
+
+
+def set_unsupported(train_job: TrainJob, key: str, now: Callable[[], datetime]) -> None:
+    """Set Failed: no runtime is registered for the TrainJob's reference."""
+    _set_failed(train_job, trainer.TRAIN_JOB_RUNTIME_NOT_SUPPORTED_REASON, f"unsupported runtime: {key}", now)
+
+
+def set_deadline_exceeded(train_job: TrainJob, now: Callable[[], datetime]) -> None:
+    """Set Failed: the deadline has passed."""
+    reason, message = (
+        trainer.TRAIN_JOB_DEADLINE_EXCEEDED_REASON,
+        constants.TRAIN_JOB_DEADLINE_EXCEEDED_MESSAGE,
+    )
+    _set_failed(train_job, reason, message, now)
+
+
+def clear_unsupported(train_job: TrainJob) -> None:
+    """Remove Failed from a TrainJob that is not finished."""
+    # Only this reason is possible here: a TrainJob that is Failed for another reason is finished.
+    if train_job.status.conditions:
+        conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
+
+
+def set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:
+    """Set the condition Suspended, or Resumed if it was suspended. Other jobs get neither."""
+    if train_job.spec.suspend:
+        status, reason, message = (
+            "True",
+            trainer.TRAIN_JOB_SUSPENDED_REASON,
+            constants.TRAIN_JOB_SUSPENDED_MESSAGE,
+        )
+    elif conditions.is_true(train_job.status.conditions, trainer.TRAIN_JOB_SUSPENDED):
+        status, reason, message = (
+            "False",
+            trainer.TRAIN_JOB_RESUMED_REASON,
+            constants.TRAIN_JOB_RESUMED_MESSAGE,
+        )
+    else:
+        return
+    new = Condition(type=trainer.TRAIN_JOB_SUSPENDED, status=status, reason=reason, message=message)
+    _set_condition(train_job, new, now)
+
+
+def _set_failed(train_job: TrainJob, reason: str, message: str, now: Callable[[], datetime]) -> None:
+    failed = Condition(type=trainer.TRAIN_JOB_FAILED, status="True", reason=reason, message=message)
+    _set_condition(train_job, failed, now)
+
+
+def _set_condition(train_job: TrainJob, new: Condition, now: Callable[[], datetime]) -> None:
+    if train_job.status.conditions is None:
+        train_job.status.conditions = []
+    conditions.set_status_condition(train_job.status.conditions, new, now)

@@ -1,0 +1,69 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The members of a gang, and how many of them start together.
+
+Pods of jobs that run to completion before others start are not members: initializers, and jobs that others depend on
+with the status Complete. A member that starts only when other members are ready (MPI's launcher) is scheduled after
+them, so it is a member but not counted: a gang that waited for it would never start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pkg.apis.jobset.v1alpha2 import JobSetSpec, ReplicatedJob
+from pkg.constants import trainer as constants
+from pkg.runtime.runtime import PodSet
+
+_INITIALIZERS: Final = frozenset({constants.DATASET_INITIALIZER, constants.MODEL_INITIALIZER})
+_COMPLETE: Final = "Complete"
+_IN_ORDER: Final = "InOrder"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A job whose pods are members of the gang. A late one starts after others."""
+
+    job: ReplicatedJob
+    pod_set: PodSet
+    late: bool
+
+    @property
+    def pods(self) -> int:
+        """The number of the job's pods. The trainer's job always has one replica."""
+        if self.pod_set.ancestor == constants.ANCESTOR_TRAINER:
+            return self.pod_set.count
+        return self.pod_set.count * (1 if self.job.replicas is None else self.job.replicas)
+
+
+def members(spec: JobSetSpec, pod_sets: Sequence[PodSet]) -> list[Member]:
+    """Return the gang's jobs in the template's order."""
+    jobs = spec.replicated_jobs or []
+    before = {each.name for job in jobs for each in job.depends_on or () if each.status == _COMPLETE}
+    found: list[Member] = []
+    for job, pod_set in zip(jobs, pod_sets, strict=True):
+        if pod_set.ancestor in _INITIALIZERS or job.name in before:
+            continue
+        found.append(Member(job, pod_set, late=_is_late(spec, job, found)))
+    return found
+
+
+def min_count(gang: Iterable[Member]) -> int:
+    """Return the number of pods that start together."""
+    return sum(member.pods for member in gang if not member.late)
+
+
+def priority_class(gang: Iterable[Member]) -> str | None:
+    """Return the PriorityClass of the pods, the last one that a job names."""
+    named = [member.job.template.spec.template.spec.priority_class_name for member in gang]
+    return next((name for name in reversed(named) if name), None)
+
+
+def _is_late(spec: JobSetSpec, job: ReplicatedJob, earlier: Sequence[Member]) -> bool:
+    policy = spec.startup_policy
+    if policy is not None and policy.startup_policy_order == _IN_ORDER:
+        return bool(earlier)
+    names = {member.job.name for member in earlier}
+    return any(each.name in names for each in job.depends_on or ())

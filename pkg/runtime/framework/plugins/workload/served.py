@@ -1,0 +1,149 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The gang API that the cluster serves, and whether its JobSets keep the field in which pods name their gang."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import anyio
+from controller_runtime import log
+from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.rest import PublishedSchema, RestError
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+
+from .versions import JOB_SET, KINDS, NEWEST, POD_FIELD
+
+API_NOT_SERVED: Final = "GangAPINotServed"
+FIELD_DROPPED: Final = "GangFieldDropped"
+
+_API_NOT_SERVED: Final = (
+    "the API server serves no gangs of scheduling.k8s.io: Kubernetes 1.35 or newer serves them if the feature gate "
+    "GenericWorkload and their API version are enabled"
+)
+_FIELD_DROPPED: Final = (
+    "the installed JobSet CRD drops the field {} of pods, without which they are not scheduled as a gang: install "
+    "JobSet {} or newer"
+)
+
+TTL: Final = 60.0
+"""Seconds for which a served API counts as such."""
+MISSING_TTL: Final = 5.0
+"""Seconds for which a missing API or field counts as missing."""
+
+Published = Callable[[type[Object], PublishedSchema | None], Awaitable[PublishedSchema | None]]
+"""Returns the schema of a kind that the API server publishes, the argument if it is the same, or None."""
+
+_PRESERVED: Final = "x-kubernetes-preserve-unknown-fields"
+_TO_POD_SPEC: Final = ("replicatedJobs", "template", "spec", "template", "spec")
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """The version in which gangs are written, or the reason and message of their absence."""
+
+    version: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class Served:
+    """Reads the served API when it is first needed, and again when the last reading is a minute old.
+
+    Without ``published`` the newest version counts as served.
+    """
+
+    def __init__(self, published: Published | None, clock: Callable[[], float] = anyio.current_time) -> None:
+        self._published = published
+        self._clock = clock
+        self._known: dict[type[Object], PublishedSchema | None] = {}
+        self._keeps: dict[str, bool] = {}
+        """True for each field of pods that the served JobSet keeps."""
+        self._support: Support | None = None
+        self._expires = 0.0
+        self._lock = anyio.Lock()
+
+    @property
+    def known(self) -> Support | None:
+        """The last reading; None before the first."""
+        return self._support
+
+    async def current(self) -> Support:
+        """Return the served API.
+
+        Raises:
+            StatusError, RestError: it was never read and cannot be read now.
+        """
+        if self._support is None or self._is_expired():
+            async with self._lock:
+                if self._support is None or self._is_expired():
+                    return await self._refresh()
+        return self._support
+
+    def _is_expired(self) -> bool:
+        return self._clock() >= self._expires
+
+    async def _refresh(self) -> Support:
+        try:
+            support = await self._read()
+        except (StatusError, RestError) as error:
+            if self._support is None:
+                raise
+            log.logger_from().debug("The served gang API cannot be read", error=error)
+            support = self._support
+        if support != self._support and self._published is not None:
+            log.logger_from().info(
+                "Gang API found" if support.version else "No gang API",
+                version=support.version,
+                reason=support.message,
+            )
+        self._support = support
+        self._expires = self._clock() + (TTL if support.version else MISSING_TTL)
+        return support
+
+    async def _read(self) -> Support:
+        published = self._published
+        if published is None:
+            return Support(NEWEST)
+        version = ""
+        for each, kind in KINDS.items():
+            if await self._fetch(published, kind) is not None:
+                version = each
+                break
+        if not version:
+            return Support(reason=API_NOT_SERVED, message=_API_NOT_SERVED)
+        pod_field = POD_FIELD[version]
+        if await self._fetch(published, JobSet) is not None and not self._keeps[pod_field]:
+            message = _FIELD_DROPPED.format(pod_field, JOB_SET[version])
+            return Support(reason=FIELD_DROPPED, message=message)
+        return Support(version)
+
+    async def _fetch(self, published: Published, kind: type[Object]) -> PublishedSchema | None:
+        """Return the schema without its properties, which are large; those of JobSet's pods are noted."""
+        known = self._known.get(kind)
+        found = await published(kind, known)
+        if found is not None and found is not known:
+            if kind is JobSet:
+                self._keeps = {field: keeps(found.properties, field) for field in POD_FIELD.values()}
+            found = PublishedSchema(found.revision, {})
+        self._known[kind] = found
+        return found
+
+
+def keeps(properties: JSON, field: str) -> bool:
+    """Return True if a JobSet of these properties keeps the field of its pods' specs."""
+    schema: JSON = {"properties": properties}
+    for step in ("spec", *_TO_POD_SPEC):
+        if not isinstance(schema, dict) or schema.get(_PRESERVED) or "properties" not in schema:
+            return True
+        schema = schema["properties"].get(step)
+        if isinstance(schema, dict) and "items" in schema:
+            schema = schema["items"]
+    if not isinstance(schema, dict) or schema.get(_PRESERVED):
+        return True
+    return field in (schema.get("properties") or {})

@@ -1,0 +1,65 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The watches for gangs: their objects, and the API that serves them."""
+
+from __future__ import annotations
+
+import anyio
+from controller_runtime import handler, log, predicate, source
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.builder import Builder
+from controller_runtime.cache import Cache, CacheError
+from controller_runtime.client import Client
+from controller_runtime.reconcile import Request
+from controller_runtime.rest import RestError
+
+from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob
+from pkg.runtime.framework.plugins.podgroup_watches import Needed, gang_scheduled_train_jobs
+from pkg.runtime.interface import ReconcilerBuilder
+
+from .served import MISSING_TTL, TTL, Served
+
+
+def gangs(kind: type[Object], needed: Needed) -> ReconcilerBuilder:
+    """Return the function that adds the watch of the TrainJobs' gangs, once one of them is written."""
+
+    def add(builder: Builder, _client: Client, _cache: Cache) -> Builder:
+        owner = handler.enqueue_request_for_owner(TrainJob, only_controller=True)
+        return builder.watches(kind, owner, predicates=[predicate.NotOwnWrite()], when=needed)
+
+    return add
+
+
+def api(served: Served, needed: Needed) -> ReconcilerBuilder:
+    """Return the function that enqueues the gangs' TrainJobs when another version is served than before.
+
+    Their next retry may be minutes away.
+    """
+
+    def add(builder: Builder, client: Client, _cache: Cache) -> Builder:
+        async def follow(queue: handler.Queue) -> None:
+            before = served.known
+            while True:
+                missing = before is None or not before.version
+                await anyio.sleep(MISSING_TTL if missing else TTL)
+                try:
+                    after = await served.current()
+                    if before in (None, after):
+                        before = after
+                        continue
+                    jobs = await gang_scheduled_train_jobs(client, _is_gang)
+                except (StatusError, RestError, CacheError) as error:
+                    log.logger_from().debug("The served gang API cannot be followed", error=error)
+                    continue
+                before = after
+                for job in jobs:
+                    queue.add(Request.for_object(job))
+
+        return builder.watches_raw_source(source.Deferred(source.Func(follow), needed))
+
+    return add
+
+
+def _is_gang(policy: PodGroupPolicy) -> bool:
+    return policy.workload is not None

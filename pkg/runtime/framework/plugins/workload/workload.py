@@ -1,0 +1,183 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Workload: the plugin for runtimes whose podGroupPolicy is ``workload``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import anyio
+from controller_runtime.apis.machinery import conditions, field
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
+from controller_runtime.apis.machinery.intstr import MAX_INT32
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.client import FieldIndexer, Reader, peek
+from controller_runtime.rest import RestError
+
+from pkg.apis.jobset.v1alpha2 import JobSet, JobSetSpec
+from pkg.apis.scheduling import v1alpha2, v1beta1
+from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob
+from pkg.runtime.framework.interface import (
+    ComponentBuilderPlugin,
+    CustomValidationPlugin,
+    EnforcePodGroupPolicyPlugin,
+    PluginError,
+    UnavailableError,
+    WatchExtensionPlugin,
+)
+from pkg.runtime.framework.plugins import podgroups
+from pkg.runtime.interface import ReconcilerBuilder, Waiting
+from pkg.runtime.runtime import Info, template_spec_apply
+
+from . import members
+from .served import Published, Served, Support
+from .versions import KINDS, gang, join
+
+NAME: Final = "Workload"
+
+_PATH: Final = field.Path("spec", "runtimeRef")
+
+
+# +kubebuilder:rbac:groups=scheduling.k8s.io,resources=podgroups;workloads,verbs=create;delete;get;list;watch;patch
+async def new(client: Reader, _indexer: FieldIndexer, *, published: Published | None = None) -> Workload:
+    """Return the plugin. ``published`` returns the schemas that the API server serves."""
+    return Workload(client, Served(published))
+
+
+class Workload(
+    EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin
+):
+    """Puts the pods of a TrainJob, without initializers, into one gang."""
+
+    name = NAME
+
+    def __init__(self, client: Reader, served: Served) -> None:
+        self._client = client
+        self._served = served
+        self._needed = anyio.Event()
+        self._written = {version: anyio.Event() for version in KINDS}
+
+    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+        """Return a reason if the workload policy is missing."""
+        del train_job
+        return None if _is_wanted(info) else "the runtime has no podGroupPolicy.workload"
+
+    async def prepare(self, pod_group_policy: PodGroupPolicy) -> None:
+        """Read which version of the API is served."""
+        if pod_group_policy.workload is not None:
+            self._needed.set()
+            await self._served.current()
+
+    def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
+        """Name the gang in the pods of its members, in the version that is served."""
+        support = self._served.known
+        if not _is_wanted(info) or support is None or not support.version:
+            return
+        info.scheduler.gang_version = support.version
+        for member in _members(info):
+            join(member.job.template.spec.template.spec, support.version, train_job.name)
+
+    async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
+        """Return the gang of the TrainJob's pods.
+
+        Nothing is returned without a workload policy, nor for a running job whose gang exists: a gang is rewritten
+        only while its job is suspended.
+
+        Raises:
+            UnavailableError: the cluster cannot schedule gangs.
+            PluginError: the gang contradicts the runtime.
+            StatusError: reading the gang failed for a reason other than its absence.
+        """
+        if not _is_wanted(info):
+            return []
+        version = info.scheduler.gang_version
+        if not version:
+            if not train_job.spec.suspend and await self._runs(train_job):
+                return []
+            support = self._served.known or Support()
+            raise UnavailableError(support.reason, support.message)
+        if (problem := _problem(info)) is not None:
+            raise PluginError(problem)
+        self._written[version].set()
+        if not await podgroups.may_be_written(self._client, KINDS[version], train_job):
+            return []
+        found = _members(info)
+        return [gang(version, train_job, members.min_count(found), members.priority_class(found))]
+
+    async def validate(
+        self, info: Info, old: TrainJob | None, new: TrainJob
+    ) -> tuple[list[str], field.ErrorList]:
+        """Refuse a gang that contradicts the runtime, and warn of a cluster that cannot schedule gangs."""
+        del old
+        errors = field.ErrorList()
+        if not _is_wanted(info):
+            return [], errors
+        if (problem := _problem(info)) is not None:
+            errors.append(field.invalid(_PATH, new.spec.runtime_ref, problem))
+            return [], errors
+        try:
+            support = await self._served.current()
+        except (StatusError, RestError):
+            return [], errors
+        return [support.message] if support.message else [], errors
+
+    async def why_waiting(self, train_job: TrainJob) -> Waiting | None:
+        """Return the scheduler's condition of the gang while it is False. A Workload of v1alpha1 has no conditions."""
+        if self._written["v1beta1"].is_set():
+            return await self._condition(v1beta1.PodGroup, v1beta1.SCHEDULED, train_job)
+        if self._written["v1alpha2"].is_set():
+            return await self._condition(v1alpha2.PodGroup, v1alpha2.SCHEDULED, train_job)
+        return None
+
+    def reconciler_builders(self) -> list[ReconcilerBuilder]:
+        """Watch the TrainJobs' gangs in each version that is written, and the API itself."""
+        from . import watches  # rendering without a cluster loads no controllers
+
+        found = [watches.gangs(kind, self._written[version].wait) for version, kind in KINDS.items()]
+        return [*found, watches.api(self._served, self._needed.wait)]
+
+    async def _runs(self, train_job: TrainJob) -> bool:
+        try:
+            return not (await peek(self._client, JobSet, train_job.key)).spec.suspend
+        except NotFoundError:
+            return False
+
+    async def _condition(
+        self, kind: type[v1alpha2.PodGroup | v1beta1.PodGroup], wanted: str, train_job: TrainJob
+    ) -> Waiting | None:
+        from controller_runtime.cache import CacheError  # rendering without a cluster loads no cache
+
+        try:
+            group = await peek(self._client, kind, train_job.key)
+        except (StatusError, RestError, CacheError):
+            return None
+        found = conditions.find(group.status.conditions or [], wanted)
+        if found is None or found.status != "False":
+            return None
+        return Waiting(found.reason or "", found.message or "")
+
+
+def _is_wanted(info: Info) -> bool:
+    policy = info.runtime_policy.pod_group_policy
+    return policy is not None and policy.workload is not None
+
+
+def _members(info: Info) -> list[members.Member]:
+    spec = template_spec_apply(info, JobSetSpec)
+    return [] if spec is None else members.members(spec, info.template_spec.pod_sets)
+
+
+def _problem(info: Info) -> str | None:
+    """Return why the pods cannot be one gang of Kubernetes' scheduler, or None."""
+    policy = info.runtime_policy.pod_group_policy
+    others = [
+        name
+        for name in ("coscheduling", "volcano")
+        if policy is not None and getattr(policy, name) is not None
+    ]
+    if others:
+        return f"podGroupPolicy.workload and podGroupPolicy.{others[0]} exclude each other"
+    count = members.min_count(_members(info))
+    if not 0 < count <= MAX_INT32:
+        return f"podGroupPolicy.workload: a gang must have 1 to {MAX_INT32} pods, not {count}"
+    return None

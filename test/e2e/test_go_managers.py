@@ -1,0 +1,328 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A cluster changes from a Go manager to ours and back: nothing is rewritten without need, and nothing is lost.
+
+``docs/migration.md`` has the steps.
+"""
+
+import copy
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+from controller_runtime.apis.core.v1 import ConfigMap, Pod
+from controller_runtime.apis.machinery.errors import ServerError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, Unstructured, unstructured
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import Binaries, PlainProgress, Tool, ToolGroup, eventually
+from controller_runtime.envtest.binaries import Binary
+from controller_runtime.envtest.crds import CRD, wait_established
+from controller_runtime.envtest.ports import HOST, free_ports
+from controller_runtime.envtest.webhooks import point_at
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainJob
+from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.options import Options
+from pkg.offline import shipped
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+MODULE = "github.com/kubeflow/trainer/v2"
+PROGRAM = "trainer-controller-manager"
+Document = dict[str, Any]
+JOB = unstructured(GVK("batch", "v1", "Job"))
+WATCHED: tuple[type[Object], ...] = (TrainJob, JobSet, JOB, Pod, ConfigMap)
+TOLERATIONS = [{"key": "any", "operator": "Exists"}]
+FIRST: Document = {
+    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": {"tolerations": TOLERATIONS}}],
+    "labels": {"first": "yes"},
+}
+_POD = {"spec": {"template": {"spec": {"tolerations": TOLERATIONS}}}}
+SECOND: Document = {
+    "runtimePatches": [
+        {
+            "manager": "example.com/user",
+            "trainingRuntimeSpec": {
+                "template": {"spec": {"replicatedJobs": [{"name": "node", "template": _POD}]}}
+            },
+        }
+    ],
+    "activeDeadlineSeconds": 3600,
+}
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release of the Go manager, the fields that its clients write, and the profile that replaces it."""
+
+    folder: str
+    fields: Document
+    others: Document
+    profile: str
+
+    @property
+    def tool(self) -> Tool:
+        group = ToolGroup(ROOT / "test" / "tools" / self.folder, MODULE)
+        manifests = ("manifests/base/crds/trainer*.yaml", "manifests/base/webhook/manifests.yaml")
+        return Tool(PROGRAM, group, f"{MODULE}/cmd/{PROGRAM}", manifests=manifests)
+
+
+RELEASES = [
+    pytest.param(Release("trainer", FIRST, SECOND, "2.1"), id="v2.1.0"),
+    pytest.param(Release("trainer-2.2", SECOND, FIRST, "2.3"), id="v2.2.1"),
+    pytest.param(Release("trainer-2.3", SECOND, FIRST, "2.3"), id="v2.3.0"),
+]
+
+
+@pytest.fixture
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A local cluster without a manager."""
+    cluster = Cluster(tmp_path_factory.mktemp("bare"), Options(manager=False, nodes=2), tied=True)
+    anyio.run(cluster.up)
+    yield cluster
+    cluster.kill()
+
+
+@pytest.fixture
+async def client(bare: Cluster) -> AsyncIterator[LiveClient]:
+    async with bare.client() as client:
+        yield client
+
+
+class Swap:
+    """The managers of one cluster, of which one runs at a time, all at the same webhook port."""
+
+    def __init__(
+        self, cluster: Cluster, client: LiveClient, release: Release, binary: Binary, folder: Path
+    ) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._release = release
+        self._binary = binary
+        self._folder = folder
+        self._port, self._health = free_ports(2)
+        own = yaml.safe_load(self._own_config.read_text())
+        self._certificates = Path(own["webhook"]["certDir"])
+        self._canaries = 0
+
+    @property
+    def _own_config(self) -> Path:
+        return Path(self._cluster.manager_arguments[0].partition("=")[2])
+
+    @contextmanager
+    def go(self) -> Iterator[None]:
+        """Run the Go manager."""
+        serving = self._folder / "k8s-webhook-server" / "serving-certs"
+        serving.mkdir(parents=True, exist_ok=True)
+        for name in ("tls.crt", "tls.key"):
+            (serving / name).write_bytes((self._certificates / name).read_bytes())
+        config = {
+            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
+            "kind": "Configuration",
+            "certManagement": {"enable": False},
+            "webhook": {"host": HOST, "port": self._port},
+            "metrics": {"bindAddress": "0"},
+            "health": {"healthProbeBindAddress": f"{HOST}:{self._health}"},
+            "leaderElection": {"leaderElect": False},
+        }
+        arguments = [f"--config={self._written(config)}", f"--kubeconfig={self._cluster.kubeconfig}"]
+        with self._running([str(self._binary.path), *arguments], {"TMPDIR": str(self._folder)}, "go.log"):
+            yield
+
+    @contextmanager
+    def ours(self) -> Iterator[None]:
+        """Run this project's manager under its shipped rights."""
+        config = yaml.safe_load(self._own_config.read_text())
+        config["webhook"]["port"] = self._port
+        config["metrics"] = {"bindAddress": "0"}
+        config["health"] = {"healthProbeBindAddress": f"{HOST}:{self._health}"}
+        config["compatibilityVersion"] = self._release.profile
+        arguments = [f"--config={self._written(config)}", self._cluster.manager_arguments[1]]
+        with self._running([sys.executable, "-m", "pkg.app", *arguments], {}, "ours.log"):
+            yield
+
+    def _written(self, config: Document) -> Path:
+        file = self._folder / "config.yaml"
+        file.write_text(yaml.safe_dump(config))
+        return file
+
+    @contextmanager
+    def _running(self, argv: list[str], environ: dict[str, str], log: str) -> Iterator[None]:
+        with (self._folder / log).open("ab") as out:
+            process = subprocess.Popen(argv, cwd=ROOT, env={**os.environ, **environ}, stdout=out, stderr=out)
+            try:
+                yield
+                assert process.poll() is None, (self._folder / log).read_text()[-2000:]
+            finally:
+                process.terminate()
+                process.wait(timeout=40)
+
+    async def use(self, manifests: list[Document]) -> None:
+        """Replace the CRDs, and the webhook configurations by those among the manifests."""
+        for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+            hooks = unstructured(GVK("admissionregistration.k8s.io", "v1", kind))
+            for each in await self._client.list(hooks):
+                if "trainer.kubeflow.org" in each.name:
+                    await self._client.delete(each)
+        names = []
+        for manifest in manifests:
+            if manifest["kind"] == "CustomResourceDefinition":
+                names.append(manifest["metadata"]["name"])
+                crd = CRD.from_dict(copy.deepcopy(manifest))
+                stored = await self._client.get(CRD, ("", crd.name))
+                crd.metadata.resource_version = stored.metadata.resource_version
+                await self._client.update(crd)
+            elif manifest["kind"].endswith("WebhookConfiguration"):
+                authority = (self._cluster.directory / "pki" / "ca.crt").read_bytes()
+                name = {"M": "defaulter", "V": "validator"}[manifest["kind"][0]] + ".trainer.kubeflow.org"
+                pointed = point_at(manifest, f"https://{HOST}:{self._port}", authority, name=name)
+                await self._client.create(Unstructured.wrap(pointed))
+        await wait_established(self._client, names)
+
+    async def works(self) -> None:
+        """Return when the manager has built the JobSet of a new TrainJob, and has had time for the others."""
+        self._canaries += 1
+        name = f"canary-{self._canaries}"
+
+        await self.admitted(self._train_job(name, "long", suspend=True))
+        await eventually(
+            lambda: self._client.get(JobSet, ("default", name)), timeout=60, reason="the manager works"
+        )
+        await anyio.sleep(3)
+
+    async def train(self, name: str, runtime: str, **spec: Any) -> None:
+        await self._client.create(self._train_job(name, runtime, **spec))
+
+    @staticmethod
+    def _train_job(name: str, runtime: str, **spec: Any) -> Object:
+        metadata = {"name": name, "namespace": "default"}
+        body = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata}
+        return Unstructured.wrap({**body, "spec": {"runtimeRef": {"name": runtime}, **spec}})
+
+    async def admitted(self, obj: Object) -> None:
+        """Create an object as soon as the webhooks answer."""
+
+        async def created() -> bool:
+            try:
+                await self._client.create(obj)
+            except ServerError:
+                return False
+            return True
+
+        await eventually(created, timeout=60, reason="the webhooks answer")
+
+    async def versions(self) -> dict[tuple[str, str], str]:
+        """Return the resource version of each object, canaries excepted."""
+        found = {}
+        for kind in WATCHED:
+            for each in await self._client.list(kind, namespace="default"):
+                if not each.name.startswith("canary"):
+                    found[kind.gvk.kind, each.name] = str(each.metadata.resource_version)
+        for each in await self._client.list(ClusterTrainingRuntime):
+            if each.name in ("long", "short"):
+                found["ClusterTrainingRuntime", each.name] = str(each.metadata.resource_version)
+        return found
+
+    async def specs(self) -> dict[str, Document]:
+        found = await self._client.list(TrainJob, namespace="default")
+        return {each.name: each.to_dict()["spec"] for each in found if not each.name.startswith("canary")}
+
+    async def until(self, name: str, wanted: Callable[[Document], bool]) -> None:
+        async def reached() -> bool:
+            return wanted((await self._client.get(TrainJob, ("default", name))).to_dict().get("status", {}))
+
+        await eventually(reached, timeout=90, interval=0.5, reason=f"the state of {name}")
+
+
+def runs(status: Document) -> bool:
+    return any(each.get("active") for each in status.get("jobsStatus", ()))
+
+
+def has(condition: str) -> Callable[[Document], bool]:
+    return lambda status: any(
+        each["type"] == condition and each["status"] == "True" for each in status.get("conditions", ())
+    )
+
+
+def runtime(name: str, seconds: str) -> ClusterTrainingRuntime:
+    """A runtime whose simulated pods run for that time."""
+    (original,) = [
+        each for each in shipped.manifests("runtimes") if each["metadata"]["name"] == "torch-distributed"
+    ]
+    made = copy.deepcopy(original)
+    made["metadata"]["name"] = name
+    (job,) = made["spec"]["template"]["spec"]["replicatedJobs"]
+    pod = job["template"]["spec"]["template"]
+    pod["metadata"] = {"annotations": {"sim.local/run-for": seconds}}
+    return ClusterTrainingRuntime.from_dict(made)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+async def test_a_swap_and_the_way_back_rewrite_nothing_and_lose_nothing(
+    bare: Cluster, client: LiveClient, release: Release, tmp_path: Path
+) -> None:
+    binary = (await Binaries(progress=PlainProgress(sys.stderr)).locate(release.tool))[PROGRAM]
+    swap = Swap(bare, client, release, binary, tmp_path)
+    await swap.use(binary.manifests())
+    with swap.go():
+        for each in (runtime("long", "1h"), runtime("short", "1s")):
+            await swap.admitted(each)
+        await swap.train("running", "long", **release.fields)
+        await swap.train("suspended", "long", suspend=True, **release.fields)
+        await swap.train("finished", "short", **release.fields)
+        await swap.until("running", runs)
+        await swap.until("suspended", has("Suspended"))
+        await swap.until("finished", has("Complete"))
+        await swap.works()
+        before, specs = await swap.versions(), await swap.specs()
+
+    # The image alone.
+    with swap.ours():
+        await swap.works()
+        assert changed(before, await swap.versions()) == []
+
+    # The CRDs and the webhooks; then TrainJobs of the other generation.
+    await swap.use([*shipped.crds(), *shipped.manifests("webhook")])
+    with swap.ours():
+        await swap.works()
+        assert changed(before, await swap.versions()) == []
+        assert await swap.specs() == specs
+        await swap.train("other-running", "long", **release.others)
+        await swap.train("other-finished", "short", **release.others)
+        await swap.until("other-running", runs)
+        await swap.until("other-finished", has("Complete"))
+        body = b'{"spec": {"suspend": false}}'
+        target = TrainJob.from_dict({"metadata": {"name": "suspended", "namespace": "default"}})
+        await client.patch(target, raw_patch(MERGE, body))
+        await swap.until("suspended", runs)
+        (job_set,) = [
+            each for each in await client.list(JobSet, namespace="default") if each.name == "suspended"
+        ]
+        (replicated,) = job_set.spec.replicated_jobs or []
+        assert [each.key for each in replicated.template.spec.template.spec.tolerations or ()] == ["any"]
+        await anyio.sleep(3)
+        before, specs = await swap.versions(), await swap.specs()
+
+    # The way back: the Go image, and the webhooks of its release, with the CRDs of this project.
+    hooks = [each for each in binary.manifests() if each["kind"] != "CustomResourceDefinition"]
+    await swap.use(hooks)
+    with swap.go():
+        await swap.works()
+        assert changed(before, await swap.versions()) == []
+        assert await swap.specs() == specs
+
+
+def changed(before: dict[tuple[str, str], str], after: dict[tuple[str, str], str]) -> list[tuple[str, str]]:
+    """Return the objects that were written, created or deleted."""
+    return sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))

@@ -1,0 +1,273 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Kueue of both generations of types: TrainJobs of mixed generations lose nothing when it places and evicts them."""
+
+import base64
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from controller_runtime import webhook
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import MERGE, LiveClient, raw_patch
+from controller_runtime.envtest import Environment, eventually
+from controller_runtime.rest import Request
+from kueue_writes import MANAGER, POD_SET, QUEUE, ActiveError, Kueue, KueueWebhook
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.constants import trainer as constants
+
+pytestmark = pytest.mark.integration
+
+JOBS = 50
+AT_ONCE = 5
+PATH = "/mutate-trainer-kubeflow-org-v1alpha1-trainjob"
+Document = dict[str, Any]
+Phase = Callable[[str], Any]
+
+FIRST: Document = {
+    "podTemplateOverrides": [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"first": "yes"}}}],
+    "labels": {"first": "yes"},
+    "annotations": {"first": "yes"},
+}
+SECOND: Document = {
+    "runtimePatches": [
+        {
+            "manager": "trainer.kubeflow.org/kubeflow-sdk",
+            "trainingRuntimeSpec": {
+                "template": {
+                    "metadata": {"labels": {"second": "yes"}},
+                    "spec": {
+                        "replicatedJobs": [
+                            {
+                                "name": "node",
+                                "template": {
+                                    "spec": {
+                                        "template": {
+                                            "spec": {
+                                                "nodeSelector": {"second": "yes"},
+                                                "terminationGracePeriodSeconds": 45,
+                                            }
+                                        }
+                                    }
+                                },
+                            }
+                        ]
+                    },
+                }
+            },
+        }
+    ],
+    "activeDeadlineSeconds": 3600,
+}
+KINDS: list[Document] = [
+    FIRST,
+    SECOND,
+    {**FIRST, **SECOND},
+    {"trainer": {"numProcPerNode": "auto"}, **SECOND},
+    {"trainer": {"numNodes": 2}},
+]
+
+
+@pytest.fixture
+def kueue_webhook(
+    trainer_control_plane: Environment, live_client: LiveClient, namespace: str, tmp_path: Path
+) -> Callable[[int], AbstractAsyncContextManager[None]]:
+    """Serve Kueue's mutating webhook for new TrainJobs of the namespace, called after ours as on a cluster."""
+    authority = trainer_control_plane.control_plane.authority
+    authority.server("kueue", ["127.0.0.1", "localhost"]).write(tmp_path)
+
+    @asynccontextmanager
+    async def serve(generation: int) -> AsyncIterator[None]:
+        server = webhook.Server("127.0.0.1", 0)
+        server.use(webhook.CertWatcher(tmp_path / "tls.crt", tmp_path / "tls.key"))
+        server.register(PATH, webhook.MutatorHandler(TrainJob, KueueWebhook(generation)))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(server.start)
+            await server.ready()
+            url = f"https://127.0.0.1:{server.port}{PATH}"
+            manifest = await live_client.create(configuration(namespace, url, authority.certificate))
+            yield
+            await live_client.delete(manifest)
+            tasks.cancel_scope.cancel()
+
+    return serve
+
+
+def configuration(namespace: str, url: str, authority: bytes) -> Unstructured:
+    rule = {
+        "apiGroups": ["trainer.kubeflow.org"],
+        "apiVersions": ["v1alpha1"],
+        "operations": ["CREATE"],
+        "resources": ["trainjobs"],
+    }
+    hook = {
+        "name": "mtrainjob.kb.io",
+        "clientConfig": {"url": url, "caBundle": base64.b64encode(authority).decode()},
+        "rules": [rule],
+        "matchConditions": [{"name": "ours", "expression": f"request.namespace == '{namespace}'"}],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "admissionReviewVersions": ["v1"],
+    }
+    return Unstructured.wrap(
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "MutatingWebhookConfiguration",
+            "metadata": {"name": f"{namespace}-kueue"},
+            "webhooks": [hook],
+        }
+    )
+
+
+def users_part(train_job: Document) -> Document:
+    """Return a spec without Kueue's fields and the mirror, which follow the user's."""
+    spec: Document = json.loads(json.dumps(train_job["spec"]))
+    spec.pop("suspend")
+    if overrides := spec.pop("podTemplateOverrides", None):
+        kept = [each for each in overrides if POD_SET not in each.get("metadata", {}).get("labels", {})]
+        spec |= {"podTemplateOverrides": kept} if kept else {}
+    labels = {key: value for key, value in spec.pop("labels", {}).items() if key != QUEUE}
+    spec |= {"labels": labels} if labels else {}
+    others = (MANAGER, *constants.FIRST_GENERATION_MANAGERS)
+    patches = [each for each in spec.pop("runtimePatches", ()) if each["manager"] not in others]
+    return spec | ({"runtimePatches": patches} if patches else {})
+
+
+class World:
+    """The TrainJobs of a namespace, their JobSets, and the statuses that JobSet's controller would write."""
+
+    def __init__(self, client: LiveClient, namespace: str, runtime: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._runtime = runtime
+        self.names = [f"job-{number}" for number in range(JOBS)]
+
+    async def create(self) -> None:
+        for number, name in enumerate(self.names):
+            metadata = {"name": name, "namespace": self._namespace, "labels": {QUEUE: "q"}}
+            spec = {"runtimeRef": {"name": self._runtime}, **KINDS[number % len(KINDS)]}
+            body = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob"}
+            await self._client.create(Unstructured.wrap({**body, "metadata": metadata, "spec": spec}))
+
+    async def train_jobs(self) -> dict[str, Document]:
+        found = await self._client.list(TrainJob, namespace=self._namespace)
+        return {each.name: each.to_dict() for each in found}
+
+    async def for_all(self, step: Phase) -> None:
+        """Take a step of all TrainJobs, a few at once as Kueue does."""
+        limit = anyio.CapacityLimiter(AT_ONCE)
+
+        async def one(name: str) -> None:
+            async with limit:
+                await step(name)
+
+        async with anyio.create_task_group() as tasks:
+            for name in self.names:
+                tasks.start_soon(one, name)
+
+    async def built(self, flavor: str | None) -> None:
+        """Wait until each JobSet holds the user's fields and Kueue's placement, or is suspended without one."""
+
+        async def as_wanted() -> bool:
+            found = {each.name: each for each in await self._client.list(JobSet, namespace=self._namespace)}
+            assert found.keys() == set(self.names)
+            for number, name in enumerate(self.names):
+                self._check(found[name], KINDS[number % len(KINDS)], flavor)
+            return True
+
+        await eventually(as_wanted, timeout=120, interval=1, reason=f"the JobSets do not fit {flavor}")
+
+    @staticmethod
+    def _check(job_set: JobSet, kind: Document, flavor: str | None) -> None:
+        (job,) = job_set.spec.replicated_jobs or []
+        pod = job.template.spec.template.spec
+        wanted = {"flavor": flavor} if flavor else {}
+        wanted |= {"first": "yes"} if "labels" in kind else {}
+        wanted |= {"second": "yes"} if "runtimePatches" in kind else {}
+        assert (pod.node_selector or {}) == wanted
+        assert [each.value for each in pod.tolerations or ()] == ([flavor] if flavor else [])
+        assert pod.termination_grace_period_seconds == (45 if "runtimePatches" in kind else None)
+        assert {"first", "second"} & (job_set.labels or {}).keys() == wanted.keys() - {"flavor"}
+        assert bool(job_set.spec.suspend) is (flavor is None)
+
+    async def report(self, active: int) -> None:
+        """Write the statuses of all JobSets, and wait until the TrainJobs show them."""
+        counts = {"ready": 0, "succeeded": 0, "failed": 0, "suspended": 0}
+        status = {"status": {"replicatedJobsStatus": [{"name": "node", "active": active, **counts}]}}
+
+        async def one(name: str) -> None:
+            target = JobSet.from_dict({"metadata": {"name": name, "namespace": self._namespace}})
+            await self._client.status.patch(target, raw_patch(MERGE, json.dumps(status).encode()))
+
+        async def shown() -> bool:
+            found = (await self.train_jobs()).values()
+            return all(each["status"]["jobsStatus"][0].get("active", 0) == active for each in found)
+
+        await self.for_all(one)
+        await eventually(shown, timeout=60, interval=1, reason="the TrainJobs do not show their jobs")
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+async def test_placing_evicting_and_placing_again_loses_nothing(
+    admitting_manager: Any,
+    kueue_webhook: Any,
+    live_client: LiveClient,
+    acting_as: Any,
+    namespace: str,
+    torch_runtime: str,
+    generation: int,
+) -> None:
+    sent: list[Request] = []
+    async with (
+        admitting_manager(sent),
+        kueue_webhook(generation),
+        acting_as("kueue") as kueue_client,
+        acting_as("Kubeflow-SDK") as sdk,
+    ):
+        kueue = Kueue(kueue_client, namespace, generation)
+        world = World(live_client, namespace, torch_runtime)
+        await World(sdk, namespace, torch_runtime).create()
+        users = {name: users_part(each) for name, each in (await world.train_jobs()).items()}
+        await world.built(None)
+        sent.clear()
+
+        async def nothing_is_lost() -> None:
+            found = await world.train_jobs()
+            assert {name: users_part(each) for name, each in found.items()} == users
+
+        await world.for_all(lambda name: kueue.start(name, ["node"], "spot"))
+        await world.built("spot")
+        await nothing_is_lost()
+        await world.report(active=1)
+
+        async def evict(name: str) -> None:
+            with pytest.raises(ActiveError):
+                await kueue.stop(name)
+
+        await world.for_all(evict)
+        await world.report(active=0)
+        await nothing_is_lost()
+        await world.for_all(kueue.stop)
+        await world.built(None)
+        await nothing_is_lost()
+        await world.for_all(lambda name: kueue.start(name, ["node"], "reserved"))
+        await world.built("reserved")
+        await nothing_is_lost()
+
+    # Kueue's own: a PUT and a patch for each start, a PUT to suspend, and a patch that removes the placement.
+    for method in ("PUT", "PATCH"):
+        assert 0 <= kueue.writes[method] - 3 * JOBS <= kueue.writes["conflict"]
+    # The manager's: two applies for each start at most, two for the eviction; one status for each change of state.
+    counts = Counter(
+        each.path.removesuffix("/status").rsplit("/", 2)[-2] for each in sent if namespace in each.path
+    )
+    assert counts.keys() == {"jobsets", "trainjobs"}
+    assert counts["jobsets"] <= 6 * JOBS
+    assert counts["trainjobs"] <= 5 * JOBS

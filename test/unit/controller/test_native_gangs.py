@@ -1,0 +1,203 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes' own gangs beside the JobSet: written, replaced, reported, and never half of them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from controller_runtime.apis.machinery.object import Object
+from controller_runtime.rest import PublishedSchema
+from jobset_server import KEY
+from trainjob_world import WORKLOAD, World, suspended_world, world
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
+from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.runtime.framework import UnavailableError
+
+KINDS: dict[str, type[Object]] = {
+    "v1alpha1": v1alpha1.Workload,
+    "v1alpha2": v1alpha2.PodGroup,
+    "v1beta1": v1beta1.PodGroup,
+}
+
+
+class Cluster:
+    """Publishes the schemas of one version of the gang API, or of none."""
+
+    def __init__(self, version: str) -> None:
+        self.version = version
+
+    async def published(self, kind: type[Object], _known: PublishedSchema | None) -> PublishedSchema | None:
+        return PublishedSchema("1", {}) if kind in (JobSet, KINDS.get(self.version)) else None
+
+
+async def serve(w: World, version: str) -> Cluster:
+    cluster = Cluster(version)
+    w.published = cluster.published
+    await w.restart()
+    return cluster
+
+
+async def count(w: World, version: str) -> int:
+    spec: dict[str, Any] = (await w.server.get(KINDS[version], KEY)).to_dict()["spec"]
+    policy = spec["podGroups"][0]["policy"] if version == "v1alpha1" else spec["schedulingPolicy"]
+    return int(policy["gang"]["minCount"])
+
+
+async def conditions(w: World) -> dict[str, tuple[str, str | None]]:
+    job = await w.server.get(TrainJob, KEY)
+    return {each.type: (each.status, each.reason) for each in job.status.conditions or ()}
+
+
+@pytest.mark.parametrize("version", KINDS)
+async def test_a_gang_and_its_job_set_are_two_requests_and_nothing_follows(version: str) -> None:
+    w = await world(WORKLOAD)
+    await serve(w, version)
+    kind = KINDS[version].gvk.kind
+
+    assert await w.reconcile() == [f"apply {kind}", "apply JobSet"]
+    for _ in range(3):
+        assert await w.reconcile() == []
+    assert await count(w, version) == 2
+    await w.server.observe(active=1)
+    assert await w.reconcile() == []
+
+
+@pytest.mark.parametrize("version", KINDS)
+async def test_after_a_restart_a_suspended_gang_is_not_written_again(version: str) -> None:
+    w = await world(WORKLOAD, suspend=True)
+    await serve(w, version)
+    await w.reconcile()
+    await w.server.observe(suspended=1)
+    await w.reconcile()
+    await serve(w, version)
+    assert await w.reconcile() == []
+
+
+@pytest.mark.parametrize("version", ["v1alpha1", "v1alpha2"])
+async def test_an_immutable_gang_is_deleted_and_built_again_before_the_job_set_is_resumed(
+    version: str,
+) -> None:
+    w = await world(WORKLOAD, suspend=True)
+    await serve(w, version)
+    await w.reconcile()
+    await w.server.observe(suspended=1)
+    await w.edit_nodes(3)
+    await w.suspend(False)
+    kind, requests = KINDS[version].gvk.kind, []
+    for _ in range(6):
+        requests += await w.reconcile()
+        if (await w.server.get(JobSet, KEY)).metadata.deletion_timestamp:
+            requests += await w.rebuilt()
+    assert await count(w, version) == 3
+    assert (await w.job_set())["spec"]["suspend"] is False
+    writes = [each for each in requests if "dry run" not in each]
+    assert writes.count(f"delete {kind}") == 1
+    assert writes.index(f"delete {kind}") < writes.index(f"apply {kind}") < len(writes) - 1
+    assert writes[-1] == "apply JobSet"
+
+
+async def test_in_v1beta1_the_count_changes_in_place() -> None:
+    w = await suspended_world(WORKLOAD)
+    await w.edit_nodes(3)
+    requests = await w.reconcile()
+    if (await w.server.get(JobSet, KEY)).metadata.deletion_timestamp:
+        requests += await w.rebuilt()
+    assert await count(w, "v1beta1") == 3
+    assert "delete PodGroup" not in requests
+
+
+async def test_a_gang_is_not_replaced_while_its_pods_run() -> None:
+    w = await world(WORKLOAD, suspend=True)
+    await serve(w, "v1alpha2")
+    await w.reconcile()
+    await w.server.observe(active=1)
+    other = v1alpha2.PodGroup.from_dict((await w.server.get(v1alpha2.PodGroup, KEY)).to_dict())
+    assert other.spec.scheduling_policy is not None
+    assert other.spec.scheduling_policy.gang is not None
+    other.spec.scheduling_policy.gang.min_count = 9
+    await w.server.quietly(w.server.update, other)
+
+    assert await w.reconcile() == []
+    assert w.result.requeue_after == timedelta(seconds=10)
+    await w.server.observe(suspended=1)
+    assert await w.reconcile() == ["delete PodGroup"]
+    assert "apply PodGroup" in await w.reconcile()
+    assert await count(w, "v1alpha2") == 2
+
+
+async def test_a_gang_that_is_being_deleted_is_awaited_before_the_job_set_runs() -> None:
+    w = await world(WORKLOAD, suspend=True)
+    await serve(w, "v1alpha2")
+    await w.reconcile()
+    await w.server.observe(suspended=1)
+    held = (await w.server.get(v1alpha2.PodGroup, KEY)).deep_copy()
+    held.metadata.finalizers = ["scheduling.k8s.io/podgroup-protection"]
+    await w.server.quietly(w.server.delete, await w.server.quietly(w.server.update, held))
+    await w.suspend(False)
+
+    assert await w.reconcile() == []
+    assert (await w.job_set())["spec"]["suspend"] is True
+
+
+async def test_without_the_api_nothing_is_created_and_the_condition_lasts_as_long_as_that() -> None:
+    w = await world(WORKLOAD)
+    cluster = await serve(w, "none")
+    before = len(w.server.calls)
+    with pytest.raises(ExceptionGroup, match="serves no gangs"):
+        await w.reconcile()
+    assert not [call for call in w.server.calls[before:] if call.is_write and not call.subresource]
+    assert (await conditions(w))["GangSchedulingUnavailable"] == ("True", "GangAPINotServed")
+    assert [each for each in w.recorder.events if "the API server serves no gangs" in each]
+
+    cluster.version = "v1beta1"
+    await w.restart()
+    assert await w.reconcile() == ["apply PodGroup", "apply JobSet"]
+    assert "GangSchedulingUnavailable" not in await conditions(w)
+
+
+async def test_a_running_job_whose_api_disappears_runs_on_and_can_be_suspended_but_not_resumed() -> None:
+    w = await world(WORKLOAD)
+    cluster = await serve(w, "v1beta1")
+    await w.reconcile()
+    await w.server.observe(active=1)
+    cluster.version = "none"
+    await w.restart()
+    assert await w.reconcile() == []
+    assert "GangSchedulingUnavailable" not in await conditions(w)
+
+    await w.suspend(True)
+    with pytest.raises(UnavailableError):
+        await w.reconcile()
+    assert (await w.job_set())["spec"]["suspend"] is True
+    await w.server.observe(suspended=1)
+    await w.suspend(False)
+    with pytest.raises(UnavailableError):
+        await w.reconcile()
+    assert (await w.job_set())["spec"]["suspend"] is True
+
+
+async def test_why_a_gang_waits_is_an_event_once_for_each_reason() -> None:
+    w = await world(WORKLOAD)
+    await w.reconcile()
+
+    async def scheduler_reports(status: str, reason: str, message: str) -> None:
+        group = await w.server.get(v1beta1.PodGroup, KEY)
+        condition = {"type": v1beta1.SCHEDULED, "status": status, "reason": reason, "message": message}
+        group.status = group.status.from_dict({"conditions": [condition]})
+        await w.server.quietly(w.server.update, group)
+        await w.reconcile()
+
+    await scheduler_reports("False", "Unschedulable", "0/4 nodes are available")
+    await scheduler_reports("False", "Unschedulable", "0/5 nodes are available")
+    await scheduler_reports("False", "SchedulerError", "boom")
+    await scheduler_reports("True", "Scheduled", "")
+    events = [each for each in w.recorder.events if "GangWaiting" in each]
+    assert events == [
+        "Warning GangWaiting: Unschedulable: 0/4 nodes are available",
+        "Warning GangWaiting: SchedulerError: boom",
+    ]

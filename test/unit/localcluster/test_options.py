@@ -1,0 +1,76 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The releases of a local cluster, and the gates of Kubernetes' own gangs."""
+
+from __future__ import annotations
+
+import pytest
+from controller_runtime.envtest import EnvtestError
+
+from pkg.cli import trainerctl
+from pkg.localcluster.options import Options
+from pkg.localcluster.tools import JOBSETS, KUBERNETES_RELEASES
+
+
+@pytest.mark.parametrize("kubernetes", KUBERNETES_RELEASES)
+@pytest.mark.parametrize("jobset", JOBSETS)
+def test_the_programs_are_those_of_the_releases(kubernetes: str, jobset: str) -> None:
+    options = Options(kubernetes=kubernetes, jobset=jobset)
+    options.check()
+    versions = {tool.name: tool.group.version for tool in options.tools}
+
+    for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        assert versions[name].startswith(f"v{kubernetes}.")
+    assert versions["jobset-controller"].startswith(f"v{jobset}.")
+
+
+def test_every_release_of_jobset_has_its_own_place_in_the_cache() -> None:
+    assert len({tool.group.key for tool in JOBSETS.values()}) == len(JOBSETS)
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "gates", "served", "controllers"),
+    [
+        ("1.35", "GenericWorkload=true,GangScheduling=true", "v1alpha1", []),
+        ("1.36", "GenericWorkload=true,GangScheduling=true", "v1alpha2", ["podgroup-protection-controller"]),
+        ("1.37", "GenericWorkload=true", "v1beta1", ["podgroup-protection-controller"]),
+    ],
+)
+def test_gangs_need_the_gates_and_the_api_of_the_release(
+    kubernetes: str, gates: str, served: str, controllers: list[str]
+) -> None:
+    options = Options(kubernetes=kubernetes, workloads=True)
+    assert options.feature_gates == gates
+    assert options.api_server_flags == [
+        f"--feature-gates={gates}",
+        f"--runtime-config=scheduling.k8s.io/{served}=true",
+    ]
+    assert options.gang_controllers == controllers
+
+
+def test_without_gangs_the_components_have_their_default_gates() -> None:
+    options = Options(kubernetes="1.37")
+    assert (options.feature_gates, options.api_server_flags, options.gang_controllers) == ("", [], [])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (Options(kubernetes="1.20"), r"Kubernetes 1\.20 is not among the pinned releases: 1\.34"),
+        (Options(jobset="0.9"), r"JobSet 0\.9 is not among the pinned releases: 0\.10, 0\.11, 0\.12"),
+        (Options(kubernetes="1.34", workloads=True), r"Kubernetes 1\.34 has no gangs"),
+        (Options(kubernetes="1.36", coscheduling=True), r"built for Kubernetes 1\.35"),
+        (Options(coscheduling=True, workloads=True), "does not schedule Kubernetes' own gangs"),
+    ],
+)
+def test_options_that_cannot_work_are_refused_before_anything_starts(options: Options, message: str) -> None:
+    with pytest.raises(EnvtestError, match=message):
+        options.check()
+
+
+@pytest.mark.parametrize("flag", ["--kubernetes", "--jobset"])
+def test_the_command_names_the_releases_that_are_pinned(
+    flag: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trainerctl.main(["cluster", "up", "--name", "no-such", flag, "9.9"]) == 1
+    assert "9.9 is not among the pinned releases: " in capsys.readouterr().err

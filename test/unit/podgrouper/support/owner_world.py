@@ -1,0 +1,119 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""A server of owners and the watches of it, whose reports a test decides."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+from controller_runtime import cache
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.lazy import LazyObject
+from controller_runtime.apis.machinery.object import (
+    Object,
+    OwnerReference,
+    Unstructured,
+)
+from controller_runtime.client import FakeClient, interceptor
+
+JOB = GVK("batch", "v1", "Job")
+MakeObject = Callable[..., Unstructured]
+
+
+class Informer:
+    """A watch that tells when it is asked to."""
+
+    def __init__(self) -> None:
+        self.has_synced = True
+        self.problem: str | None = None
+        self.handlers: list[cache.LazyHandlerFuncs[Any]] = []
+
+    def add_event_handler(self, handler: cache.LazyHandlerFuncs[Any]) -> None:
+        self.handlers.append(handler)
+
+
+class Cluster:
+    """The server's objects, the objects that watches have reported, and the reads of the server."""
+
+    def __init__(self) -> None:
+        self.server, self.watched = FakeClient(), FakeClient()
+        self.informers: dict[GVK, Informer] = {}
+        self.now = 100.0
+        self.denied = False
+        self.answer_delay = 0.0
+        self.meanwhile: list[Callable[[], None]] = []
+        """Called between the server's answer and its arrival, one for each read."""
+
+    async def get_informer(self, kind: type[Any]) -> Any:
+        self.kind = kind
+        return self.informers.setdefault(kind.gvk, Informer())
+
+    async def get(self, kind: type[Any], key: Any) -> Any:
+        return await self.watched.get(kind, key)
+
+    async def put(self, obj: Object, *, reported: bool = True) -> None:
+        for client in (self.server, self.watched) if reported else (self.server,):
+            with contextlib.suppress(NotFoundError):
+                await client.delete(obj, propagation="Background")
+            client.add(obj)
+        if reported:
+            self.report(obj)
+
+    def delete(self, obj: Object) -> None:
+        """Take the object away, and have its watch report that."""
+        for client in (self.server, self.watched):
+            client._table(type(obj)).rows.pop(obj.key)
+        for handler in self.informers[type(obj).gvk].handlers:
+            handler.on_delete(LazyObject(self.kind, obj.to_json()), False)
+
+    def report(self, obj: Object) -> None:
+        if (informer := self.informers.get(type(obj).gvk)) is not None:
+            changed: LazyObject[Any] = LazyObject(self.kind, obj.to_json())
+            for handler in informer.handlers:
+                handler.on_update(changed, changed)
+
+    @property
+    def reads(self) -> list[str]:
+        return [call.kind.kind for call in self.server.calls if not call.is_write]
+
+
+class Live:
+    """The server's own client; it may deny every read."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def get(self, kind: type[Any], key: Any) -> Any:
+        found = await self._cluster.server.get(kind, key)
+        if self._cluster.denied:
+            raise ForbiddenError("no", code=403, reason="Forbidden")
+        if self._cluster.answer_delay:
+            await anyio.sleep(self._cluster.answer_delay)
+        if self._cluster.meanwhile:
+            self._cluster.meanwhile.pop(0)()
+        return found
+
+    async def list(self, kind: type[Any], **options: Any) -> Any:
+        return await self._cluster.server.list(kind, **options)
+
+
+def reference(owner: Object) -> OwnerReference:
+    return OwnerReference(
+        api_version=owner.gvk.api_version, kind=owner.gvk.kind, name=owner.name, uid=owner.metadata.uid or ""
+    )
+
+
+def refusing(client: FakeClient, kind: str = "StatefulSet") -> Any:
+    """Return the client with the reads of a kind refused."""
+
+    async def get(within: FakeClient, wanted: Any, key: Any) -> Any:
+        if wanted.gvk.kind == kind:
+            raise ForbiddenError("no", code=403, reason="Forbidden")
+        return await within.get(wanted, key)
+
+    return interceptor.wrap(client, interceptor.Funcs(get=get))

@@ -1,0 +1,202 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Callable
+
+import anyio
+import anyio.lowlevel
+import pytest
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import (
+    OwnerReference,
+    Unstructured,
+    metadata_only,
+)
+from controller_runtime.rest import NoKindMatchError, TransportError
+from owner_world import Cluster, Live, reference
+
+from pkg.podgrouper.budget import OverBudgetError
+from pkg.podgrouper.costs import READ_TIMEOUT
+from pkg.podgrouper.hub import new_plugins_hub
+from pkg.podgrouper.ownercache import OwnerCache
+from pkg.podgrouper.ownerwatch import UNWATCHED_TTL
+from pkg.podgrouper.plugins import Reads
+
+JOB = GVK("batch", "v1", "Job")
+MakeObject = Callable[..., Unstructured]
+
+
+# Kinds without a grouper.
+
+
+@pytest.mark.parametrize(("api_version", "kind"), [("v1", "Secret"), ("example.com/v1", "Widget")])
+async def test_an_owner_of_a_kind_without_a_grouper_is_read_for_a_while_and_never_watched(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, api_version: str, kind: str
+) -> None:
+    await cluster.put(owner := make_object(api_version, kind, "o"))
+
+    for _ in range(10):
+        await owners.metadata(reference(owner), "team-a")
+    assert cluster.reads == [kind]
+    cluster.now += UNWATCHED_TTL
+    await owners.metadata(reference(owner), "team-a")
+    assert cluster.reads == [kind, kind]
+    assert cluster.informers == {}
+
+
+async def test_nothing_is_made_or_read_of_a_kind_that_is_not_served(
+    cluster: Cluster, make_object: MakeObject
+) -> None:
+    async def served(kind: GVK) -> None:
+        raise NoKindMatchError(kind)
+
+    owners = OwnerCache(Live(cluster), cluster.watched, cluster, served=served, clock=lambda: cluster.now)
+    owners.kinds = new_plugins_hub(owners, found=[])
+    before = metadata_only.cache_info().misses
+    for number in range(20):
+        owner = OwnerReference(api_version=f"made-up-{number}.com/v1", kind="Kind", name="x", uid="u")
+        with pytest.raises(NoKindMatchError):
+            await owners.metadata(owner, "team-a")
+
+    assert (cluster.reads, metadata_only.cache_info().misses) == ([], before)
+
+
+async def test_owners_of_a_kind_without_a_grouper_are_read_one_by_one_in_a_namespace(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    widgets = [make_object("example.com/v1", "Widget", str(number)) for number in range(10)]
+    for widget in widgets:
+        await cluster.put(widget)
+    await cluster.put(other := make_object("example.com/v1", "Widget", "0", namespace="team-b"))
+    cluster.answer_delay = 1
+    put_off: list[float] = []
+
+    async def look(widget: Unstructured) -> None:
+        try:
+            await owners.metadata(reference(widget), widget.namespace)
+        except OverBudgetError as error:
+            put_off.append(error.delay)
+
+    async with anyio.create_task_group() as tasks:
+        for widget in (*widgets, other):
+            tasks.start_soon(look, widget)
+
+    assert len(put_off) == 9
+    assert put_off == sorted(set(put_off))  # each has a turn of its own
+    assert cluster.reads == ["Widget", "Widget"]
+
+
+# The budget.
+
+
+async def test_owners_that_are_missing_use_up_the_budget_of_their_namespace_alone(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(job := make_object("batch/v1", "Job", "j", namespace="team-b"))
+    outcomes = collections.Counter[str]()
+    for number in range(1000):
+        missing = make_object("batch/v1", "Job", f"missing-{number}")
+        try:
+            await owners.metadata(reference(missing), "team-a")
+        except (NotFoundError, OverBudgetError) as error:
+            outcomes[type(error).__name__] += 1
+
+    assert outcomes["NotFoundError"] <= 101
+    assert outcomes["OverBudgetError"] >= 899
+    assert (await owners.metadata(reference(job), "team-b")).name == "j"
+
+
+async def test_what_is_known_costs_no_budget(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(job := make_object("batch/v1", "Job", "j"))
+    await owners.metadata(reference(job), "team-a")
+    owners.costs.budget.spend("team-a", 1000)
+
+    assert (await owners.metadata(reference(job), "team-a")).name == "j"
+
+
+async def test_a_burst_of_owners_that_exist_is_read_without_a_limit(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    jobs = [make_object("batch/v1", "Job", f"j-{number}", generation=1) for number in range(500)]
+    for job in jobs:
+        await cluster.put(job)
+        await owners.instance(await owners.metadata(reference(job), "team-a"), Reads.SPEC)
+
+    assert len(owners.costs.budget) == 0
+
+
+async def test_a_server_that_does_not_answer_holds_a_worker_for_a_bounded_time_and_is_charged_for_it(
+    cluster: Cluster, make_object: MakeObject
+) -> None:
+    owners = OwnerCache(Live(cluster), cluster.watched, cluster)
+    owners.kinds = new_plugins_hub(owners, found=[])
+    await cluster.put(job := make_object("batch/v1", "Job", "j"))
+    cluster.answer_delay = 3600
+    began = anyio.current_time()
+
+    with pytest.raises(TransportError, match="no answer within 5 s"):
+        await owners.metadata(reference(job), "team-a")
+    assert anyio.current_time() - began == pytest.approx(READ_TIMEOUT, abs=0.01)
+    with pytest.raises(OverBudgetError) as caught:
+        await owners.metadata(reference(job), "team-a")
+    assert caught.value.delay > READ_TIMEOUT
+
+
+async def test_a_wrong_uid_takes_nothing_from_memory_and_is_charged(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    await cluster.put(job := make_object("batch/v1", "Job", "j"))
+    await owners.metadata(reference(job), "team-a")
+    wrong = make_object("batch/v1", "Job", "j", uid="made-up")
+    for _ in range(1000):
+        with contextlib.suppress(OverBudgetError):
+            await owners.metadata(reference(wrong), "team-a")
+
+    reads = len(cluster.reads)
+    assert reads <= 103
+    assert (await owners.metadata(reference(job), "team-a")).metadata.uid == job.metadata.uid
+    assert len(cluster.reads) == reads
+
+
+async def test_a_refusal_counts_for_all_objects_of_the_kind_in_the_namespace(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject
+) -> None:
+    jobs = [make_object("batch/v1", "Job", f"j-{number}") for number in range(100)]
+    for job in jobs:
+        await cluster.put(job)
+    cluster.denied = True
+    for job in jobs:
+        with pytest.raises(ForbiddenError):
+            await owners.metadata(reference(job), "team-a")
+
+    assert len(cluster.reads) == 1
+
+
+@pytest.mark.parametrize("kind", ["Job", "Widget"])
+async def test_ten_thousand_owners_leave_a_bounded_memory(
+    cluster: Cluster, owners: OwnerCache, make_object: MakeObject, kind: str
+) -> None:
+    api_version = "batch/v1" if kind == "Job" else "example.com/v1"
+    for number in range(10_000):
+        namespace = f"ns-{number % 1100}"
+        owner = make_object(api_version, kind, f"o-{number}", namespace=namespace)
+        with contextlib.suppress(NotFoundError, OverBudgetError):
+            await owners.metadata(reference(owner), namespace)
+        await anyio.lowlevel.checkpoint()
+
+    assert len(owners._memory) == 0
+    for held in (
+        owners.costs._refusals,
+        owners._watches._reading,
+        owners.costs._alone,
+        owners.costs.budget,
+        owners._watches._watched,
+    ):
+        assert len(held) <= 1024
+    assert owners._locks._waiting == {}
