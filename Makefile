@@ -105,6 +105,13 @@ SEEDS ?= 200
 sim: $(VENV)/.dev ## Live SEEDS lives of simulated clusters with the whole manager; SEEDS=100000 for a night, SEED=17 for one
 	SEEDS=$(SEEDS) $(BIN)/pytest test/sim --timeout=0 $(PYTEST_ARGS)
 
+LIVES ?= 2000
+.PHONY: mutants
+mutants: $(VENV)/.dev ## Plant bugs, and count the simulated lives until each is found; LIVES=100 for a short search
+	missed=0; for table in library manager grouper; do \
+		$(BIN)/python -m hack.mutants test/sim/mutants/$$table.toml --lives $(LIVES) || missed=1; \
+	done; exit $$missed
+
 .PHONY: soak
 soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer
 	$(BIN)/pytest test/soak $(PYTEST_ARGS)

@@ -10,6 +10,7 @@ save requests: without them the resulting objects are the same.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -51,10 +52,19 @@ class Outcome(StrEnum):
 
 
 class Applier:
-    """Server-side apply that remembers its results. ``reader`` reads objects that are cached as metadata only."""
+    """Server-side apply that remembers its results.
 
-    def __init__(self, client: Client, reader: Reader | None = None) -> None:
+    ``reader`` reads objects that are cached as metadata only. ``observe`` gets each applied object and the stored one.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        reader: Reader | None = None,
+        observe: Callable[[Object, Object], None] = lambda _desired, _stored: None,
+    ) -> None:
         self._client = client
+        self._observe = observe
         self.reader: Reader = client if reader is None else reader
         self._settled: dict[NamespacedName, dict[Name, tuple[bytes, bytes]]] = {}
 
@@ -89,7 +99,9 @@ class Applier:
             return Outcome.UNCHANGED
         wire, known = desired.to_dict(), self._known(owner, desired)
         wanted = _digest(wire)
-        self._remember(owner, desired, wanted, await self._send(desired, wire, live))
+        stored = await self._send(desired, wire, live)
+        self._remember(owner, desired, wanted, stored)
+        self._observe(desired, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED

@@ -121,12 +121,10 @@ class Children:
                     await self._suspend(live)
                 raise
             if live is None or job_set is None:
-                await gangs.make_way(self._client, live, siblings)
-                return await self._apply(train_job.key, live, job_set, siblings)
+                return await self._apply_with_gangs(train_job.key, live, job_set, siblings)
             await self._follow(train_job, live, job_set)
-            await gangs.make_way(self._client, live, siblings)
             try:
-                return await self._apply(train_job.key, live, job_set, siblings)
+                return await self._apply_with_gangs(train_job.key, live, job_set, siblings)
             except (ForbiddenError, InvalidError) as error:
                 rule = JobSetRule(live.to_dict())
                 if not (rule.suspended and _IMMUTABLE in str(error)):
@@ -164,6 +162,18 @@ class Children:
                 raise
             self._terminating[train_job.key] = self._now() + _UNTIL_NAMESPACE_IS_GONE
             raise PendingError(str(error), _UNTIL_NAMESPACE_IS_GONE) from error
+
+    async def _apply_with_gangs(
+        self, owner: NamespacedName, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]
+    ) -> Applied:
+        """Apply the objects; a gang whose immutable fields would change is deleted first."""
+        await gangs.make_way(self._client, live, siblings)
+        try:
+            return await self._apply(owner, live, job_set, siblings)
+        except InvalidError as error:
+            if _IMMUTABLE in str(error) and gangs.refuses(error):
+                await gangs.make_way(self._client, live, siblings, refused=True)
+            raise
 
     async def _apply(
         self, owner: NamespacedName, live: JobSet | None, job_set: JobSet | None, siblings: list[Object]

@@ -39,9 +39,13 @@ _DEFAULTS: Final[Mapping[str, JSON]] = MappingProxyType(
         "restartPolicy": "OnFailure",
         "enableDNSHostnames": True,
         "publishNotReadyAddresses": True,
+        "priority": 0,
     }
 )
-"""Defaults of JobSet's CRD and webhook for unset fields. A missing entry costs one request after a restart."""
+"""Defaults of JobSet's CRD and webhook, and of Kubernetes' gangs, for unset fields.
+
+A missing entry costs one request after a restart.
+"""
 
 
 def covers(live: object, desired: object, defaults: Mapping[str, JSON] = _NONE) -> bool:

@@ -10,7 +10,7 @@ from typing import Final
 
 from controller_runtime import client, log
 from controller_runtime.apis.machinery import conditions
-from controller_runtime.apis.machinery.errors import ConflictError, NotFoundError
+from controller_runtime.apis.machinery.errors import ConflictError, InvalidError, NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.meta.v1 import Condition
@@ -36,8 +36,17 @@ _GANGS: Final[frozenset[GVK]] = frozenset(
 _MESSAGE_LIMIT: Final = 1000
 
 
-async def make_way(writer: client.Client, job_set: JobSet | None, siblings: Iterable[Object]) -> None:
+def refuses(error: InvalidError) -> bool:
+    """Return True if the error refuses a gang."""
+    return f".{v1beta1.PodGroup.gvk.group} " in str(error)
+
+
+async def make_way(
+    writer: client.Client, job_set: JobSet | None, siblings: Iterable[Object], *, refused: bool = False
+) -> None:
     """Delete a gang whose immutable fields differ from the desired ones, while none of its pods runs.
+
+    With ``refused``, the server has refused a change: only it knows the fields that an apply would remove.
 
     Raises:
         PendingError: the gang is being deleted, or the Jobs of the suspended JobSet are stopping.
@@ -58,7 +67,7 @@ async def make_way(writer: client.Client, job_set: JobSet | None, siblings: Iter
         where = f"{live.gvk.kind} {live.key}"
         if live.metadata.deletion_timestamp is not None:
             raise PendingError(f"{where}: it is being deleted", UNTIL_DELETED)
-        if drift.covers(_fixed(live), _fixed(desired)):
+        if not refused and drift.covers(_fixed(live), _fixed(desired)):
             continue
         if job_set is not None and JobSetRule(job_set.to_dict()).active:
             raise PendingError(f"{where}: it is replaced when the Jobs have stopped", UNTIL_DELETED)

@@ -16,7 +16,7 @@ from typing import Any
 
 import anyio
 import pytest
-from controller_runtime.apis.core.v1 import Node, Pod
+from controller_runtime.apis.core.v1 import Event, Node, Pod
 from controller_runtime.apis.machinery.conditions import is_true
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import LiveClient
@@ -128,6 +128,18 @@ async def bound(client: LiveClient, namespace: str) -> dict[str, tuple[int, int]
     return found
 
 
+async def waiting(client: LiveClient, train_job: TrainJob) -> list[str]:
+    """Return the messages of the events that report why the gang waits."""
+    events = await client.list(Event, namespace=train_job.namespace)
+    return [
+        each.message or ""
+        for each in events
+        if each.reason == "GangWaiting"
+        and each.involved_object
+        and each.involved_object.name == train_job.name
+    ]
+
+
 async def is_complete(client: LiveClient, train_job: TrainJob) -> bool:
     return is_true((await client.get(TrainJob, train_job.key)).status.conditions, "Complete")
 
@@ -155,6 +167,12 @@ async def test_of_a_gang_that_does_not_fit_no_pod_is_bound_until_it_fits(
 
     await eventually(all_exist, timeout=120, reason="every pod of the gang exists")
     await consistently(all_exist, duration=8, reason="no pod of the gang is bound")
+    if KUBERNETES != "1.35":  # there, the scheduler reports nothing in the gang
+        events = await eventually(
+            lambda: waiting(cluster_client, made), timeout=60, reason="the TrainJob says why the gang waits"
+        )
+        assert len(events) == 1
+        assert "Unschedulable: " in events[0]
     extra = await cluster_client.create(node(NODES, NodeShape(gpus=GPUS)))
 
     async def all_bound() -> bool:

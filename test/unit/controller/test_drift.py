@@ -157,3 +157,10 @@ def test_the_content_is_what_clients_write() -> None:
 )
 def test_a_map_that_an_apply_would_empty_is_not_sent(live: Any, desired: Any, sent: Any) -> None:
     assert drift.without_emptied(live, desired) == sent
+
+
+def test_what_the_api_server_adds_to_a_gang_is_no_difference() -> None:
+    policy = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+    live = {**policy, "disruptionMode": {"single": {}}, "priority": 0}
+    assert drift.equal(live, policy)
+    assert not drift.equal({**live, "priority": 7}, policy)

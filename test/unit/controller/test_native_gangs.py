@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.rest import PublishedSchema
 from jobset_server import KEY
@@ -109,6 +111,32 @@ async def test_in_v1beta1_the_count_changes_in_place() -> None:
         requests += await w.rebuilt()
     assert await count(w, "v1beta1") == 3
     assert "delete PodGroup" not in requests
+
+
+async def test_a_gang_whose_change_the_server_refuses_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A field that an earlier apply set and that is no longer desired is seen by the server only."""
+    w = await suspended_world(WORKLOAD)
+    await w.edit_nodes(3)
+    plain = w.server.apply
+    refusals: list[Object] = []
+    text = 'PodGroup.scheduling.k8s.io "job" is invalid: spec.priorityClassName: field is immutable'
+
+    async def apply(obj: Any, **options: Any) -> Any:
+        if isinstance(obj, v1beta1.PodGroup) and not refusals:
+            refusals.append(obj)
+            raise InvalidError(text, code=422, reason="Invalid")
+        return await plain(obj, **options)
+
+    monkeypatch.setattr(w.server, "apply", apply)
+    requests = []
+    for _ in range(4):
+        requests += await w.reconcile()
+        with contextlib.suppress(NotFoundError):
+            if (await w.server.get(JobSet, KEY)).metadata.deletion_timestamp:
+                await w.server.collect()
+    assert requests.count("delete PodGroup") == 1
+    assert await count(w, "v1beta1") == 3
+    assert await w.reconcile() == []
 
 
 async def test_a_gang_is_not_replaced_while_its_pods_run() -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import anyio
@@ -96,12 +97,12 @@ class Workload(
                 return []
             support = self._served.known or Support()
             raise UnavailableError(support.reason, support.message)
-        if (problem := _problem(info)) is not None:
+        found = _members(info)
+        if (problem := _problem(info, found)) is not None:
             raise PluginError(problem)
         self._written[version].set()
         if not await podgroups.may_be_written(self._client, KINDS[version], train_job):
             return []
-        found = _members(info)
         return [gang(version, train_job, members.min_count(found), members.priority_class(found))]
 
     async def validate(
@@ -112,7 +113,7 @@ class Workload(
         errors = field.ErrorList()
         if not _is_wanted(info):
             return [], errors
-        if (problem := _problem(info)) is not None:
+        if (problem := _problem(info, _members(info))) is not None:
             errors.append(field.invalid(_PATH, new.spec.runtime_ref, problem))
             return [], errors
         try:
@@ -167,7 +168,7 @@ def _members(info: Info) -> list[members.Member]:
     return [] if spec is None else members.members(spec, info.template_spec.pod_sets)
 
 
-def _problem(info: Info) -> str | None:
+def _problem(info: Info, found: Sequence[members.Member]) -> str | None:
     """Return why the pods cannot be one gang of Kubernetes' scheduler, or None."""
     policy = info.runtime_policy.pod_group_policy
     others = [
@@ -177,7 +178,7 @@ def _problem(info: Info) -> str | None:
     ]
     if others:
         return f"podGroupPolicy.workload and podGroupPolicy.{others[0]} exclude each other"
-    count = members.min_count(_members(info))
+    count = members.min_count(found)
     if not 0 < count <= MAX_INT32:
         return f"podGroupPolicy.workload: a gang must have 1 to {MAX_INT32} pods, not {count}"
     return None
