@@ -105,6 +105,13 @@ SEEDS ?= 200
 sim: $(VENV)/.dev ## Live SEEDS lives of simulated clusters with the whole manager; SEEDS=100000 for a night, SEED=17 for one
 	SEEDS=$(SEEDS) $(BIN)/pytest test/sim --timeout=0 $(PYTEST_ARGS)
 
+LIVES ?= 2000
+.PHONY: mutants
+mutants: $(VENV)/.dev ## Plant bugs, and count the simulated lives until each is found; LIVES=100 for a short search
+	missed=0; for table in library manager grouper; do \
+		$(BIN)/python -m hack.mutants test/sim/mutants/$$table.toml --lives $(LIVES) || missed=1; \
+	done; exit $$missed
+
 .PHONY: soak
 soak: $(VENV)/.dev binaries ## Put 2,000 TrainJobs through the local cluster in at most 20 minutes; SOAK_JOBS=300 for fewer
 	$(BIN)/pytest test/soak $(PYTEST_ARGS)
@@ -127,9 +134,10 @@ bench: $(VENV)/.dev binaries ## Measure speed and memory beside alternatives; BE
 	$(BIN)/python test/bench/main.py $(BENCH_ARGS)
 
 .PHONY: manifests
-manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles and docs/reference from the code
+manifests: $(VENV)/.dev ## Write config/crd, the ClusterRoles, the chart's copies of config and docs/reference from the code
 	$(BIN)/python -m hack.manifests
 	$(BIN)/python -m hack.rbac
+	$(BIN)/python -m hack.chart
 	$(BIN)/python -m hack.reference docs/reference
 
 .PHONY: recording

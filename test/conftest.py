@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of every kind share: one real API server, one whole cluster, a namespace for each test, figures."""
+"""Fixtures of tests of every kind: one real API server, one whole cluster, a namespace for each test, figures."""
 
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import anyio
 import pytest
@@ -24,20 +25,34 @@ KUBERNETES = os.environ.get("CLUSTER_KUBERNETES", DEFAULT_KUBERNETES)
 JOBSET = os.environ.get("CLUSTER_JOBSET", DEFAULT_JOBSET)
 
 
+RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
+
+
 @pytest.fixture(scope="session")
-def local_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """The whole local cluster with our manager, for end-to-end tests; belongs to no event loop.
+def run_cluster(tmp_path_factory: pytest.TempPathFactory) -> RunCluster:
+    """Run a local cluster: ``with run_cluster(Options(...)) as cluster``. It belongs to no event loop."""
+
+    @contextmanager
+    def running(options: Options) -> Iterator[Cluster]:
+        directory = tmp_path_factory.mktemp("cluster")
+        cluster = Cluster(directory, options, tied=True, progress=PlainProgress(sys.stderr))
+        anyio.run(cluster.up)
+        yield cluster
+        cluster.supervisor.check()
+        cluster.kill()
+
+    return running
+
+
+@pytest.fixture(scope="session")
+def local_cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
+    """The whole local cluster with our manager, for end-to-end tests.
 
     ``CLUSTER_KUBERNETES`` and ``CLUSTER_JOBSET`` choose other releases than the default ones. ``.kubeconfig`` is the
     administrator's file, ``async with .client() as client`` an administrator's client.
     """
-    options = Options(kubernetes=KUBERNETES, jobset=JOBSET)
-    directory = tmp_path_factory.mktemp("cluster")
-    cluster = Cluster(directory, options, tied=True, progress=PlainProgress(sys.stderr))
-    anyio.run(cluster.up)
-    yield cluster
-    cluster.supervisor.check()
-    cluster.kill()
+    with run_cluster(Options(kubernetes=KUBERNETES, jobset=JOBSET)) as cluster:
+        yield cluster
 
 
 @pytest.fixture

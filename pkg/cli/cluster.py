@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""``trainerctl cluster up|down|status|list|build``."""
+"""``trainerctl cluster up|down|stop|start|status|list|build``."""
 
 from __future__ import annotations
 
@@ -114,14 +114,44 @@ async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -
     return 0
 
 
+async def stop_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Stop the cluster and keep its objects; return 1 if it does not exist."""
+    directory = state_directory(parsed.name)
+    if not State.exists(directory):
+        return _absent(parsed.name, err)
+    async with _lock(parsed.name, err):
+        stopped = await Cluster(directory).stop()
+    out.say(f"Stopped {', '.join(stopped)}." if stopped else f"Cluster {parsed.name} is stopped already.")
+    return 0
+
+
+async def start_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
+    """Start a stopped cluster with its objects; return 1 if it does not exist."""
+    directory = state_directory(parsed.name)
+    if not State.exists(directory):
+        return _absent(parsed.name, err)
+    cluster = Cluster(directory, Options(timeout=parsed.timeout))
+    async with _lock(parsed.name, err):
+        if await cluster.is_up():
+            err.say(f"Cluster {parsed.name} is running already.")
+        else:
+            err.say(f"Started {', '.join(await cluster.restart())}.")
+    out.say(f"export KUBECONFIG={shlex.quote(str(cluster.kubeconfig))}")
+    return 0
+
+
+def _absent(cluster: str, err: Console) -> int:
+    name = "" if cluster == DEFAULT_NAME else f" --name {cluster}"
+    err.say(f"Cluster {cluster} does not exist; create it with: trainerctl cluster up{name}")
+    return 1
+
+
 async def status_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:
     """Print each component's health and log."""
     directory = state_directory(parsed.name)
     state = State.read(directory)
     if state is None:
-        name = "" if parsed.name == DEFAULT_NAME else f" --name {parsed.name}"
-        err.say(f"Cluster {parsed.name} does not exist; create it with: trainerctl cluster up{name}")
-        return 1
+        return _absent(parsed.name, err)
     cluster = Cluster(directory)
     answers = await cluster.health()
     rows = []

@@ -15,6 +15,12 @@ EXAMPLES: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ),
     ),
     "cluster down": (("Remove the local cluster and all its objects", "cluster down"),),
+    "cluster stop": (("Stop the local cluster for the night", "cluster stop"),),
+    "cluster start": (("Start it again, with its objects", "cluster start"),),
+    "cluster logs": (
+        ("Follow the log of the manager", "cluster logs trainer-controller-manager --follow"),
+        ("Print the last lines of all components", "cluster logs --tail 5"),
+    ),
     "cluster status": (("Show the state of each component", "cluster status"),),
     "cluster list": (("List the local clusters", "cluster list"),),
     "cluster build": (("Build the programs before the first start", "cluster build"),),

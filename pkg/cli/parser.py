@@ -66,12 +66,16 @@ def _cluster(parser: argparse.ArgumentParser) -> None:
     for name, about, add_flags in (
         ("up", "start the cluster and leave it running; an existing cluster keeps its objects", _cluster_up),
         ("down", "stop the cluster and remove it with all its objects", _cluster_name),
+        ("stop", "stop the cluster and keep its objects", _cluster_name),
+        ("start", "start a stopped cluster with its objects", _cluster_start),
+        ("logs", "print the logs of the cluster's components", _cluster_logs),
         ("status", "show the state of each component; exit code 1 unless all are healthy", _cluster_name),
         ("list", "list the clusters", None),
         ("build", "build the programs that the cluster needs, and print their paths", _releases),
     ):
         command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        command.set_defaults(function=f"pkg.cli.cluster:{name}_command")
+        module = "clusterlogs" if name == "logs" else "cluster"
+        command.set_defaults(function=f"pkg.cli.{module}:{name}_command")
         if add_flags is not None:
             add_flags(command)
 
@@ -80,6 +84,25 @@ def _cluster_name(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--name", default=DEFAULT_NAME, help=f"name of the cluster (default '{DEFAULT_NAME}')"
     )
+
+
+def _cluster_start(parser: argparse.ArgumentParser) -> None:
+    _cluster_name(parser)
+    _cluster_timeout(parser)
+
+
+def _cluster_timeout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)"
+    )
+
+
+def _cluster_logs(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("components", metavar="COMPONENT", nargs="*", help="components, as status names them (default all)")
+    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
+    add("-f", "--follow", action="store_true", help="print new lines until it is interrupted")
+    _cluster_name(parser)
 
 
 def _cluster_up(parser: argparse.ArgumentParser) -> None:
@@ -110,7 +133,7 @@ def _cluster_up(parser: argparse.ArgumentParser) -> None:
         help="CRDs of the release of --kai-scheduler (default: those of v0.17)",
     )
     add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
-    add("--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)")
+    _cluster_timeout(parser)
     _cluster_name(parser)
 
 

@@ -10,13 +10,19 @@ save requests: without them the resulting objects are the same.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, TypeVar
 
 import msgspec
 from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
-from controller_runtime.apis.machinery.errors import AlreadyExistsError, ConflictError, NotFoundError
+from controller_runtime.apis.machinery.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    InvalidError,
+    NotFoundError,
+)
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object, metadata_only
 from controller_runtime.client import Client, Reader, apply_lazily, peek
@@ -46,10 +52,19 @@ class Outcome(StrEnum):
 
 
 class Applier:
-    """Server-side apply that remembers its results. ``reader`` reads objects that are cached as metadata only."""
+    """Server-side apply that remembers its results.
 
-    def __init__(self, client: Client, reader: Reader | None = None) -> None:
+    ``reader`` reads objects that are cached as metadata only. ``observe`` gets each applied object and the stored one.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        reader: Reader | None = None,
+        observe: Callable[[Object, Object], None] = lambda _desired, _stored: None,
+    ) -> None:
         self._client = client
+        self._observe = observe
         self.reader: Reader = client if reader is None else reader
         self._settled: dict[NamespacedName, dict[Name, tuple[bytes, bytes]]] = {}
 
@@ -84,7 +99,9 @@ class Applier:
             return Outcome.UNCHANGED
         wire, known = desired.to_dict(), self._known(owner, desired)
         wanted = _digest(wire)
-        self._remember(owner, desired, wanted, await self._send(desired, wire, live))
+        stored = await self._send(desired, wire, live)
+        self._remember(owner, desired, wanted, stored)
+        self._observe(desired, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED
@@ -131,22 +148,32 @@ class Applier:
 
         If a webhook changed the result, apply once more, except to a running JobSet.
         """
-        if live is None and isinstance(desired, GeneratedSecret):
-            return await self._create(desired)
-        answer = await self._apply(desired, live)
+        try:
+            if live is None and isinstance(desired, GeneratedSecret) and not desired.immutable:
+                return await self._client.create(desired, field_owner=constants.FIELD_OWNER)
+            answer = await self._apply(desired, live)
+        except AlreadyExistsError as error:
+            raise _created_meanwhile(desired) from error
+        except InvalidError as error:
+            if live is None and await self._exists(desired):
+                raise _created_meanwhile(desired) from error
+            raise
         if isinstance(answer, JobSet) and not answer.spec.suspend:
             return answer
         if drift.covers(drift.content(answer.to_dict()), drift.content(wire)):
             return answer
         return await self._apply(desired, answer)
 
-    async def _create(self, desired: T) -> T:
-        """Create an object, or raise ConflictError if it exists: an apply would replace its content."""
-        log.logger_from().debug("Creating", kind=desired.gvk.kind, object=str(desired.key))
+    async def _exists(self, desired: Object) -> bool:
+        """Return True if the server has the object, which the cache does not know.
+
+        The answer to its creation may have been lost. Another apply may be invalid: immutable Secrets have new keys.
+        """
         try:
-            return await self._client.create(desired, field_owner=constants.FIELD_OWNER)
-        except AlreadyExistsError as error:
-            raise ConflictError(f"{desired.gvk.kind} {desired.key}: it was created meanwhile") from error
+            await self.reader.get(metadata_only(type(desired)), desired.key)
+        except NotFoundError:
+            return False
+        return True
 
     async def _apply(self, desired: T, live: Object | None) -> T:
         """Apply, provided that ``live`` has neither been deleted nor changed; otherwise raise ConflictError.
@@ -158,6 +185,10 @@ class Applier:
             desired = at_version_of(desired, live)
         stored = await apply_lazily(self._client, desired, field_owner=constants.FIELD_OWNER, force=True)
         return stored.object
+
+
+def _created_meanwhile(obj: Object) -> ConflictError:
+    return ConflictError(f"{obj.gvk.kind} {obj.key}: it was created meanwhile")
 
 
 def at_version_of(desired: T, live: Object) -> T:

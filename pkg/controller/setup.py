@@ -58,4 +58,5 @@ def setup_controllers(
         if starts is not None:
             mgr.add(starts)
         reconciler.setup_with_manager(mgr, options)
+        mgr.add_readyz_check("jobset", reconciler.claims.remark)
         mgr.add(StoredNumbers(mgr.client, mgr.api_reader, mgr.cache))

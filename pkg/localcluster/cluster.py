@@ -137,12 +137,16 @@ class Cluster:
         """
         if not self.directory.exists():
             return []
-        running = [name for name, process in self.supervisor.processes.items() if process.poll() is None]
         try:
-            for group in _stop_order(list(self.supervisor.processes)):
-                await self.supervisor.stop(*group)
+            return await self.stop()
         finally:
             self.kill()
+
+    async def stop(self) -> list[str]:
+        """Stop the components in order, and return the names of those that ran. Objects and files are kept."""
+        running = [name for name, process in self.supervisor.processes.items() if process.poll() is None]
+        for group in _stop_order(list(self.supervisor.processes)):
+            await self.supervisor.stop(*group)
         return running
 
     def kill(self, *, keep_logs: bool = False) -> None:

@@ -36,7 +36,8 @@ class GeneratedSecret(Secret):
     """A child whose content is random: it is created once, and an existing one is never replaced.
 
     A plugin returns it while it finds no Secret of that name. The Secret may exist all the same: a cache may lag, and
-    the answer to the creation may have been lost.
+    the answer to the creation may have been lost. An immutable one is applied, since the server refuses other content;
+    any other one is created without an apply.
     """
 
 

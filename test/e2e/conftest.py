@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What end-to-end tests share: a client of the local cluster, a namespace for each test, figures."""
+"""Fixtures of end-to-end tests: a client of the local cluster, a namespace for each test, figures."""
 
 import fcntl
 import re

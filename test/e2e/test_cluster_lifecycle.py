@@ -166,6 +166,29 @@ async def test_what_has_ended_is_started_again_by_the_next_up_and_every_object_i
     assert "mine" not in await config_maps(Cluster(directory))
 
 
+async def test_stop_keeps_every_object_for_the_next_start(trainerctl: Trainerctl, directory: Path) -> None:
+    code, out, err = finish(trainerctl("cluster", "stop"))
+    assert (code, out) == (1, "")
+    assert "Cluster default does not exist" in err
+    assert finish(trainerctl("cluster", "up", "--nodes", "1"))[0] == 0
+    await config_maps(Cluster(directory), create="mine")
+
+    code, out, err = finish(trainerctl("cluster", "stop"))
+    assert (code, err) == (0, "")
+    assert out.startswith("Stopped etcd, kube-apiserver, ")
+    assert running_in(directory) == []
+    assert finish(trainerctl("cluster", "stop"))[1] == "Cluster default is stopped already.\n"
+
+    code, out, err = finish(trainerctl("cluster", "start"))
+    assert (code, out) == (0, f"export KUBECONFIG={directory / 'admin.kubeconfig'}\n"), err
+    assert "Started etcd, kube-apiserver, " in err
+    assert "mine" in await config_maps(Cluster(directory))
+    assert "is running already" in finish(trainerctl("cluster", "start"))[2]
+
+    code, out, err = finish(trainerctl("cluster", "logs", "trainer-controller-manager", "--tail", "1"))
+    assert (code, err, len(out.splitlines())) == (0, "", 1)
+
+
 async def test_a_component_that_cannot_start_again_costs_no_object(
     trainerctl: Trainerctl, directory: Path
 ) -> None:

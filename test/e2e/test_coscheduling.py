@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gangs for real: PodGroups of ours, pods bound by scheduler-plugins' scheduler together or not at all."""
 
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import anyio
@@ -11,7 +11,7 @@ import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.conditions import is_true
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import PlainProgress, consistently, eventually
+from controller_runtime.envtest import consistently, eventually
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -24,18 +24,14 @@ pytestmark = pytest.mark.e2e
 
 NODES, GPUS = 4, 8
 Start = Callable[..., Any]
+RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
 
 
 @pytest.fixture(scope="module")
-def gang_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def gang_cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
     """A cluster whose scheduler knows gangs."""
-    options = Options(nodes=NODES, shape=NodeShape(gpus=GPUS), coscheduling=True)
-    directory = tmp_path_factory.mktemp("gangs")
-    cluster = Cluster(directory, options, tied=True, progress=PlainProgress(sys.stderr))
-    anyio.run(cluster.up)
-    yield cluster
-    cluster.supervisor.check()
-    cluster.kill()
+    with run_cluster(Options(nodes=NODES, shape=NodeShape(gpus=GPUS), coscheduling=True)) as cluster:
+        yield cluster
 
 
 @pytest.fixture

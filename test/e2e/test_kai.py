@@ -3,15 +3,15 @@
 """A local cluster with KAI-Scheduler's place taken by programs that only answer probes: what surrounds them."""
 
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-import anyio
 import pytest
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.object import Unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import PlainProgress, eventually
+from controller_runtime.envtest import eventually
 
 from pkg.apis.kai.v2 import Queue
 from pkg.apis.kai.v2alpha2 import PodGroup
@@ -35,18 +35,18 @@ http.server.HTTPServer((host, int(port)), Healthy).serve_forever()
 """
 
 
+RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
+
+
 @pytest.fixture(scope="module")
-def kai_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def kai_cluster(run_cluster: RunCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory: Path = tmp_path_factory.mktemp("kai")
     program = directory / "program"
     program.write_text(STAND_IN)
     program.chmod(0o755)
     options = Options(nodes=1, kai=Programs(program, program))
-    cluster = Cluster(directory / "cluster", options, tied=True, progress=PlainProgress(sys.stderr))
-    anyio.run(cluster.up)
-    yield cluster
-    cluster.supervisor.check()
-    cluster.kill()
+    with run_cluster(options) as cluster:
+        yield cluster
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import anyio
@@ -20,7 +20,7 @@ from controller_runtime.apis.core.v1 import Event, Node, Pod
 from controller_runtime.apis.machinery.conditions import is_true
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import PlainProgress, consistently, eventually
+from controller_runtime.envtest import consistently, eventually
 
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
@@ -41,6 +41,7 @@ ROUNDS = int(os.environ.get("GANG_ROUNDS", "3"))
 NODES, GPUS = 4, 8
 JOB_OF_POD = "jobset.sigs.k8s.io/jobset-name"
 Start = Callable[..., Any]
+RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
 
 KEEPS_FIELD = {"1.35": {"0.11", "0.12"}, "1.36": {"0.12"}, "1.37": {"0.12"}}
 """The releases of JobSet whose CRD keeps the field of the pods."""
@@ -51,18 +52,14 @@ if JOBSET not in KEEPS_FIELD.get(KUBERNETES, ()):
 
 
 @pytest.fixture(scope="module")
-def gang_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def gang_cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
     """A cluster whose scheduler schedules Kubernetes' own gangs."""
     shape = NodeShape(gpus=GPUS)
     options = Options(
         nodes=NODES, shape=shape, timeout=600, kubernetes=KUBERNETES, jobset=JOBSET, workloads=True
     )
-    directory = tmp_path_factory.mktemp("workload")
-    cluster = Cluster(directory, options, tied=True, progress=PlainProgress(sys.stderr))
-    anyio.run(cluster.up)
-    yield cluster
-    cluster.supervisor.check()
-    cluster.kill()
+    with run_cluster(options) as cluster:
+        yield cluster
 
 
 @pytest.fixture

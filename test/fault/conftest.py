@@ -26,6 +26,7 @@ from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, PlainProgress, eventually
 from controller_runtime.rest import Config, RESTMapper, Transport
+from controller_runtime.testing.background import start_in_background
 from yarl import URL
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
@@ -295,15 +296,7 @@ async def new_proxy(plane: Environment) -> AsyncIterator[Callable[..., Awaitable
 
     async def make(target: Config | None = None) -> Proxy:
         made = Proxy(target or plane.config)
-        ready = asyncio.get_running_loop().create_future()
-
-        class Started:
-            def started(self) -> None:
-                ready.set_result(None)
-
-        # A fixture's two halves are different tasks, so no task group can span them.
-        tasks.append(asyncio.create_task(made.run(task_status=Started())))
-        await ready
+        tasks.append(await start_in_background(made.run))
         return made
 
     yield make

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What integration tests of Trainer share: its kinds served, and our manager running under its shipped rights."""
+"""Fixtures of integration tests of Trainer: its kinds served, and our manager running under its shipped rights."""
 
 import dataclasses
 import secrets

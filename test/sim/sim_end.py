@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 from controller_runtime.apis.batch.v1 import Job
@@ -13,7 +13,7 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event as Change
-from sim_objects import by_name, controller, is_deleted, is_suspended, is_true, owned
+from sim_objects import by_name, controller, is_deleted, is_suspended, is_true, owned, refusals_expected
 from sim_past import Past
 from sim_renders import Renders, normalized
 from sim_users import OTHERS, Administrators, Users
@@ -43,6 +43,7 @@ class End:
         self._past = past
         self._renders = Renders()
         self._last = 0.0
+        self._touches = 0
 
     def see(self, sim: Simulation, event: Change) -> None:
         """Note when something last changed."""
@@ -53,20 +54,30 @@ class End:
         """Check the cluster at rest; again after each TrainJob was touched."""
         await self._administrators.install(sim)
         await self._users.clear(sim, sim.world)
+        await self.check_rest(sim)
+
+    async def check_rest(self, sim: Simulation) -> None:
+        """Wait until the cluster is at rest, and check it."""
         await self._rest(sim)
         for job in sim.server.objects(TrainJob):
             self._train_job(sim, job)
         self._leftovers(sim)
-        self._runtimes(sim)
-        for job in sim.server.objects(TrainJob):
-            touch = raw_patch(MERGE, b'{"metadata":{"annotations":{"example.com/touched":"yes"}}}')
-            await sim.client().patch(TrainJob.from_dict(job), touch)
+        self.check_runtimes(sim)
+        await self.touch(sim)
         await self._rest(sim)
         for job in sim.server.objects(TrainJob):
             if job["spec"].get("managedBy") != OTHERS:
-                await self._children(sim, job)
+                await self.check_children(sim, job)
         if sim.failures:
             raise sim.failures[0]
+
+    async def touch(self, sim: Simulation) -> None:
+        """Change each TrainJob in a way that concerns no child."""
+        self._touches += 1
+        body = b'{"metadata":{"annotations":{"example.com/touched":"%d"}}}' % self._touches
+        for job in sim.server.objects(TrainJob):
+            with refusals_expected():
+                await sim.client().patch(TrainJob.from_dict(job), raw_patch(MERGE, body))
 
     async def _rest(self, sim: Simulation) -> None:
         """Return when nothing has changed for long. A request of the manager after that is one too many."""
@@ -102,10 +113,8 @@ class End:
         )
         if complete or failed:
             return
-        if (obstacle := _obstacle(sim, job)) is not None:
-            assert _is_reported(sim, job), (
-                f"a TrainJob that cannot proceed does not say so: {name}: {obstacle}"
-            )
+        if (found := obstacle(sim, job)) is not None:
+            assert found.is_reported, f"a TrainJob that cannot proceed does not say so: {name}: {found.name}"
             return
         assert len(sets) == 1, f"a TrainJob has {len(sets)} JobSets: {name}"
         (job_set,) = sets
@@ -113,9 +122,9 @@ class End:
         assert not is_true(job_set, "Failed"), f"the JobSet is Failed and the TrainJob is not: {name}"
         assert is_suspended(job_set) == suspended, f"the JobSet is not suspended as its TrainJob: {name}"
         assert suspended, f"a TrainJob neither ended nor was suspended: {name}"
-        found = job.get("status", {}).get("jobsStatus") or []
+        counts = job.get("status", {}).get("jobsStatus") or []
         wanted = job_set.get("status", {}).get("replicatedJobsStatus") or []
-        assert found == wanted, f"jobsStatus is not the JobSet's: {name}: {found}, not {wanted}"
+        assert counts == wanted, f"jobsStatus is not the JobSet's: {name}: {counts}, not {wanted}"
 
     @staticmethod
     def _leftovers(sim: Simulation) -> None:
@@ -134,7 +143,7 @@ class End:
                     )
 
     @staticmethod
-    def _runtimes(sim: Simulation) -> None:
+    def check_runtimes(sim: Simulation) -> None:
         """The finalizer holds runtimes that TrainJobs refer to, and lets the others go."""
         used = {
             (job["spec"]["runtimeRef"]["kind"], job["spec"]["runtimeRef"]["name"])
@@ -150,10 +159,10 @@ class End:
                     f"a runtime without TrainJobs cannot be deleted: {name}"
                 )
 
-    async def _children(self, sim: Simulation, job: Document) -> None:
+    async def check_children(self, sim: Simulation, job: Document) -> None:
         """Children equal a fresh render; the JobSet of an ended TrainJob equals a render of earlier states."""
         ended = is_true(job, "Complete") or is_true(job, "Failed")
-        if (not ended and _obstacle(sim, job) is not None) or not owned(sim, JobSet, job):
+        if (not ended and obstacle(sim, job) is not None) or not owned(sim, JobSet, job):
             return
         renders = [each async for each in self._possible(sim, job, past=ended)]
         for kind in ("JobSet",) if ended else tuple(_CHILDREN):
@@ -189,12 +198,19 @@ def _controls(job: Document, child: Document) -> bool:
     return bool((controller(child) or {}).get("uid") == job["metadata"]["uid"])
 
 
-def _obstacle(sim: Simulation, job: Document) -> str | None:
-    """Return the object that has the name of a child and is not the TrainJob's."""
+class Obstacle(NamedTuple):
+    """An object that has the name of a child and is not the TrainJob's."""
+
+    name: str
+    is_reported: bool
+
+
+def obstacle(sim: Simulation, job: Document) -> Obstacle | None:
+    """Return the obstacle of a TrainJob, if there is one."""
     for kind in _NEEDED.get(job["spec"]["runtimeRef"]["name"], ("JobSet",)):
         for child in _named(sim, kind, job):
             if not _controls(job, child):
-                return f"{kind} {child['metadata']['name']}"
+                return Obstacle(f"{kind} {child['metadata']['name']}", _is_reported(sim, job))
     return None
 
 

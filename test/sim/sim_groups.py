@@ -178,6 +178,15 @@ class Groups:
         if sim.failures:
             raise sim.failures[0]
 
+    async def problem(self) -> str | None:
+        """Return the first pod that is not in its group, if there is one."""
+        try:
+            for pod in self._sim.server.objects(Pod):
+                self._check_pod(self._sim, pod, exactly=False)
+        except AssertionError as error:
+            return str(error)
+        return None
+
     def _check_pod(self, sim: Simulation, pod: Document, *, exactly: bool) -> None:
         ended = pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
         wanted = self._group_of(pod)

@@ -45,6 +45,11 @@ class Past:
         """Yield the states of a runtime, newest first."""
         yield from self._current((kind, name), within)
 
+    def age(self, uid: str) -> float:
+        """Return for how long a TrainJob has existed, in seconds."""
+        states = self._states.get(("TrainJob", uid))
+        return self._sim.loop.time() - states[0].since if states else 0.0
+
     def _current(self, place: tuple[str, str], within: float | None) -> Iterator[Document]:
         until = self._sim.loop.time()
         for state in reversed(self._states.get(place, [])):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from controller_runtime.apis.batch.v1 import Job
@@ -13,6 +14,7 @@ from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
 from sim_objects import by_uid, controller, is_suspended, is_true
 from sim_past import Past
+from sim_users import AUDITED, PURPOSE
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
@@ -21,6 +23,7 @@ from pkg.apis.trainer.v1alpha1 import TrainJob
 Document = dict[str, Any]
 _STALEST = 60.0
 """Seconds for which a manager may not know of a change: faults do not take longer."""
+_RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _OTHERS = "kueue.x-k8s.io/multikueue"
 _HOST_FILE = "-mpi-hostfile"
 _SIBLINGS: dict[str, list[tuple[type[Object], str]]] = {
@@ -33,8 +36,10 @@ _SIBLINGS: dict[str, list[tuple[type[Object], str]]] = {
 class Rules:
     """The rules and their state during one life."""
 
-    def __init__(self, sim: Simulation, past: Past) -> None:
+    def __init__(self, sim: Simulation, past: Past, lost: Mapping[str, float]) -> None:
+        """``lost`` has, by name, when runtimes were last deleted by force."""
         self._sim = sim
+        self._lost = lost
         self._past = past
         self._ended: dict[str, set[str]] = {"Completed": set(), "Failed": set()}
         """Uids of the TrainJobs whose JobSets reached the condition."""
@@ -47,7 +52,9 @@ class Rules:
         """Check a change."""
         self._past.see(event)
         kind = event.table.facts.gvk.kind
+        self._foreign(event)
         if event.type == "DELETED":
+            self._runtime_is_unused(kind, event.document)
             self._deleted[kind, _name(event.document)] = self._sim.loop.time()
             return
         if kind == "TrainJob":
@@ -62,8 +69,33 @@ class Rules:
             same = event.before.get("data") == event.document.get("data")
             assert same, f"keys of pods that may run were replaced: {_name(event.document)}"
 
+    @staticmethod
+    def _foreign(event: Event) -> None:
+        """An object of another purpose does not change."""
+        before, now = event.before, event.document
+        if before is not None and PURPOSE in (before["metadata"].get("labels") or {}):
+            for part in ("spec", "data"):
+                assert before.get(part) == now.get(part), f"an object of others was changed: {_name(now)}"
+            assert not _owner_uids(now), f"an object of others was given an owner: {_name(now)}"
+
+    def _runtime_is_unused(self, kind: str, runtime: Document) -> None:
+        """A runtime goes only when no TrainJob refers to it, unless its finalizer was removed by force."""
+        name = _name(runtime)
+        if kind not in _RUNTIMES or self._sim.loop.time() - self._lost.get(name, -_STALEST) < _STALEST:
+            return
+        for job in self._sim.server.objects(TrainJob):
+            reference = job["spec"]["runtimeRef"]
+            is_old = self._past.age(job["metadata"]["uid"]) > _STALEST
+            assert not is_old or (reference["kind"], reference["name"]) != (kind, name), (
+                f"a runtime was deleted while a TrainJob referred to it: {name}, {_name(job)}"
+            )
+
     def _train_job(self, event: Event) -> None:
-        """A TrainJob ends only as its JobSet did."""
+        """A TrainJob ends only as its JobSet did, and keeps the conditions of other writers."""
+        if event.before is not None and is_true(event.before, AUDITED):
+            assert is_true(event.document, AUDITED), (
+                f"a condition of another writer was removed: {_name(event.document)}"
+            )
         for own, theirs in (("Complete", "Completed"), ("Failed", "Failed")):
             began = is_true(event.document, own) and not is_true(event.before or {}, own)
             assert not began or event.document["metadata"]["uid"] in self._ended[theirs], (
@@ -90,8 +122,9 @@ class Rules:
             assert job["spec"].get("managedBy") != _OTHERS, (
                 f"a JobSet of a TrainJob that another controller manages: {_name(job_set)}"
             )
-        runs = not is_suspended(job_set)
-        if uid and runs and (event.before is None or is_suspended(event.before)):
+        runs, before = not is_suspended(job_set), event.before
+        adopted = before is not None and (controller(before) or {}).get("uid") != uid
+        if uid and runs and (before is None or is_suspended(before) or adopted):
             self._start(job_set, uid)
 
     def _start(self, job_set: Document, uid: str) -> None:

@@ -16,7 +16,7 @@ from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from sim_kueue import QUEUE_LABEL, is_queued
-from sim_objects import PROPAGATIONS, by_name, controller, is_true, refusals_expected
+from sim_objects import PROPAGATIONS, by_name, controller, is_deleted, is_true, refusals_expected
 from sim_world import Cluster
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -27,15 +27,20 @@ Document = dict[str, Any]
 OURS = "trainer.kubeflow.org/trainjob-controller"
 OTHERS = "kueue.x-k8s.io/multikueue"
 _RUNTIMES = ("plain", "local", "gang", "gang", "mpi", "mpi", "initialized")
-_FOREIGN: Document = {
-    "replicatedJobs": [
-        {
-            "name": "other",
-            "template": {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "x"}]}}}},
-        }
-    ],
-    "suspend": True,
+_CONTAINER: Document = {"name": "c", "image": "x"}
+_JOBS = [{"name": "other", "template": {"spec": {"template": {"spec": {"containers": [_CONTAINER]}}}}}]
+FOREIGN: dict[type[Object], tuple[str, Document]] = {
+    JobSet: ("", {"spec": {"replicatedJobs": _JOBS, "suspend": True}}),
+    PodGroup: ("", {"spec": {"minMember": 1}}),
+    ConfigMap: ("-mpi-hostfile", {"data": {"hostfile": "other"}}),
+    Secret: ("-mpi-ssh-auth", {"data": {"other": "eA=="}}),
 }
+"""By kind, the suffix and the content of objects of another purpose that have the name of a child."""
+PURPOSE = "example.com/purpose"
+"""The label of these objects."""
+AUDITED = "example.com/Audited"
+"""A condition of another writer."""
+_HOLD = "example.com/hold"
 
 
 class Users:
@@ -54,18 +59,26 @@ class Users:
         sim.action(self.delete, times=4)
         sim.action(self.delete_child, times=3)
         sim.action(self.delete_pod, times=2)
-        sim.action(self.obstruct, times=1)
+        sim.action(self.obstruct, times=1.5)
+        sim.action(self.hold_child, times=2)
+        sim.action(self.annotate_status, times=2)
         sim.action(self.clear, times=1)
 
     def _image(self) -> str:
         self._version += 1
         return f"image:{self._version}"
 
-    async def create(self, sim: Simulation, rng: random.Random) -> None:
+    def pick_names(self, rng: random.Random, count: int) -> list[str]:
+        """Return names of TrainJobs that Kueue does not manage."""
+        return rng.sample([name for name in self._names if not name.startswith("queued-")], count)
+
+    async def create(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Create a TrainJob; those of the queue are suspended by Kueue's webhook."""
-        name = rng.choice(self._names)
+        name = name or rng.choice(self._names)
         queued = name.startswith("queued-")
-        trainer: Document = {"image": self._image(), "numNodes": rng.choice([1, 1, 2])}
+        trainer: Document = {"image": self._image()}
+        if rng.random() < 0.8:
+            trainer["numNodes"] = rng.choice([1, 1, 2])
         spec: Document = {
             "runtimeRef": runtimes.reference_to(rng.choice(_RUNTIMES)),
             "trainer": trainer,
@@ -77,44 +90,46 @@ class Users:
         with refusals_expected():
             await sim.client().create(TrainJob.from_dict({"metadata": metadata, "spec": spec}))
 
-    def _pick(self, sim: Simulation, rng: random.Random) -> TrainJob | None:
-        """Return one of the users' TrainJobs, as far as they are theirs to change."""
+    def _pick(self, sim: Simulation, rng: random.Random, name: str) -> TrainJob | None:
+        """Return one of the users' TrainJobs, as far as they are theirs to change: the named one, or any."""
         found = [each for each in sim.server.objects(TrainJob) if not is_queued(each)]
+        if name:
+            found = [each for each in found if each["metadata"]["name"] == name]
         if rng.random() < 0.8:
             found = [each for each in found if not (is_true(each, "Complete") or is_true(each, "Failed"))]
         return TrainJob.from_dict(rng.choice(found)) if found else None
 
-    async def _patch(self, sim: Simulation, rng: random.Random, spec: Document) -> None:
-        job = self._pick(sim, rng)
+    async def _patch(self, sim: Simulation, rng: random.Random, name: str, spec: Document) -> None:
+        job = self._pick(sim, rng, name)
         if job is not None:
             with refusals_expected():
                 await sim.client().patch(job, raw_patch(MERGE, msgspec.json.encode({"spec": spec})))
 
-    async def edit(self, sim: Simulation, rng: random.Random) -> None:
+    async def edit(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Change the trainer, or set or remove labels."""
-        if rng.random() < 0.2:
-            await self._patch(sim, rng, {"labels": rng.choice([None, {"team": "a"}, {"team": "b"}])})
+        if rng.random() < 0.3:
+            await self._patch(sim, rng, name, {"labels": rng.choice([None, {"team": "a"}, {"team": "b"}])})
         else:
-            await self._patch(sim, rng, self._trainer(rng))
+            await self._patch(sim, rng, name, self._trainer(rng))
 
     def _trainer(self, rng: random.Random) -> Document:
         nodes = {"numNodes": rng.choice([1, 2, 3])} if rng.random() < 0.5 else {}
         return {"trainer": {"image": self._image(), **nodes}}
 
-    async def suspend(self, sim: Simulation, rng: random.Random) -> None:
+    async def suspend(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Suspend, some with another trainer."""
         trainer = self._trainer(rng) if rng.random() < 0.4 else {}
-        await self._patch(sim, rng, {"suspend": True, **trainer})
+        await self._patch(sim, rng, name, {"suspend": True, **trainer})
 
-    async def resume(self, sim: Simulation, rng: random.Random) -> None:
+    async def resume(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Resume, some with another trainer."""
         trainer = self._trainer(rng) if rng.random() < 0.3 else {}
-        await self._patch(sim, rng, {"suspend": False, **trainer})
+        await self._patch(sim, rng, name, {"suspend": False, **trainer})
 
-    async def delete(self, sim: Simulation, rng: random.Random) -> None:
+    async def delete(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
         """Delete a TrainJob; some create it again at once."""
         names = [each["metadata"]["name"] for each in sim.server.objects(TrainJob)] or self._names
-        key = {"metadata": {"namespace": "default", "name": rng.choice(names)}}
+        key = {"metadata": {"namespace": "default", "name": name or rng.choice(names)}}
         propagation = rng.choice([None, *PROPAGATIONS])
         with refusals_expected():
             grace = rng.choice([None, 0])
@@ -123,6 +138,43 @@ class Users:
             )
             if rng.random() < 0.5:
                 await self.create(sim, rng)
+
+    async def replace(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a TrainJob, and create it again at once or later."""
+        key = TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}})
+        with refusals_expected():
+            await sim.client().delete(key, propagation=rng.choice([None, *PROPAGATIONS]))
+        await anyio.sleep(rng.choice([0.0, 1.0, 10.0]) * rng.random())
+        await self.create(sim, rng, name)
+
+    async def annotate_status(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
+        """Add a condition, as another controller does."""
+        job = self._pick(sim, rng, name)
+        if job is None or job.spec.managed_by == OTHERS:
+            return
+        status = job.to_dict().get("status", {})
+        status["conditions"] = [each for each in status.get("conditions") or [] if each["type"] != AUDITED]
+        changed = {"lastTransitionTime": "2026-01-01T00:00:00Z", "reason": "Audit", "message": self._image()}
+        status["conditions"].append({"type": AUDITED, "status": "True", **changed})
+        with refusals_expected():
+            await sim.client("auditor").status.update(TrainJob.from_dict({**job.to_dict(), "status": status}))
+
+    async def hold_child(self, sim: Simulation, rng: random.Random) -> None:
+        """Delete a child that a finalizer keeps for a while."""
+        kinds: list[type[Object]] = [JobSet, ConfigMap, Secret, PodGroup]
+        kind = rng.choice(kinds)
+        found = [each for each in sim.server.objects(kind) if controller(each) and not is_deleted(each)]
+        if not found:
+            return
+        child = kind.from_dict(rng.choice(found))
+        before = child.metadata.finalizers or []
+        for finalizers in ([*before, _HOLD], before):
+            body = msgspec.json.encode({"metadata": {"finalizers": finalizers}})
+            with refusals_expected():
+                await sim.client().patch(child, raw_patch(MERGE, body))
+                if finalizers is not before:
+                    await sim.client().delete(child)
+                    await anyio.sleep(rng.uniform(0.0, 10.0))
 
     async def delete_child(self, sim: Simulation, rng: random.Random) -> None:
         """Delete something that the manager made."""
@@ -139,18 +191,22 @@ class Users:
             with refusals_expected():
                 await sim.client().delete(Pod.from_dict(rng.choice(found)), grace_period_seconds=0)
 
-    async def obstruct(self, sim: Simulation, rng: random.Random) -> None:
-        """Create a JobSet of another purpose under a TrainJob's name."""
-        metadata = {"namespace": "default", "name": rng.choice(self._names)}
+    async def obstruct(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
+        """Create an object of another purpose under the name of a child."""
+        kind = rng.choice(list(FOREIGN))
+        suffix, content = FOREIGN[kind]
+        name = (name or rng.choice(self._names)) + suffix
+        metadata = {"namespace": "default", "name": name, "labels": {PURPOSE: "other"}}
         with refusals_expected():
-            await sim.client().create(JobSet.from_dict({"metadata": metadata, "spec": _FOREIGN}))
+            await sim.client().create(kind.from_dict({"metadata": metadata, **content}))
 
-    async def clear(self, sim: Simulation, _: random.Random) -> None:
-        """Delete JobSets that no TrainJob controls."""
-        for job_set in sim.server.objects(JobSet):
-            if controller(job_set) is None:
-                with refusals_expected():
-                    await sim.client().delete(JobSet.from_dict(job_set), propagation="Foreground")
+    async def clear(self, sim: Simulation, rng: random.Random) -> None:
+        """Delete JobSets that no TrainJob controls, and most of the other obstacles."""
+        for kind in FOREIGN:
+            for each in sim.server.objects(kind):
+                if controller(each) is None and (kind is JobSet or rng.random() < 0.7):
+                    with refusals_expected():
+                        await sim.client().delete(kind.from_dict(each), propagation="Foreground")
 
 
 class Administrators:
@@ -159,6 +215,8 @@ class Administrators:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._version = 0
+        self.lost: dict[str, float] = {}
+        """By name, when a runtime was last deleted by force."""
 
     def register(self, sim: Simulation) -> None:
         """Have them work."""
@@ -166,6 +224,7 @@ class Administrators:
         sim.action(lambda sim, _: self.install(sim), times=4, name="install")
         sim.action(self.edit_runtime, times=4)
         sim.action(self.delete_runtime, times=2)
+        sim.action(self.lose_runtime, times=0.5)
         sim.action(self._cluster.nodes.lose, times=1.5, name="lose_node")
         sim.action(self._cluster.kueue.evict, times=2, name="evict")
 
@@ -195,6 +254,8 @@ class Administrators:
             container["env"] = [{"name": "VERSION", "value": str(self._version)}]
             if rng.random() < 0.4:
                 del container["env"]
+            if rng.random() < 0.3:
+                document["spec"]["mlPolicy"]["numNodes"] = rng.choice([1, 2])
             await sim.client("admin").update(type(found).from_dict(document))
 
     async def delete_runtime(self, sim: Simulation, rng: random.Random) -> None:
@@ -202,3 +263,26 @@ class Administrators:
         found = runtimes.runtime(rng.choice(runtimes.NAMES))
         with refusals_expected():
             await sim.client("admin").delete(found)
+
+    async def lose_runtime(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
+        """Delete a runtime by force although TrainJobs may refer to it; install it again later."""
+        found = runtimes.runtime(name or rng.choice(runtimes.NAMES))
+        self.lost[found.name] = sim.loop.time()
+        with refusals_expected():
+            none = raw_patch(MERGE, b'{"metadata":{"finalizers":null}}')
+            await sim.client("admin").patch(found, none)
+            await sim.client("admin").delete(found)
+        await anyio.sleep(rng.uniform(1, 20))
+        await self.install(sim)
+        self.lost[found.name] = sim.loop.time()
+
+    async def retire_runtime(self, sim: Simulation, rng: random.Random) -> None:
+        """Delete a runtime, and then all TrainJobs that refer to it."""
+        found = runtimes.runtime(rng.choice(runtimes.NAMES))
+        with refusals_expected():
+            await sim.client("admin").delete(found)
+        for job in sim.server.objects(TrainJob):
+            if job["spec"]["runtimeRef"]["name"] == found.name:
+                await anyio.sleep(rng.random())
+                with refusals_expected():
+                    await sim.client().delete(TrainJob.from_dict(job), propagation="Background")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
@@ -15,6 +16,7 @@ from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
 from sim_objects import PROPAGATIONS, controlled_by, is_deleted, owned, refusals_expected
+from sim_steps import perform, settled
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
@@ -30,6 +32,7 @@ RAY_CRD: Document = {
         "versions": [{"name": "v1", "subresources": {"status": {}}}],
     }
 }
+_STEPS = 8
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 NODE_GROUP = "ray.io/group"
 _POD_SPEC: Document = {"schedulerName": kai.SCHEDULER_NAME, "containers": [{"name": "c", "image": "i"}]}
@@ -100,6 +103,14 @@ class Workloads:
                 await sim.client().delete(kind.from_dict(rng.choice(tops)), propagation=propagation)
         if rng.random() < 0.5:
             await create(sim, rng)
+
+    async def act_calmly(self, sim: Simulation, problem: Callable[[], Awaitable[str | None]]) -> None:
+        """Act with short faults at most: soon after each action there must be no problem."""
+        rng = random.Random(f"{sim.seed}/calm")
+        creates = [self.pod, self.job, self.job_set, self.train_job, self.ray_cluster]
+        for act in rng.choices([*creates, self.delete, self.delete, self.delete, self.delete_pod], k=_STEPS):
+            seconds = await perform(sim, rng, act)
+            await settled(sim, act, seconds, problem)
 
     async def delete_pod(self, sim: Simulation, rng: random.Random) -> None:
         """Delete a pod by force; its operator creates another."""

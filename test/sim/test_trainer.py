@@ -11,6 +11,7 @@ from controller_runtime.apis.core.v1 import ConfigMap, LimitRange, Pod, PodTempl
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.simtest import Simulation
+from sim_calm import Calm
 from sim_end import End
 from sim_jobset import review_job_set
 from sim_managers import Writes, check_managers, revoke
@@ -59,10 +60,11 @@ def scenario(sim: Simulation) -> None:
     users.register(sim)
     administrators.register(sim)
     sim.action(revoke, times=0.5)
-    rules, end = Rules(sim, past), End(users, administrators, past)
+    rules, end = Rules(sim, past, administrators.lost), End(users, administrators, past)
     sim.on_change(rules.see)
     sim.on_change(lambda event: end.see(sim, event))
     sim.finally_(end.check)
+    sim.finally_(Calm(users, administrators, end).check)
     sim.finally_(check_managers)
 
 

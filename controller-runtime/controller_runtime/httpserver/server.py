@@ -136,7 +136,6 @@ class Server:
             ServerError: the address cannot be bound, or the TLS options cannot be used.
         """
         listening = self.listen()
-        context = self._context()
         shared = SharedState(
             self._route,
             self._max_body,
@@ -144,6 +143,7 @@ class Server:
             inspection=self._inspection,
         )
         try:
+            context = self._context()
             async with anyio.create_task_group() as handshakes:
                 self._serving.set()
                 while True:

@@ -44,15 +44,12 @@ def missed(server: Server, engine: Engine) -> Iterator[str]:
     if table is None or feed is None or not feed.synced or feed._found is not None:
         return
     reached = feed._reached
-    if not is_unselective(engine) or not reached or int(reached) < server.history.floor:
+    if not is_unselective(engine) or not reached:
         return
-    versions = _stored(table)
-    later = server.history.between(table, int(reached), int(server.memory.version))
-    for event in reversed(later or ()):
-        if event.before is None:
-            versions.pop(event.key, None)
-        else:
-            versions[event.key] = event.before["metadata"]["resourceVersion"]
+    objects = server.history.at(table, int(reached))
+    if objects is None:
+        return
+    versions = {key: document["metadata"]["resourceVersion"] for key, document in objects.items()}
     for key, had, entry in _compared(versions, engine):
         # A list may contain newer states than the version that it names.
         if (entry is None) != (had is None) or (entry and had and int(entry.resource_version) < int(had)):

@@ -84,6 +84,21 @@ class History:
         first = bisect_right(kept.events, after, key=_version)
         return kept.events[first : bisect_right(kept.events, until, lo=first, key=_version)]
 
+    def at(self, table: Table, version: int) -> dict[NamespacedName, Document] | None:
+        """Return the objects of a kind at a version; None if it was compacted."""
+        if version < self.floor:
+            return None
+        kept = self._kept[table]
+        objects = dict(kept.latest)
+        for event in reversed(kept.events):
+            if event.version <= version:
+                break
+            if event.before is None:
+                objects.pop(event.key, None)
+            else:
+                objects[event.key] = event.before
+        return objects
+
     def compact(self, keep: int = 0) -> None:
         """Forget all but the last ``keep`` changes."""
         forgotten = len(self._versions) - keep

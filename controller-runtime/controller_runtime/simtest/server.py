@@ -187,8 +187,11 @@ class Server:
         version = query.get("resourceVersion", "")
         if token := query.get("continue", ""):
             return self._page(place, token)
-        if version in ("", None):
-            documents: list[Document] = [row.document for _, row in sorted(place.table.rows.items())]
+        documents: list[Document]
+        if query.get("resourceVersionMatch") == "Exact":
+            documents, at = self._at(place.table, version), int(version)
+        elif version in ("", None):
+            documents = [row.document for _, row in sorted(place.table.rows.items())]
             at = int(self.memory.version)
         else:
             await self._reach(replica, int(version))
@@ -214,16 +217,29 @@ class Server:
             place.collection(page, at, f"{name}:{first + limit}" if left > 0 else "", left)
         )
 
+    def _at(self, table: Table, version: str) -> list[Document]:
+        """Return the objects of a kind at exactly a version, by namespace and name."""
+        if version in ("", "0"):
+            raise errors.BadRequestError(
+                'resourceVersionMatch: Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"',
+                code=400,
+                reason="BadRequest",
+            )
+        if int(version) > int(self.memory.version):
+            raise _too_new(int(version), int(self.memory.version))
+        found = self.history.at(table, int(version))
+        if found is None:
+            text = f"The provided resource version {version} is too old."
+            raise errors.ExpiredError(text, code=410, reason="Expired")
+        return [document for _, document in sorted(found.items())]
+
     async def _reach(self, replica: Replica, version: int) -> None:
         """Wait until a replica knows of a version."""
         with anyio.move_on_after(_TOO_NEW):
             while replica.applied < version:
                 await replica.change()
         if replica.applied < version:
-            text = f"Too large resource version: {version}, current: {replica.applied}"
-            causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-            details = {"causes": causes, "retryAfterSeconds": 1}
-            raise errors.ServerTimeoutError(text, code=504, reason="Timeout", details=details)
+            raise _too_new(version, replica.applied)
 
     # Writes.
 
@@ -354,3 +370,10 @@ class Server:
         if place not in self.tables:
             table = self.tables[place] = Table(facts)
             self.history.follow(table)
+
+
+def _too_new(version: int, current: int) -> errors.StatusError:
+    text = f"Too large resource version: {version}, current: {current}"
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    details = {"causes": causes, "retryAfterSeconds": 1}
+    return errors.ServerTimeoutError(text, code=504, reason="Timeout", details=details)

@@ -144,3 +144,15 @@ def make_job_set(
         spec=JobSetSpec(replicated_jobs=[make_replicated_job(constants.NODE)], suspend=suspend),
         status=JobSetStatus() if status is None else status,
     )
+
+
+def make_ended_status(condition: str, *, reason: str = "R", **more: Any) -> JobSetStatus:
+    """Return the status of a JobSet that has ended with this condition; ``more`` are other fields by wire name."""
+    ended = {
+        "type": condition,
+        "status": "True",
+        "reason": reason,
+        "message": "m",
+        "lastTransitionTime": "2025-01-01T00:00:00Z",
+    }
+    return JobSetStatus.from_dict({"conditions": [ended], "restarts": 0, **more})

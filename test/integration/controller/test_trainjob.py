@@ -13,6 +13,7 @@ from controller_runtime.envtest import consistently, eventually
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime, TrainingRuntime, TrainJob
+from pkg.util.testing import make_ended_status
 
 pytestmark = pytest.mark.integration
 
@@ -32,22 +33,8 @@ def train_job(namespace: str, runtime: str, *, name: str = "job", **spec: Any) -
 async def finish(client: LiveClient, key: tuple[str, str], condition: str) -> None:
     """Do as the JobSet controller does when all is over."""
     job_set = await client.get(JobSet, key)
-    verdict = {
-        "type": condition,
-        "status": "True",
-        "reason": "R",
-        "message": "m",
-        "lastTransitionTime": "2025-01-01T00:00:00Z",
-    }
-    job_set.status = job_set.status.from_dict(
-        {
-            "conditions": [verdict],
-            "restarts": 0,
-            "replicatedJobsStatus": [
-                {"name": "node", "ready": 0, "succeeded": 1, "failed": 0, "active": 0, "suspended": 0}
-            ],
-        }
-    )
+    jobs = {"name": "node", "ready": 0, "succeeded": 1, "failed": 0, "active": 0, "suspended": 0}
+    job_set.status = make_ended_status(condition, replicatedJobsStatus=[jobs])
     await client.status.update(job_set)
 
 

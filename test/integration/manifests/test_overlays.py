@@ -255,34 +255,40 @@ def configuration(objects: list[Manifest], tmp_path: Path) -> Configuration:
     return config.load(str(file))
 
 
-def test_the_overlay_with_the_pod_grouper_is_the_managers_with_its_role_and_the_switch(
-    build: Build, tmp_path: Path
+@pytest.mark.parametrize(
+    ("overlay", "objects", "section", "switch"),
+    [
+        (
+            "podgrouper",
+            {
+                ("ClusterRole", "", "kubeflow-trainer-pod-grouper"),
+                ("ClusterRoleBinding", "", "kubeflow-trainer-pod-grouper"),
+            },
+            "pod_grouper",
+            "enable",
+        ),
+        (
+            "metrics-authorization",
+            {
+                ("ClusterRole", "", "kubeflow-trainer-metrics-authorization"),
+                ("ClusterRole", "", "kubeflow-trainer-metrics-reader"),
+                ("ClusterRoleBinding", "", "kubeflow-trainer-metrics-authorization"),
+            },
+            "metrics",
+            "require_authorization",
+        ),
+    ],
+    ids=["pod grouper", "authorized metrics"],
+)
+def test_an_overlay_is_the_managers_with_its_roles_and_its_switch(
+    build: Build, tmp_path: Path, overlay: str, objects: set[tuple[str, str, str]], section: str, switch: str
 ) -> None:
-    plain, both = build("default"), build("podgrouper")
-    names = {(each["kind"], each["metadata"]["name"]) for each in both}
-    assert names - {(each["kind"], each["metadata"]["name"]) for each in plain} == {
-        ("ClusterRole", "kubeflow-trainer-pod-grouper"),
-        ("ClusterRoleBinding", "kubeflow-trainer-pod-grouper"),
-    }
+    plain, changed = build("default"), build(overlay)
+    assert identities(changed) - identities(plain) == objects
     usual = configuration(plain, tmp_path)
-    assert not usual.pod_grouper.enable
-    usual.pod_grouper.enable = True
-    assert configuration(both, tmp_path) == usual
-
-
-def test_the_overlay_with_authorized_metrics_is_the_managers_with_its_roles_and_the_switch(
-    build: Build, tmp_path: Path
-) -> None:
-    plain, closed = build("default"), build("metrics-authorization")
-    assert identities(closed) - identities(plain) == {
-        ("ClusterRole", "", "kubeflow-trainer-metrics-authorization"),
-        ("ClusterRole", "", "kubeflow-trainer-metrics-reader"),
-        ("ClusterRoleBinding", "", "kubeflow-trainer-metrics-authorization"),
-    }
-    usual = configuration(plain, tmp_path)
-    assert not usual.metrics.require_authorization
-    usual.metrics.require_authorization = True
-    assert configuration(closed, tmp_path) == usual
+    assert not getattr(getattr(usual, section), switch)
+    setattr(getattr(usual, section), switch, True)
+    assert configuration(changed, tmp_path) == usual
 
 
 def test_the_pod_grouper_alone_has_no_right_name_or_lease_of_the_trainers(

@@ -83,7 +83,7 @@ def completed(script: Path, line: str) -> set[str]:
     ("line", "expected"),
     [
         ("trainerctl des", {"describe"}),
-        ("trainerctl cluster ", {"up", "down", "status", "list", "build"}),
+        ("trainerctl cluster ", {"up", "down", "stop", "start", "logs", "status", "list", "build"}),
         ("trainerctl get -o ", {"table", "json", "yaml", "name"}),
         ("trainerctl wait llama --for f", {"failed", "finished"}),
         ("trainerctl why -n team-a ", {"llama", "lima", "mistral"}),

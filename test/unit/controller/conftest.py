@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the controllers' tests share: a TrainJob, the JobSet it wants, and a runtime that says so."""
+"""Fixtures of the controllers' tests: a TrainJob, the JobSet it wants, and a runtime that says so."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ from pkg.runtime.interface import Runtime
 
 @dataclass
 class StubRuntime(Runtime):
-    """Wants one JobSet made of what the test says, and reads its conditions back."""
+    """Returns one JobSet from the test's values, and the conditions of the stored one."""
 
     client: Reader
     pod: dict[str, Any] = field(default_factory=dict)

@@ -21,7 +21,12 @@ from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
-from pkg.util.testing import make_cluster_training_runtime, make_train_job, make_training_runtime_spec
+from pkg.util.testing import (
+    make_cluster_training_runtime,
+    make_ended_status,
+    make_train_job,
+    make_training_runtime_spec,
+)
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 KEY = ("team-a", "job")
@@ -134,14 +139,7 @@ async def test_a_job_set_that_has_ended_before_the_deadline_decides(
 ) -> None:
     await world.after(0)
     job_set = await world.get(JobSet, KEY)
-    ended = {
-        "type": end,
-        "status": "True",
-        "reason": "Ended",
-        "message": "",
-        "lastTransitionTime": format_time(START),
-    }
-    job_set.status = type(job_set.status).from_dict({"conditions": [ended]})
+    job_set.status = make_ended_status(end, reason="Ended")
     await world.status.update(job_set)
 
     await world.after(61)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from controller_runtime.apis.core.v1 import Secret
-from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.client import Client, interceptor
 from controller_runtime.client.fake import FakeClient
 from controller_runtime.rest import TransportError
@@ -16,6 +16,14 @@ from trainjob_world import FLUX, MPI, World, world
 
 from pkg.controller import TrainJobReconciler
 from pkg.runtime import core
+
+
+async def exists(client: Client, obj: Any) -> bool:
+    try:
+        await client.get(type(obj), obj.key)
+    except NotFoundError:
+        return False
+    return True
 
 
 class Lag:
@@ -30,6 +38,8 @@ class Lag:
         return await client.get(kind, key)
 
     async def write(self, verb: str, client: Client, obj: Any, **options: Any) -> Any:
+        if verb == "apply" and obj.gvk == Secret.gvk and obj.immutable and await exists(client, obj):
+            raise InvalidError("data: field is immutable when `immutable` is set", code=422, reason="Invalid")
         answer = await getattr(client, verb)(obj, **options)
         if obj.gvk == Secret.gvk and self.loses:
             raise TransportError("the connection ended", host="https://fake")

@@ -30,7 +30,7 @@ from pkg.runtime.framework import PluginError
 from pkg.webhooks import TrainJobWebhook
 
 CLEAR = (StatusError, PluginError, StrategicMergeError, core.RuntimeNotFoundError)
-"""What a reconcile may fail with: errors that say what is wrong with whom."""
+"""Errors that a reconcile may fail with: they name the object and the problem."""
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3),

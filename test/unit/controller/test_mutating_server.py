@@ -7,9 +7,13 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError
 from controller_runtime.client.fake import FakeClient
 from trainjob_world import GANG, MPI, suspended_world, world
+
+from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
+from pkg.controller import oldjobset
 
 
 async def test_a_restart_asks_nothing_about_a_job_set_that_holds_defaults() -> None:
@@ -43,6 +47,25 @@ async def test_a_field_that_the_server_drops_neither_deletes_nor_repeats() -> No
     await w.suspend(False)
     assert await w.reconcile() == ["apply JobSet dry run", "apply JobSet"]
     assert (await w.job_set())["spec"]["suspend"] is False
+
+
+CLAIMS = [{"templates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]}]
+
+
+@pytest.mark.parametrize("old", [True, False])
+async def test_a_job_set_that_loses_its_claims_has_an_event_and_a_remark(old: bool) -> None:
+    w = await world()
+    runtime = await w.server.get(ClusterTrainingRuntime, ("", "rt"))
+    changed = runtime.to_dict()
+    changed["spec"]["template"]["spec"]["volumeClaimPolicies"] = CLAIMS
+    await w.server.update(ClusterTrainingRuntime.from_dict(changed))
+    if old:
+        w.server.mutate = lambda spec, _create: spec.pop("volumeClaimPolicies", None)
+    await w.reconcile()
+    assert ("volumeClaimPolicies" in (await w.job_set())["spec"]) is not old
+    assert w.recorder.events == ([f"Warning JobSetTooOld: {oldjobset.MESSAGE}"] if old else [])
+    assert w.reconciler.claims.remark() == (oldjobset.MESSAGE if old else None)
+    assert await w.reconcile() == []
 
 
 async def test_a_webhook_that_changes_what_is_created_does_not_cause_a_cycle_of_deletions() -> None:

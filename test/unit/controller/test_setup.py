@@ -42,6 +42,9 @@ class StubManager(SimpleNamespace):
         if isinstance(runnable, Controller):
             self.controllers.append(runnable)
 
+    def add_readyz_check(self, name: str, check: Any) -> None:
+        assert (name, check()) == ("jobset", None)
+
     def event_recorder_for(self, source: str) -> None:
         self.sources.append(source)
 

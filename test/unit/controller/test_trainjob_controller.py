@@ -15,6 +15,7 @@ from controller_runtime.reconcile import Request, Result
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.controller import TrainJobReconciler
+from pkg.util.testing import make_ended_status
 from pkg.util.trainjob import ChildConflictError
 
 NOW = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -39,7 +40,7 @@ class Bench:
         self.reconciler = TrainJobReconciler(self.client, self.recorder, runtimes, now=lambda: NOW)
 
     async def reconcile(self, key: Request = KEY) -> list[Call]:
-        """Reconcile once; return what was written."""
+        """Reconcile once; return the writes."""
         before = len(self.client.writes)
         self.result = await self.reconciler.reconcile(key)
         return self.client.writes[before:]
@@ -55,16 +56,9 @@ class Bench:
         return {each.type: (each.status, each.reason) for each in job.status.conditions or ()}
 
     async def finish(self, condition: str) -> None:
-        """What the JobSet controller does at the end."""
+        """End the JobSet as the JobSet controller does."""
         job_set = await self.job_set()
-        verdict = {
-            "type": condition,
-            "status": "True",
-            "reason": "R",
-            "message": "m",
-            "lastTransitionTime": "2025-01-01T00:00:00Z",
-        }
-        job_set.status = job_set.status.from_dict({"conditions": [verdict], "restarts": 0})
+        job_set.status = make_ended_status(condition)
         await self.client.status.update(job_set)
 
 

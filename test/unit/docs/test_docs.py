@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the documents claim about the code holds: names exist, links lead somewhere, Python blocks run."""
+"""The documents agree with the code: names exist, links lead somewhere, Python blocks run."""
 
 import importlib
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,20 @@ def test_every_module_that_the_port_map_names_exists() -> None:
         except ModuleNotFoundError as error:
             missing.append(f"{name}: {error}")
     assert missing == []
+
+
+def test_the_architecture_lists_every_package_and_its_layers_are_those_that_are_checked() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    packages = {path.parent.name for path in ROOT.glob("pkg/*/__init__.py")}
+    assert packages == set(re.findall(r"^\| `pkg\.(\w+)` \|", text, re.MULTILINE))
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = {
+        container: [set(layer.split(" | ")) for layer in contract["layers"]]
+        for contract in settings["tool"]["importlinter"]["contracts"]
+        for container in contract.get("containers", ())
+    }
+    (drawn,) = re.findall(r"^podgrouper: +(.*)$", text, re.MULTILINE)
+    assert [set(layer.split(" │ ")) for layer in drawn.split(" → ")] == layers["pkg.podgrouper"]
 
 
 @pytest.mark.parametrize(("name", "text"), reference.pages().items(), ids=str)

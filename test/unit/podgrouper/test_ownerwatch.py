@@ -22,7 +22,7 @@ JOB = GVK("batch", "v1", "Job")
 MakeObject = Callable[..., Unstructured]
 
 
-# What changes while it is read.
+# Changes during a read.
 
 
 @pytest.mark.parametrize("version", ["6", "5"])

@@ -34,6 +34,10 @@ class Format(StrEnum):
     BINARY_SI = "BinarySI"
 
 
+def _round_away(number: int, unit: int) -> int:
+    return -(-number // unit) if number >= 0 else number // unit
+
+
 @dataclass(frozen=True, slots=True)
 class Amount:
     """An exact number in billionths, and its output format."""
@@ -70,10 +74,6 @@ class Amount:
         if self.format is Format.BINARY_SI and abs(self.nanos) >= 1024 * _NANO and self.nanos % _NANO == 0:
             return _binary_text(self.nanos // _NANO)
         return _decimal_text(self.nanos, exponent=self.format is Format.DECIMAL_EXPONENT)
-
-
-def _round_away(number: int, unit: int) -> int:
-    return -(-number // unit) if number >= 0 else number // unit
 
 
 def _binary_text(whole: int) -> str:

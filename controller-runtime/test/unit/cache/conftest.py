@@ -14,6 +14,7 @@ import pytest
 from controller_runtime import cache
 from controller_runtime.apis.core.v1 import ConfigMap
 from controller_runtime.rest import FakeResponse, FakeTransport, Request
+from controller_runtime.testing.background import start_in_background
 
 END = {"k8s.io/initial-events-end": "true"}
 
@@ -181,15 +182,7 @@ async def start(server: Server) -> AsyncIterator[Start]:
     async def start_one(**options: Any) -> cache.Cache:
         options = {"random": lambda: 0.0, "resync_period": 0.0, **options}
         made = cache.Cache(server.transport, options=cache.Options(**options))
-        ready = asyncio.get_running_loop().create_future()
-
-        class Started:
-            def started(self, value: None = None) -> None:
-                ready.set_result(value)
-
-        # A fixture's two halves are different tasks, so no task group can span them.
-        running.append(asyncio.create_task(made.start(task_status=Started())))
-        await ready
+        running.append(await start_in_background(made.start))
         return made
 
     yield start_one

@@ -115,3 +115,18 @@ def test_the_last_word_is_the_programs() -> None:
         context
     )
     assert context.options & ssl.OP_NO_TICKET
+
+
+def test_a_server_that_cannot_use_its_options_gives_its_port_back() -> None:
+    async def main() -> None:
+        refused = Server(
+            Address("127.0.0.1", 0), {}, tls=webhook.SelfSigned(), tls_options=TLSOptions(ciphers="NONSENSE")
+        )
+        port = refused.listen().getsockname()[1]
+        with pytest.raises(ServerError, match="TLS options"):
+            await refused.start()
+        again = Server(Address("127.0.0.1", port), {})
+        again.listen()
+        again.close()
+
+    asyncio.run(main())

@@ -3,6 +3,8 @@
 import errno
 import os
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -43,19 +45,26 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return write(tmp_path, *SelfSigned("one").pair())
 
 
-async def test_a_replaced_pair_is_served_from_the_next_look_on_by_the_same_context(
-    files: tuple[Path, Path], tmp_path: Path
-) -> None:
+@asynccontextmanager
+async def watched(files: tuple[Path, Path]) -> AsyncIterator[ssl.SSLContext]:
+    """Keep a context in step with the files."""
     watcher = CertWatcher(*files)
     context = watcher.context()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watcher.start)
+        yield context
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_replaced_pair_is_served_from_the_next_look_on_by_the_same_context(
+    files: tuple[Path, Path], tmp_path: Path
+) -> None:
+    async with watched(files) as context:
         write(tmp_path, *SelfSigned("two").pair())
         await anyio.sleep(9)
         assert subject(context) == "CN=one"
         await anyio.sleep(2)
         assert subject(context) == "CN=two"
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_process_without_free_file_descriptors_keeps_the_pair_and_reads_the_next_later(
@@ -64,10 +73,7 @@ async def test_a_process_without_free_file_descriptors_keeps_the_pair_and_reads_
     def exhausted(name: str, flags: int = 0) -> int:
         raise OSError(errno.EMFILE, "Too many open files")
 
-    watcher = CertWatcher(*files)
-    context = watcher.context()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watcher.start)
+    async with watched(files) as context:
         with monkeypatch.context() as patched:
             patched.setattr(os, "memfd_create", exhausted)
             write(tmp_path, *SelfSigned("two").pair())
@@ -75,24 +81,19 @@ async def test_a_process_without_free_file_descriptors_keeps_the_pair_and_reads_
             assert subject(context) == "CN=one"
         await anyio.sleep(10)
         assert subject(context) == "CN=two"
-        tasks.cancel_scope.cancel()
 
 
 async def test_a_half_replaced_pair_leaves_the_old_one_until_it_is_whole(
     files: tuple[Path, Path],
 ) -> None:
-    watcher = CertWatcher(*files)
-    context = watcher.context()
     cert, key = SelfSigned("two").pair()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(watcher.start)
+    async with watched(files) as context:
         files[0].write_bytes(cert)
         await anyio.sleep(11)
         assert subject(context) == "CN=one"
         files[1].write_bytes(key)
         await anyio.sleep(10)
         assert subject(context) == "CN=two"
-        tasks.cancel_scope.cancel()
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:

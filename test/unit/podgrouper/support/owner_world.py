@@ -47,7 +47,7 @@ class Cluster:
         self.denied = False
         self.answer_delay = 0.0
         self.meanwhile: list[Callable[[], None]] = []
-        """What happens between the server's answer and its arrival, one read after another."""
+        """Called between the server's answer and its arrival, one for each read."""
 
     async def get_informer(self, kind: type[Any]) -> Any:
         self.kind = kind

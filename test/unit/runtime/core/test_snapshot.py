@@ -30,6 +30,11 @@ def runtime() -> ClusterTrainingRuntime:
     return make_cluster_training_runtime("runtime", make_training_runtime_spec())
 
 
+def changed_runtime() -> ClusterTrainingRuntime:
+    """Return the runtime with other labels."""
+    return make_cluster_training_runtime("runtime", make_training_runtime_spec(labels={"new": "yes"}))
+
+
 def job(*, age: int | None = None, uid: str = "uid-1") -> TrainJob:
     """Return a TrainJob created ``age`` seconds before the first call, or without a time."""
     made = make_train_job("team-a", "job", uid=uid)
@@ -74,7 +79,7 @@ async def test_a_new_train_job_costs_one_request_and_keeps_its_runtime(
 ) -> None:
     store = FakeClient()
     held = snapshots(store, creates=True)
-    changed = make_cluster_training_runtime("runtime", make_training_runtime_spec(labels={"new": "yes"}))
+    changed = changed_runtime()
 
     assert await verbs(held, store, job(age=0), runtime) == ["create"]
     assert await verbs(held, store, job(age=0), changed) == []
@@ -101,7 +106,7 @@ async def test_the_first_generation_sends_nothing_for_new_train_jobs_and_lists_a
 async def test_the_first_generation_reads_a_snapshot_that_exists(runtime: ClusterTrainingRuntime) -> None:
     train_job = job(age=9)
     store = FakeClient(config_map(train_job, runtime))
-    changed = make_cluster_training_runtime("runtime", make_training_runtime_spec(labels={"new": "yes"}))
+    changed = changed_runtime()
 
     found = await snapshots(store, creates=False).runtime_of(
         train_job, ClusterTrainingRuntime, reading(changed)
@@ -126,7 +131,7 @@ async def test_a_snapshot_that_another_writer_created_meanwhile_is_used(
 ) -> None:
     train_job = job(age=0)
     store = FakeClient(config_map(train_job, runtime))
-    changed = make_cluster_training_runtime("runtime", make_training_runtime_spec(labels={"new": "yes"}))
+    changed = changed_runtime()
 
     found = await snapshots(store, creates=True).runtime_of(
         train_job, ClusterTrainingRuntime, reading(changed)

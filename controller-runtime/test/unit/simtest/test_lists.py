@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of the simulated server at exactly one version."""
+
+from typing import Any
+
+import msgspec
+
+from controller_runtime import simtest
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.rest import Request
+from controller_runtime.simtest import Simulation
+
+PATH = "/api/v1/namespaces/default/configmaps"
+
+
+def named(name: str) -> ConfigMap:
+    return ConfigMap.from_dict({"metadata": {"namespace": "default", "name": name}})
+
+
+async def exactly(sim: Simulation, version: str) -> tuple[int, Any]:
+    query = (("resourceVersion", version), ("resourceVersionMatch", "Exact"))
+    answer = await sim.server.handle(Request("GET", PATH, query=query), "user", sim.server.replicas[0])
+    return answer.status, msgspec.json.decode(await answer.read())
+
+
+async def story(sim: Simulation) -> None:
+    client = sim.client()
+    await client.create(named("a"))
+    version = (await client.create(named("b"))).metadata.resource_version or ""
+    await client.delete(named("a"))
+    await client.create(named("c"))
+    status, body = await exactly(sim, version)
+    assert status == 200
+    assert [each["metadata"]["name"] for each in body["items"]] == ["a", "b"]
+    assert body["metadata"]["resourceVersion"] == version
+    assert (await exactly(sim, "9999"))[0] == 504
+    assert (await exactly(sim, "0"))[0] == 400
+    sim.server.history.compact()
+    assert (await exactly(sim, version))[0] == 410
+
+
+def test_a_list_at_exactly_a_version_shows_the_objects_of_that_time() -> None:
+    def scenario(sim: Simulation) -> None:
+        sim.serve(ConfigMap)
+        sim.finally_(story)
+
+    outcome = simtest.run(scenario, 0, minutes=0.1, faults=0)
+    assert outcome.failure is None, simtest.report(outcome)

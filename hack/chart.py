@@ -1,0 +1,100 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m hack.chart``: the parts of the Helm chart that follow from ``config``, and the schema of its values."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+_ROOT: Final = Path(__file__).parent.parent
+_CONFIG: Final = _ROOT / "config"
+CHART: Final = _ROOT / "charts" / "kubeflow-trainer"
+
+_NOTE: Final = "# Written by `make manifests` from config/{}; edit that.\n"
+_LICENSE: Final = """\
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""
+_ROLES: Final = {
+    "manager": "rbac/role.yaml",
+    "podgrouper": "podgrouper/role.yaml",
+    "metrics-authorization": "metrics-authorization/role.yaml",
+    "cache-initializer": "overlays/data-cache/cluster_role.yaml",
+}
+_OPEN: Final = frozenset({"manager.config", "manager.podDisruptionBudget"})
+"""Maps that may have keys without a default."""
+_MANY: Final = {"array": ["array", "null"], "object": ["object", "null"], "string": ["string", "null"]}
+
+
+def files() -> dict[str, str]:
+    """Return the text of each generated file by its path in the chart."""
+    found = {}
+    for path in sorted((_CONFIG / "crd" / "bases").glob("*.yaml")):
+        found[f"files/crds/{path.name}"] = _text(path)
+    for name, source in _ROLES.items():
+        role = yaml.safe_load((_CONFIG / source).read_text())
+        found[f"files/rbac/{name}.yaml"] = _NOTE.format(source) + _dump({"rules": role["rules"]})
+    found["files/webhooks.yaml"] = _text(_CONFIG / "webhook" / "manifests.yaml")
+    for path in sorted((_CONFIG / "runtimes").rglob("*.yaml")):
+        if (data := yaml.safe_load(path.read_text())).get("kind") == "ClusterTrainingRuntime":
+            found[f"files/runtimes/{data['metadata']['name']}.yaml"] = _text(path)
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    found["values.schema.json"] = json.dumps(schema(values), indent=2) + "\n"
+    return found
+
+
+def schema(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON schema of values with these defaults: other keys are refused, except in open maps."""
+    # Helm adds ``global``, and the dependencies have values of their own.
+    found = _schema(values, "")
+    found["properties"] |= {"global": {"type": "object"}, "lws": {"type": "object"}}
+    found["properties"]["jobset"]["additionalProperties"] = True
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **found}
+
+
+def _schema(value: object, path: str) -> dict[str, Any]:
+    if isinstance(value, dict):
+        if not value or path.endswith(("ommonLabels", "groupKindConcurrency")):
+            return {"type": _MANY["object"]}
+        properties = {key: _schema(each, f"{path}.{key}".lstrip(".")) for key, each in value.items()}
+        if path == "manager.securityContext":
+            return {"type": _MANY["object"]}
+        is_open = path in _OPEN or path.startswith("manager.config.")
+        return {"type": "object", "properties": properties, "additionalProperties": is_open}
+    if isinstance(value, list):
+        return {"type": _MANY["array"]}
+    if isinstance(value, bool):
+        return {"type": "boolean"}
+    if isinstance(value, int):
+        return {"type": ["number", "string"] if path.endswith("maxUnavailable") else "number"}
+    if path.endswith("tag"):
+        return {"type": ["string", "number", "null"]}
+    return {"type": _MANY["string"]}
+
+
+def main() -> int:
+    """Write the files."""
+    for name, text in files().items():
+        path = CHART / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return 0
+
+
+def _text(path: Path) -> str:
+    return _NOTE.format(path.relative_to(_CONFIG)) + path.read_text().removeprefix(_LICENSE).removeprefix(
+        "---\n"
+    )
+
+
+def _dump(data: object) -> str:
+    return yaml.safe_dump(data, sort_keys=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

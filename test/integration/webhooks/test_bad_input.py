@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Bad input of both API generations: one clear error each, from the schema or a webhook, and never a server error."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.object import Unstructured
+from controller_runtime.client import LiveClient
+
+pytestmark = pytest.mark.integration
+
+Document = dict[str, Any]
+Running = Callable[..., AbstractAsyncContextManager[None]]
+
+
+def patch(manager: str = "a.io/b", job: str = "node", **pod: Any) -> Document:
+    replicated = {"name": job, "template": {"spec": {"template": {"spec": pod}}}}
+    template = {"spec": {"replicatedJobs": [replicated]}}
+    return {"manager": manager, "trainingRuntimeSpec": {"template": template}}
+
+
+PATCHES = "spec.runtimePatches"
+BELOW = f"{PATCHES}[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template.spec"
+CASES: dict[str, tuple[Document, str]] = {
+    "an unknown job": (
+        {"runtimePatches": [patch(job="nowhere", nodeSelector={"a": "b"})]},
+        "must not have replicated job that doesn't exist in the runtime job template",
+    ),
+    "an unknown container": (
+        {"runtimePatches": [patch(containers=[{"name": "nowhere"}])]},
+        "must not have container that doesn't exist in the runtime job",
+    ),
+    "17 managers": (
+        {"runtimePatches": [patch(f"a.io/{number}") for number in range(17)]},
+        f"{PATCHES}: Too many: 17: must have at most 16 items",
+    ),
+    "a manager twice": ({"runtimePatches": [patch(), patch()]}, f"{PATCHES}[1]: Duplicate value"),
+    "a manager without a domain": ({"runtimePatches": [patch("me")]}, f"{PATCHES}"),
+    "a volume without a name": (
+        {"runtimePatches": [patch(volumes=[{"emptyDir": {}}])]},
+        f"{BELOW}.volumes[0].name: Required value",
+    ),
+    "a container without a name": (
+        {"runtimePatches": [patch(containers=[{"env": []}])]},
+        f"{BELOW}.containers[0].name: Required value",
+    ),
+    "a map where a list is": (
+        {"runtimePatches": [patch(tolerations={"a": "b"})]},
+        f"{BELOW}.tolerations: Invalid value",
+    ),
+    "nodes over int32": ({"trainer": {"numNodes": 2**31}}, "spec.trainer.numNodes: Invalid value"),
+    "processes over int32": (
+        {"trainer": {"numProcPerNode": 2**31}},
+        "spec.trainer.numProcPerNode: Invalid value",
+    ),
+    "processes over int32 in text": (
+        {"trainer": {"numProcPerNode": str(2**31)}},
+        "spec.trainer.numProcPerNode: Invalid value",
+    ),
+    "a deadline of nothing": ({"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds: Invalid value"),
+    "an override of an unknown job": (
+        {
+            "podTemplateOverrides": [
+                {"targetJobs": [{"name": "nowhere"}], "spec": {"nodeSelector": {"a": "b"}}}
+            ]
+        },
+        "must not have targetJob that doesn't exist in the runtime job template",
+    ),
+}
+
+
+async def test_each_is_refused_with_its_field(
+    admitting_manager: Running, live_client: LiveClient, namespace: str, torch_runtime: str
+) -> None:
+    wrong: dict[str, str] = {}
+    async with admitting_manager():
+        for name, (spec, expected) in CASES.items():
+            job = Unstructured.wrap(
+                {
+                    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+                    "kind": "TrainJob",
+                    "metadata": {"name": "job", "namespace": namespace},
+                    "spec": {"runtimeRef": {"name": torch_runtime}, **spec},
+                }
+            )
+            try:
+                await live_client.create(job, dry_run=True)
+                wrong[name] = "admitted"
+            except StatusError as error:
+                if error.code not in (403, 422) or expected not in str(error):
+                    wrong[name] = f"{error.code}: {error}"
+    assert wrong == {}

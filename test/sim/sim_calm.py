@@ -1,0 +1,128 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""The calm part of a life: users act one after the other, and the manager must follow each of them within a minute.
+
+In the first part of a life a manager may be late for many reasons. Here the only disturbances are a few seconds of
+failing requests or broken watches, after which it must do everything that it was unable to do.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+from controller_runtime.simtest import Simulation
+from sim_end import End, obstacle
+from sim_objects import by_name, is_deleted, is_suspended, is_true, owned
+from sim_steps import Act, about, perform, settled
+from sim_users import OTHERS, Administrators, Users
+
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainJob
+
+Document = dict[str, Any]
+Look = Callable[[Simulation, Document], Awaitable[str | None]]
+"""Returns a problem of a TrainJob."""
+_STORIES: Final = 3
+
+
+class Calm:
+    """Lets users act, and checks that the manager follows."""
+
+    def __init__(self, users: Users, administrators: Administrators, end: End) -> None:
+        self._users = users
+        self._administrators = administrators
+        self._end = end
+
+    async def check(self, sim: Simulation) -> None:
+        """Act a few stories about one TrainJob each; after each step, all TrainJobs must be as they should."""
+        rng = random.Random(f"{sim.seed}/calm")
+        for name in self._users.pick_names(rng, _STORIES):
+            await self._step(sim, rng, about(name, self._users.replace))
+            for act in rng.sample(self._acts(name), 4):
+                await self._step(sim, rng, act)
+        await self._end.check_rest(sim)
+
+    def _acts(self, name: str) -> list[Act]:
+        users = self._users
+        mine = [users.suspend, users.suspend, users.resume, users.resume, users.edit, users.annotate_status]
+        return [
+            *(
+                about(name, act)
+                for act in [*mine, users.replace, users.obstruct, self.resume_without_runtime]
+            ),
+            users.delete_child,
+            users.hold_child,
+            users.clear,
+            self._administrators.edit_runtime,
+            self._administrators.retire_runtime,
+        ]
+
+    async def resume_without_runtime(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Resume a TrainJob while its runtime is missing."""
+        job = by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
+        if job is not None:
+            async with anyio.create_task_group() as group:
+                runtime = job["spec"]["runtimeRef"]["name"]
+                group.start_soon(self._administrators.lose_runtime, sim, rng, runtime)
+                await anyio.sleep(rng.random())
+                await self._users.resume(sim, rng, name)
+
+    async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
+        seconds = await perform(sim, rng, act)
+        await settled(sim, act, seconds, functools.partial(self._problem, sim, _state))
+        # A TrainJob follows its runtime when it is reconciled for another reason.
+        await self._end.touch(sim)
+        await settled(sim, act, seconds, functools.partial(self._problem, sim, self._content))
+
+    async def _problem(self, sim: Simulation, of_job: Look) -> str | None:
+        for job in sim.server.objects(TrainJob):
+            if job["spec"].get("managedBy") == OTHERS:
+                continue
+            if (found := await of_job(sim, job)) is not None:
+                return f"{found}: {job['metadata']['name']}"
+        try:
+            self._end.check_runtimes(sim)
+        except AssertionError as error:
+            return str(error)
+        return None
+
+    async def _content(self, sim: Simulation, job: Document) -> str | None:
+        """Return the difference of a suspended TrainJob's children from a fresh render."""
+        if (found := await _state(sim, job)) is not None:
+            return found
+        if not is_suspended(job) or is_true(job, "Complete") or is_true(job, "Failed"):
+            return None
+        try:
+            await self._end.check_children(sim, job)
+        except AssertionError as error:
+            return str(error)
+        return None
+
+
+async def _state(sim: Simulation, job: Document) -> str | None:
+    """Return how the state of a TrainJob differs from that of its JobSet."""
+    if is_deleted(job):
+        return "a TrainJob is not deleted"
+    if is_true(job, "Complete") or is_true(job, "Failed"):
+        return None
+    suspended = is_suspended(job)
+    # A TrainJob that fails again and again is retried after minutes, and so is a failed write of its status.
+    if (found := obstacle(sim, job)) is not None:
+        return None if found.is_reported else f"an obstacle is not reported: {found.name}"
+    if is_true(job, "Suspended") != suspended:
+        return "the condition Suspended is wrong"
+    sets = owned(sim, JobSet, job)
+    if len(sets) != 1 or is_deleted(sets[0]):
+        return "a TrainJob has no JobSet"
+    (job_set,) = sets
+    if is_suspended(job_set) != suspended:
+        return "a JobSet is not suspended as its TrainJob"
+    if is_true(job_set, "Completed") or is_true(job_set, "Failed"):
+        return "a TrainJob has not ended as its JobSet"
+    if job.get("status", {}).get("jobsStatus") != job_set.get("status", {}).get("replicatedJobsStatus"):
+        return "jobsStatus is not the JobSet's"
+    return None

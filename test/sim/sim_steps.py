@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of the calm part of a life: one action, some with a short disturbance, and the time until a manager follows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import anyio
+from controller_runtime.simtest import Simulation
+
+Act = Callable[[Simulation, random.Random], Awaitable[None]]
+_IN_TIME: Final = 90.0
+"""Seconds until a manager has followed: the models of the other controllers take some of them."""
+_AFTER_FAILURES: Final = 1100.0
+"""The same after failed requests: a request that has failed again and again is retried after 1000 seconds at most."""
+_DISTURBED: Final = 0.4
+_DISTURBANCES: Final = ("refused", "unavailable", "pages", "lost", "conflicts", "garbled")
+
+
+def about(name: str, act: Any) -> Act:
+    """Return an action about the object of a name."""
+
+    async def act_about(sim: Simulation, rng: random.Random) -> None:
+        await act(sim, rng, name)
+
+    act_about.__name__ = act.__name__
+    return act_about
+
+
+async def perform(sim: Simulation, rng: random.Random, act: Act) -> float:
+    """Act, and return in how many seconds the manager must follow.
+
+    In some steps, requests fail or watches break for some seconds meanwhile.
+    """
+    sim.record("calm", act.__name__)
+    disturbed = rng.random() < _DISTURBED
+    async with anyio.create_task_group() as group:
+        if disturbed:
+            group.start_soon(_disturb, sim, rng)
+        await act(sim, rng)
+    return _AFTER_FAILURES if disturbed else _IN_TIME
+
+
+async def settled(
+    sim: Simulation, act: Act, seconds: float, problem: Callable[[], Awaitable[str | None]]
+) -> None:
+    """Return when there is no problem. Raises AssertionError if there is one for too long."""
+    until = sim.loop.time() + seconds
+    while (found := await problem()) is not None:
+        assert sim.loop.time() < until, f"the manager does not follow: {found} (after {act.__name__})"
+        await anyio.sleep(2.0)
+    if sim.failures:
+        raise sim.failures[0]
+
+
+async def _disturb(sim: Simulation, rng: random.Random) -> None:
+    """Let requests fail, or break watches, for some seconds."""
+    if rng.random() < 0.3:
+        sim.server.watches.cut()
+        return
+    name = rng.choice(_DISTURBANCES)
+    setattr(sim.network.weather, name, rng.choice([0.3, 0.8]))
+    await anyio.sleep(rng.uniform(0.5, 5.0))
+    setattr(sim.network.weather, name, 0.0)
