@@ -87,6 +87,18 @@ RELEASES = [
 ]
 
 
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> Release:
+    found: Release = request.param
+    return found
+
+
+@pytest.fixture
+def binary(release: Release) -> Binary:
+    """The Go manager, built if need be: that may take longer than the test."""
+    return anyio.run(Binaries(progress=PlainProgress(sys.stderr)).locate, release.tool)[PROGRAM]
+
+
 @pytest.fixture
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A local cluster without a manager."""
@@ -270,11 +282,9 @@ def runtime(name: str, seconds: str) -> ClusterTrainingRuntime:
     return ClusterTrainingRuntime.from_dict(made)
 
 
-@pytest.mark.parametrize("release", RELEASES)
 async def test_a_swap_and_the_way_back_rewrite_nothing_and_lose_nothing(
-    bare: Cluster, client: LiveClient, release: Release, tmp_path: Path
+    binary: Binary, bare: Cluster, client: LiveClient, release: Release, tmp_path: Path
 ) -> None:
-    binary = (await Binaries(progress=PlainProgress(sys.stderr)).locate(release.tool))[PROGRAM]
     swap = Swap(bare, client, release, binary, tmp_path)
     await swap.use(binary.manifests())
     with swap.go():
