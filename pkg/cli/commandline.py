@@ -16,6 +16,10 @@ def run(arguments: Sequence[str], signals: Signals | None = None) -> int:
     try:
         try:
             parsed = parser.parse(arguments)
+            if parsed.function == parser.HELP:
+                from pkg.cli import help as help_
+
+                return help_.show(parsed.words)
             from pkg.cli import execution  # here: help and usage errors need nothing of it
 
             code = execution.run(parsed, signals)

@@ -5,27 +5,34 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
-from pkg.cli import parser
-from pkg.cli.terminal import Console
-from pkg.offline.inputfiles import InputError
+from pkg.cli import parser, streams
+
+if TYPE_CHECKING:
+    from pkg.cli.terminal import Console
+
+_UNKNOWN: Final = 2
 
 
 async def help_command(arguments: argparse.Namespace, out: Console, err: Console) -> int:
-    """Print the help.
+    """Print the help."""
+    return show(arguments.words)
 
-    Raises:
-        InputError: the command does not exist.
-    """
+
+def show(words: Sequence[str]) -> int:
+    """Print the help of a command; return 2 if the command does not exist. Nothing slow is loaded for it."""
     found: argparse.ArgumentParser = parser.parser()
-    for word in arguments.words:
+    for word in words:
         commands = dict(subcommands(found))
         if word not in commands:
             known = f"; the commands are {', '.join(commands)}" if commands else ""
-            raise InputError(f"{found.prog} has no command {word}{known}")
+            streams.say_error(f"{found.prog} has no command {word}{known}")
+            return _UNKNOWN
         found = commands[word]
-    out.file.write(found.format_help())
+    sys.stdout.write(found.format_help())
     return 0
 
 

@@ -19,6 +19,7 @@ from pkg.offline.text import printable_line
 
 PROGRAM: Final = "trainerctl"
 DISTRIBUTION: Final = "trainer-controller-manager"
+HELP: Final = "pkg.cli.help:help_command"
 
 
 class Parser(argparse.ArgumentParser):
@@ -251,7 +252,7 @@ def _completion(parser: argparse.ArgumentParser) -> None:
 
 def _help(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", metavar="COMMAND", nargs="*", help="command, such as cluster up")
-    parser.set_defaults(function="pkg.cli.help:help_command")
+    parser.set_defaults(function=HELP)
 
 
 _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (

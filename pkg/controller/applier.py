@@ -10,7 +10,6 @@ save requests: without them the resulting objects are the same.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -33,6 +32,7 @@ from pkg.runtime.interface import GeneratedSecret
 from pkg.util import trainjob
 
 from . import drift
+from .oldjobset import ClaimsCheck
 
 T = TypeVar("T", bound=Object)
 Name = tuple[GVK, NamespacedName]
@@ -54,17 +54,12 @@ class Outcome(StrEnum):
 class Applier:
     """Server-side apply that remembers its results.
 
-    ``reader`` reads objects that are cached as metadata only. ``observe`` gets each applied object and the stored one.
+    ``reader`` reads objects that are cached as metadata only.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        reader: Reader | None = None,
-        observe: Callable[[Object, Object], None] = lambda _desired, _stored: None,
-    ) -> None:
+    def __init__(self, client: Client, reader: Reader | None = None) -> None:
         self._client = client
-        self._observe = observe
+        self.claims = ClaimsCheck()
         self.reader: Reader = client if reader is None else reader
         self._settled: dict[NamespacedName, dict[Name, tuple[bytes, bytes]]] = {}
 
@@ -91,6 +86,7 @@ class Applier:
 
         Raises:
             ChildConflictError: the live object has another controller than the desired one, or none.
+            OldJobSetError: the installed JobSet is too old for the runtime.
             StatusError: the API server refused.
             TransportError: the API server was unreachable.
         """
@@ -99,9 +95,9 @@ class Applier:
             return Outcome.UNCHANGED
         wire, known = desired.to_dict(), self._known(owner, desired)
         wanted = _digest(wire)
-        stored = await self._send(desired, wire, live)
+        with self.claims.applying(desired):
+            stored = await self._send(desired, wire, live)
         self._remember(owner, desired, wanted, stored)
-        self._observe(desired, stored)
         if known is not None and (live is None or known[0] == wanted):
             return Outcome.HEALED
         return Outcome.CREATED if live is None else Outcome.CHANGED

@@ -1,41 +1,53 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A JobSet that is too old for a runtime: its CRD drops the claims of pods, and the pods then lack their volumes."""
+"""A JobSet that is too old for a runtime: its CRD lacks the claims of pods, and the API server refuses them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
+from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.recorder import WARNING, EventRecorder
 
 from pkg.apis.jobset.v1alpha2 import JobSet
-from pkg.apis.trainer.v1alpha1 import TrainJob
 
-REASON: Final = "JobSetTooOld"
 MESSAGE: Final = (
-    "the installed JobSet CRD drops spec.volumeClaimPolicies, without which no PersistentVolumeClaims are created: "
+    "the installed JobSet CRD has no spec.volumeClaimPolicies, which the runtime needs: "
     "install JobSet v0.11 or newer"
 )
+_UNDECLARED: Final = ".spec.volumeClaimPolicies: field not declared in schema"
 
 
-class DroppedClaims:
-    """Compares JobSets with the answers to their applies, which costs no request."""
+class OldJobSetError(Exception):
+    """The installed JobSet is too old for a runtime."""
 
-    def __init__(self, recorder: EventRecorder) -> None:
-        self._recorder = recorder
-        self._dropped = False
 
-    def observe(self, desired: Object, stored: Object) -> None:
-        """Note whether the server has kept the claims of a JobSet."""
-        if isinstance(desired, JobSet) and isinstance(stored, JobSet) and desired.spec.volume_claim_policies:
-            self._dropped = not stored.spec.volume_claim_policies
+class ClaimsCheck:
+    """Explains refused JobSets, and remembers the problem for the readiness endpoint."""
 
-    def report(self, train_job: TrainJob, job_set: JobSet) -> None:
-        """Record an event for the TrainJob of a JobSet that has just lost its claims."""
-        if self._dropped and job_set.spec.volume_claim_policies:
-            self._recorder.event(train_job, WARNING, REASON, MESSAGE)
+    def __init__(self) -> None:
+        self._refused = False
+
+    @contextmanager
+    def applying(self, desired: Object) -> Iterator[None]:
+        """Apply an object in the body.
+
+        Raises:
+            OldJobSetError: the API server refused a JobSet because of its claims.
+        """
+        concerned = isinstance(desired, JobSet) and bool(desired.spec.volume_claim_policies)
+        try:
+            yield
+        except StatusError as error:
+            if concerned and _UNDECLARED in str(error):
+                self._refused = True
+                raise OldJobSetError(MESSAGE) from error
+            raise
+        if concerned:
+            self._refused = False
 
     def remark(self) -> str | None:
-        """Return the problem for the readiness endpoint, which stays ready: other TrainJobs run."""
-        return MESSAGE if self._dropped else None
+        """Return the problem; the manager stays ready, because other TrainJobs run."""
+        return MESSAGE if self._refused else None

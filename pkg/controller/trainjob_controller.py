@@ -29,7 +29,6 @@ from .applier import Applier, Outcome
 from .children import Children
 from .gangs import GangReports, set_unavailable
 from .lifecycle import Lifecycle, log_created, log_outcome
-from .oldjobset import DroppedClaims
 from .pending import PendingError
 from .unbuilt import UnbuiltFirst
 
@@ -73,8 +72,9 @@ class TrainJobReconciler:
         self._recorder = recorder
         self._runtimes = runtimes
         self._now = now
-        self.claims = DroppedClaims(recorder)
-        self._children = Children(client, Applier(client, reader, self.claims.observe), recorder, now)
+        applier = Applier(client, reader)
+        self.claims = applier.claims
+        self._children = Children(client, applier, recorder, now)
         self._gangs = GangReports(recorder)
         self._lifecycle = lifecycle or Lifecycle()
         self.alarms = deadline.Alarms()
@@ -179,7 +179,6 @@ class TrainJobReconciler:
             elif outcome is Outcome.CREATED and isinstance(obj, JobSet):
                 metrics.TIME_TO_CHILDREN.observe(self._age(train_job))
                 log_created(train_job, self._now())
-                self.claims.report(train_job, obj)
 
     def _age(self, train_job: TrainJob) -> float:
         created = train_job.metadata.creation_timestamp

@@ -4,7 +4,8 @@
 
 A typed client of one API generation decodes a TrainJob without the fields of the other, and drops all of them when it
 sends the whole object (PUT). Such fields are put back, with a warning. A client that removes some of them knows them,
-and a client that owns a field may remove it in any way. Few reviews say whether a request is a PUT or a patch.
+and a client that owns a field may remove it in any way; of ``runtimePatches``, only the entries that it owns. Few
+reviews say whether a request is a PUT or a patch.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ _UNTYPED: Final = "kubectl"
 
 
 class Dropped(NamedTuple):
-    """A dropped field: its wire name, and the manager and job of a runtime patch that it belongs to."""
+    """A dropped field: its wire name, and the manager and job of a runtime patch that it belongs to.
+
+    Without a job, the whole entry of the manager in ``runtimePatches`` was dropped.
+    """
 
     field: str
     manager: str = ""
@@ -50,6 +54,8 @@ class Dropped(NamedTuple):
     def __str__(self) -> str:
         if not self.manager:
             return f"spec.{self.field}"
+        if not self.job:
+            return f"spec.{self.field} of {self.manager}"
         return f"spec.runtimePatches: {self.field} of {self.manager} for job {self.job}"
 
     @property
@@ -69,13 +75,30 @@ def dropped(request: AdmissionRequest, old: TrainJob, new: TrainJob) -> list[Dro
     writers = _writers(request, old, new)
     if any(writer.startswith(_UNTYPED) for writer in writers):
         return []
-    return [each for each in missing if not any(_owns(old, writer, each.owned) for writer in writers)]
+    return [kept for each in missing for kept in _not_owned(old, each, writers)]
+
+
+def _not_owned(old: TrainJob, field: Dropped, writers: set[str]) -> Iterator[Dropped]:
+    """Yield the field if no writer owns it; if one owns a part of ``runtimePatches``, the entries of others."""
+    if not any(_owns(old, writer, field.owned) for writer in writers):
+        yield field
+    elif field == Dropped("runtimePatches"):
+        owners = {str(entry.get("manager")) for entry in _entries(old)}
+        for patch in old.spec.runtime_patches or []:
+            entry = Dropped(field.field, patch.manager)
+            if {owner for owner in owners if _owns(old, owner, entry.owned)} - writers and not any(
+                _owns(old, writer, entry.owned) for writer in writers
+            ):
+                yield entry
 
 
 def put_back(old: TrainJob, new: TrainJob, fields: list[Dropped]) -> list[str]:
     """Copy dropped fields and their ownership from ``old`` to ``new``; return the warnings."""
     for each in fields:
-        if each.manager:
+        if each.manager and not each.job:
+            found = [patch for patch in old.spec.runtime_patches or [] if patch.manager == each.manager]
+            new.spec.runtime_patches = [*(new.spec.runtime_patches or []), *copy.deepcopy(found)]
+        elif each.manager:
             pods = _pods(new)
             pods[each.manager, each.job].termination_grace_period_seconds = _pods(old)[
                 each.manager, each.job

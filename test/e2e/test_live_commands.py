@@ -218,3 +218,17 @@ async def test_diff_names_the_train_jobs_that_a_changed_runtime_concerns(
 def own_image(runtime: dict[str, Any]) -> str:
     job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]
     return str(job["template"]["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+async def test_the_manager_reports_once_that_a_train_job_has_not_started(
+    run: Run, cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    await create(cluster_client, cluster_namespace, **override(nodeSelector={"zone": "moon"}))
+
+    async def reported() -> bool:
+        found = json.loads((await run("events", "job", "-o", "json")).out)["items"]
+        reports = [each for each in found if each["reason"] == "TrainJobNotStarted"]
+        assert len(reports) <= 1
+        return bool(reports) and "the pods of step node are not ready" in reports[0]["message"]
+
+    await eventually(reported, timeout=180, interval=2, reason="60 seconds have passed")

@@ -3,6 +3,7 @@
 """The Kubeflow SDK, as released, finds our runtimes and trains with our manager."""
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +15,12 @@ from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import LiveClient
 
 from pkg.localcluster.cluster import Cluster
+from pkg.localcluster.tools import DEFAULT_JOBSET
 from pkg.offline import shipped
 
 pytestmark = pytest.mark.e2e
+
+JOBSET = os.environ.get("CLUSTER_JOBSET", DEFAULT_JOBSET)
 
 VERSIONS = ("0.2.0", "0.3.1", "0.4.1", "0.5.0")
 TUNED = "torchtune-llama3.2-1b"
@@ -153,7 +157,8 @@ async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
     for job in said["jobs"].values():
         assert job["status"] == "Complete"
         assert set(job["seen"]) <= {"Created", "Running", "Complete"}
-        if sdk != "0.2.0":  # which cannot read events
+        # SDK 0.2.0 cannot read events, and the others skip those without firstTimestamp, as JobSet 0.12 writes them.
+        if sdk != "0.2.0" and JOBSET != "0.12":
             assert ["JobSet", "AllJobsCompleted"] in job["events"]
     assert said["listed"]
     assert said["of_runtime"]

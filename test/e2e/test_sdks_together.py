@@ -95,7 +95,7 @@ print(json.dumps([job.name for job in client.list_jobs()]))
 def run(
     local_cluster: Cluster, cluster_namespace: str, install_sdk: Callable[[str], Path], tmp_path: Path
 ) -> Callable[..., Any]:
-    """Run a script with a release of the SDK, and return what it prints."""
+    """Run a script with a release of the SDK, and return its output."""
 
     async def started(release: str, text: str, *arguments: str) -> Any:
         script = tmp_path / f"{release}.py"  # a file: the SDK sends the function's source

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
 from controller_runtime import rest
@@ -155,8 +156,11 @@ class LiveClient:
         check_options(DeleteOptions, options)
         kind = type(obj)
         resource = await self.mapper.resource_for(kind)
-        body = await self._send(requests.delete(resource, obj.namespace, obj.name, delete_options(**options)))
-        left = rest.decoded(decode_answer, body) if body else {}
+        request = requests.delete(resource, obj.namespace, obj.name, delete_options(**options))
+        status, body = await self._exchange(request)
+        if status == HTTPStatus.NO_CONTENT:
+            return None
+        left = rest.decoded(decode_answer, body)
         return rest.decoded(kind.from_json, body) if still_exists(left) else None
 
     async def delete_all_of(self, kind: type[Object], **options: Unpack[DeleteAllOfOptions]) -> None:
@@ -215,9 +219,12 @@ class LiveClient:
         return Answer(kind, await self._send(_below(request, subresource)), name=obj.name)
 
     async def _send(self, request: rest.Request) -> bytes:
+        return (await self._exchange(request))[1]
+
+    async def _exchange(self, request: rest.Request) -> tuple[int, bytes]:
         response = await self.transport.send(request)
         await response.raise_for_status()
-        return await response.read()
+        return response.status, await response.read()
 
 
 class SubResource:

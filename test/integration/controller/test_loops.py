@@ -310,6 +310,7 @@ async def test_a_runtime_kind_that_nobody_serves_fails_the_job_until_somebody_do
     [
         pytest.param({"torch": {}}, {"jobsets": 1}, id="torch"),
         pytest.param({"mpi": {}}, {"secrets": 1, "configmaps": 1, "jobsets": 1}, id="mpi"),
+        pytest.param({"flux": {}}, {"secrets": 1, "configmaps": 1, "jobsets": 1}, id="flux"),
     ],
 )
 async def test_a_job_costs_one_apply_a_child_and_one_patch_a_change_of_status(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,3 +124,15 @@ def test_the_shell_accepts_its_script(shell: str, capsys: pytest.CaptureFixture[
     written.write_text(capsys.readouterr().out)
 
     subprocess.run([program, "-n", str(written)], check=True)
+
+
+@pytest.mark.real_time
+def test_help_loads_nothing_that_is_slow() -> None:
+    code = (
+        "import sys; from pkg.cli import commandline; commandline.run(['help', 'why']); "
+        "print(sorted({'rich', 'pydantic', 'anyio', 'yaml'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stderr == "[]\n"
+    assert "examples:" in done.stdout

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError
+from controller_runtime.apis.machinery.errors import ConflictError, ForbiddenError, ServerError
 from controller_runtime.client.fake import FakeClient
 from trainjob_world import GANG, MPI, suspended_world, world
 
@@ -52,20 +52,28 @@ async def test_a_field_that_the_server_drops_neither_deletes_nor_repeats() -> No
 CLAIMS = [{"templates": [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}]}]
 
 
-@pytest.mark.parametrize("old", [True, False])
-async def test_a_job_set_that_loses_its_claims_has_an_event_and_a_remark(old: bool) -> None:
+async def test_a_job_set_that_is_too_old_for_claims_has_an_event_and_a_remark_until_it_is_upgraded() -> None:
     w = await world()
     runtime = await w.server.get(ClusterTrainingRuntime, ("", "rt"))
     changed = runtime.to_dict()
     changed["spec"]["template"]["spec"]["volumeClaimPolicies"] = CLAIMS
     await w.server.update(ClusterTrainingRuntime.from_dict(changed))
-    if old:
-        w.server.mutate = lambda spec, _create: spec.pop("volumeClaimPolicies", None)
-    await w.reconcile()
-    assert ("volumeClaimPolicies" in (await w.job_set())["spec"]) is not old
-    assert w.recorder.events == ([f"Warning JobSetTooOld: {oldjobset.MESSAGE}"] if old else [])
-    assert w.reconciler.claims.remark() == (oldjobset.MESSAGE if old else None)
-    assert await w.reconcile() == []
+    refusal = (
+        "failed to create typed patch object (ns/job; jobset.x-k8s.io/v1alpha2, Kind=JobSet): "
+        ".spec.volumeClaimPolicies: field not declared in schema"
+    )
+
+    def refuse(_spec: dict[str, Any], _create: bool) -> None:
+        raise ServerError(refusal, code=500, reason="InternalError")
+
+    w.server.mutate = refuse
+    with pytest.raises(ExceptionGroup, match=oldjobset.MESSAGE):
+        await w.reconcile()
+    assert [each for each in w.recorder.events if oldjobset.MESSAGE in each]
+    assert w.reconciler.claims.remark() == oldjobset.MESSAGE
+    w.server.mutate = lambda _spec, _create: None
+    assert await w.reconcile() == ["apply JobSet"]
+    assert w.reconciler.claims.remark() is None
 
 
 async def test_a_webhook_that_changes_what_is_created_does_not_cause_a_cycle_of_deletions() -> None:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion between the API generations: the same effect, and a list of what is lost."""
+"""Conversion between the API generations: the same effect, and a list of the lost fields."""
 
 import json
 from pathlib import Path

@@ -153,3 +153,20 @@ async def test_a_grace_period_that_clients_of_v22_do_not_know_is_put_back(writer
     assert warnings[0].startswith(
         "spec.runtimePatches: terminationGracePeriodSeconds of a.io/b for job node: kept"
     )
+
+
+async def test_a_client_that_owns_one_runtime_patch_drops_only_that_one() -> None:
+    ours, kueues = (
+        {"manager": each, "time": "2001-01-01T00:00:00Z"} for each in ("sdk.io/a", "kueue.x-k8s.io/manager")
+    )
+    entries = [entry(OWNER, "runtimeRef"), entry("kueue", "suspend")]
+    for each, patch in zip(entries, (ours, kueues), strict=True):
+        each["fieldsV1"]["f:spec"]["f:runtimePatches"] = {f'k:{{"manager":"{patch["manager"]}"}}': {".": {}}}
+    old = job(entries, runtimePatches=[ours, kueues], suspend=False)
+
+    kept, warnings = await stored(old, job([entry(OWNER, "runtimeRef"), KUEUE_CAME], suspend=True), PUT)
+
+    assert kept["spec"]["runtimePatches"] == [ours]
+    assert entries[0] in kept["metadata"]["managedFields"]
+    assert KUEUE_CAME in kept["metadata"]["managedFields"]
+    assert [warning.partition(":")[0] for warning in warnings] == ["spec.runtimePatches of sdk.io/a"]

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers of a kind: each hears of every change, in order, and of what existed before."""
+"""Handlers of a kind: each receives every change, in order, and the objects that existed before."""
 
 from typing import Any
 

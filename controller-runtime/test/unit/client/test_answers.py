@@ -123,6 +123,11 @@ async def test_a_deletion_may_be_answered_by_nothing() -> None:
     assert await client(204, b"").remove(OBJ) is None
 
 
+async def test_a_truncated_answer_to_a_deletion_is_no_sign_that_the_object_is_deleted() -> None:
+    with pytest.raises(rest.AnswerError, match="cannot be decoded"):
+        await client(200, b"").remove(OBJ)
+
+
 def test_an_error_shows_a_page_and_no_object() -> None:
     with pytest.raises(rest.AnswerError, match="its 41 bytes begin with b'<html>"):
         Answer(ConfigMap, HTML).object  # noqa: B018

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The watch of a live client: what exists, changes, bookmarks, broken connections, and errors that end it."""
+"""The watch of a live client: existing objects, changes, bookmarks, broken connections, and errors that end it."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Managers that lead and follow: what runs on each, and when the lease is released."""
+"""Managers that lead and follow: the runnables of each, and when the lease is released."""
 
 import threading
 from typing import Any

@@ -3,7 +3,7 @@
 """Kueue's writes to TrainJobs, by the two generations of its types: up to v0.16, and from v0.17.
 
 Kueue decodes a TrainJob into its own types and sends the whole object, so every field that these types lack is missing
-from what it sends. It starts a TrainJob by a PUT of the placement and a merge patch against what it read before that PUT,
+from its requests. It starts a TrainJob by a PUT of the placement and a merge patch against the object before that PUT,
 stops one by a PUT of ``suspend``, and removes the placement by a merge patch once no job is active.
 """
 
@@ -174,7 +174,7 @@ def _without_version(train_job: Document) -> Document:
 
 
 def placement(flavor: str) -> Document:
-    """Return what Kueue writes into a pod's spec."""
+    """Return the fields that Kueue writes into a pod's spec."""
     toleration = {"key": "flavor", "operator": "Equal", "value": flavor, "effect": "NoSchedule"}
     gates = [{"name": "kueue.x-k8s.io/topology"}]
     return {"nodeSelector": {"flavor": flavor}, "tolerations": [toleration], "schedulingGates": gates}
