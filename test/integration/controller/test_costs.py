@@ -112,5 +112,5 @@ async def test_a_train_job_costs_no_more_than_this(
     assert guarding == runtimes
     assert decoded[Struct] <= 6_000 * JOBS  # bytes, of TrainJobs of 0.6 KB and JobSets of 1.3 KB
     # Of the loop: workers, four for every kind that is watched, three for each further controller's watch of a kind,
-    # and one for each watch that MPI or Flux starts with its first TrainJob.
-    assert tasks <= 78
+    # one for each watch that MPI, Flux or Workload starts with its first TrainJob, and the report of late starts.
+    assert tasks <= 84
