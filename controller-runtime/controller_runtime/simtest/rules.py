@@ -6,6 +6,7 @@
 - A read through the cache is never older than a write of the same process that was answered before, nor than an earlier
   read. A list contains the objects that reads find.
 - A request is not reconciled twice at once.
+- A manager ends only when it is stopped, loses its lease, or cannot reach the server.
 - A lease that is renewed stays with its holder. When nothing disturbs them any more, one of the replicas leads.
 - A cache has every change up to the version that its watch has reached. When nothing disturbs it any more, it equals
   the server, its indices are right, and no queue holds ready work.
@@ -23,17 +24,19 @@ import anyio
 import msgspec
 
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import PartialObjectMetadata
+from controller_runtime.cache import CacheError
 from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.delivery import CachedObject
 from controller_runtime.cache.engine import Engine
 from controller_runtime.controller import Controller
-from controller_runtime.manager import Manager
+from controller_runtime.leaderelection import LeaderElectionError
+from controller_runtime.manager import Manager, errors
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.rest import Request as Sent
-from controller_runtime.rest import Response
+from controller_runtime.rest import Response, RestError
 
 from . import cacherules, paths
 from .answers import Answer
@@ -48,6 +51,17 @@ _SETTLED: Final = 180.0
 """Seconds in which caches agree with the server when nothing disturbs them: watches notice a silence after 70."""
 _POLL: Final = 10.0
 Place = tuple[GVK, NamespacedName]
+_FORESEEN: Final = (
+    StatusError,
+    RestError,
+    CacheError,
+    LeaderElectionError,
+    errors.GracePeriodExceededError,
+    errors.GroupStoppedError,
+    errors.LostLeadershipError,
+    errors.UnreachableError,
+)
+"""Errors that may end a manager; a ManagerError as such may if its cause may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +245,12 @@ class Rules(Observer):
     def _is_whole(replica: Replica, kind: Any) -> bool:
         return all(cacherules.is_unselective(each) for each in _engines(replica) if each.gvk == kind.gvk)
 
-    # Caches and leases.
+    # Managers, caches and leases.
+
+    def see_end(self, name: str, error: BaseException) -> None:
+        """Check the error that ended a manager."""
+        if not _is_foreseen(error):
+            self._fail(f"{name} ended: {type(error).__name__}: {error}")
 
     async def watch_caches(self) -> None:
         """Check for the whole life that watches skip no change."""
@@ -268,6 +287,14 @@ class Rules(Observer):
             for controller in replica.controllers:
                 if len(controller.queue) or controller.queue._working:
                     yield f"{name}: a queue holds work that is ready: {controller.name}"
+
+
+def _is_foreseen(error: BaseException | None) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_foreseen, error.exceptions))
+    if type(error) is errors.ManagerError:
+        return _is_foreseen(error.__cause__)
+    return isinstance(error, _FORESEEN)
 
 
 def _engine(replica: Replica, kind: Any) -> Engine | None:

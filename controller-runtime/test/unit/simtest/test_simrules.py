@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of the library find what breaks them."""
 
+import anyio
 import pytest
 
+import controller_runtime as ctrl
+from controller_runtime import rest, simtest
 from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.client import kinds
 from controller_runtime.client.tables import Document, Table, key_of
@@ -49,3 +52,35 @@ def test_a_lease_that_is_taken_before_its_time_is_found(clock: Clock) -> None:
     clock.now = 24
     with pytest.raises(AssertionError, match=r"too early: leader: 1\.0 s"):
         leases.see(changed("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (ValueError("unforeseen"), r"manager-\d ended: .*unforeseen"),
+        (
+            ExceptionGroup("two", [rest.TransportError("away"), ValueError("b")]),
+            r"manager-\d ended: ManagerError",
+        ),
+        (rest.TransportError("away"), None),
+    ],
+    ids=["another error", "one of two", "an unreachable server"],
+)
+def test_a_manager_that_ends_with_an_unforeseen_error_is_found(error: Exception, found: str | None) -> None:
+    def scenario(sim: simtest.Simulation) -> None:
+        class Failing:
+            async def start(self) -> None:
+                await anyio.sleep(10)
+                raise error
+
+        async def setup(mgr: ctrl.Manager) -> None:
+            mgr.add(Failing())
+
+        sim.manager(setup, replicas=1)
+
+    failure = simtest.run(scenario, 1, minutes=1).failure
+    if found is None:
+        assert failure is None
+    else:
+        with pytest.raises(AssertionError, match=found):
+            raise failure or ValueError("nothing was found")
