@@ -4,7 +4,8 @@
 
 - A replica that led does not write while another holds the lease.
 - A read through the cache is never older than a write of the same process that was answered before, nor than an earlier
-  read. A list contains the objects that reads find.
+  read, nor an own write that the watch has passed. A read finds what the watch has reported and exists. A list contains
+  the objects that reads find. A cache that was filled can be read while its kind is denied.
 - A request is not reconciled twice at once.
 - A manager ends only when it is stopped, loses its lease, or cannot reach the server.
 - A lease that is renewed stays with its holder. When nothing disturbs them any more, one of the replicas leads.
@@ -24,21 +25,20 @@ import anyio
 import msgspec
 
 from controller_runtime.apis.coordination.v1 import Lease
-from controller_runtime.apis.machinery.errors import NotFoundError, StatusError
+from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import PartialObjectMetadata
-from controller_runtime.cache import CacheError
+from controller_runtime.cache import CacheDegradedError
 from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.delivery import CachedObject
 from controller_runtime.cache.engine import Engine
 from controller_runtime.controller import Controller
-from controller_runtime.leaderelection import LeaderElectionError
-from controller_runtime.manager import Manager, errors
+from controller_runtime.manager import Manager
 from controller_runtime.reconcile import Request, Result
 from controller_runtime.rest import Request as Sent
-from controller_runtime.rest import Response, RestError
+from controller_runtime.rest import Response
 
-from . import cacherules, paths
+from . import cacherules, ends, paths
 from .answers import Answer
 from .leases import Leases
 from .loop import Process
@@ -51,17 +51,6 @@ _SETTLED: Final = 180.0
 """Seconds in which caches agree with the server when nothing disturbs them: watches notice a silence after 70."""
 _POLL: Final = 10.0
 Place = tuple[GVK, NamespacedName]
-_FORESEEN: Final = (
-    StatusError,
-    RestError,
-    CacheError,
-    LeaderElectionError,
-    errors.GracePeriodExceededError,
-    errors.GroupStoppedError,
-    errors.LostLeadershipError,
-    errors.UnreachableError,
-)
-"""Errors that may end a manager; a ManagerError as such may if its cause may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,18 +185,19 @@ class Rules(Observer):
         try:
             found = await read(kind, key)
         except NotFoundError:
-            if (
-                expected is not None
-                and self._is_stored(place, expected.uid)
-                and self._is_whole(replica, kind)
-            ):
-                self._fail(f"a read does not find an own write: {kind.gvk.kind} {key[1]}")
+            self._check_missing(replica, kind, place)
+            raise
+        except CacheDegradedError:
+            if (engine := _engine(replica, kind)) is not None and cacherules.is_readable(engine):
+                self._fail(f"a cache that was filled cannot be read: {kind.gvk.kind}")
             raise
         metadata = found.entry if isinstance(found, CachedObject) else found.metadata
         uid, version = metadata.uid, int(metadata.resource_version)
         if expected is not None and uid == expected.uid and version < expected.version:
             self._fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
         engine = _engine(replica, kind)
+        if engine is not None and cacherules.is_ghost(engine, place[1]):
+            self._fail(f"a read finds an own write that the watch has passed: {kind.gvk.kind} {key[1]}")
         reported = engine.store.observed(place[1]) if engine is not None else None
         if reported is not None and uid == reported.uid and version < int(reported.resource_version):
             self._fail(f"a read is older than the last event: {kind.gvk.kind} {key[1]}")
@@ -216,6 +206,17 @@ class Rules(Observer):
             self._fail(f"a read is older than the one before: {kind.gvk.kind} {key[1]}")
         replica.read[kind, place] = _Written(uid, version)
         return found
+
+    def _check_missing(self, replica: Replica, kind: Any, place: Place) -> None:
+        """Check that a read had to find nothing."""
+        expected, engine = replica.written.get(place), _engine(replica, kind)
+        reported = engine.store.observed(place[1]) if engine is not None else None
+        if not self._is_whole(replica, kind):
+            return
+        if expected is not None and self._is_stored(place, expected.uid):
+            self._fail(f"a read does not find an own write: {kind.gvk.kind} {place[1].name}")
+        elif reported is not None and self._is_stored(place, reported.uid):
+            self._fail(f"a read does not find an object that exists: {kind.gvk.kind} {place[1].name}")
 
     async def _list(
         self, replica: Replica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
@@ -249,7 +250,7 @@ class Rules(Observer):
 
     def see_end(self, name: str, error: BaseException) -> None:
         """Check the error that ended a manager."""
-        if not _is_foreseen(error):
+        if not ends.is_foreseen(error):
             self._fail(f"{name} ended: {type(error).__name__}: {error}")
 
     async def watch_caches(self) -> None:
@@ -287,14 +288,6 @@ class Rules(Observer):
             for controller in replica.controllers:
                 if len(controller.queue) or controller.queue._working:
                     yield f"{name}: a queue holds work that is ready: {controller.name}"
-
-
-def _is_foreseen(error: BaseException | None) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return all(map(_is_foreseen, error.exceptions))
-    if type(error) is errors.ManagerError:
-        return _is_foreseen(error.__cause__)
-    return isinstance(error, _FORESEEN)
 
 
 def _engine(replica: Replica, kind: Any) -> Engine | None:

@@ -2,16 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of the library find what breaks them."""
 
+from typing import Any
+
 import anyio
 import pytest
 
 import controller_runtime as ctrl
-from controller_runtime import rest, simtest
+from controller_runtime import cache, rest, simtest
 from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.cache import codec
+from controller_runtime.cache.engine import Engine
+from controller_runtime.cache.outage import Outage
 from controller_runtime.client import kinds
 from controller_runtime.client.tables import Document, Table, key_of
+from controller_runtime.simtest import cacherules
 from controller_runtime.simtest.history import Event
 from controller_runtime.simtest.leases import Leases
+
+KEY = NamespacedName("default", "a")
+
+
+def engine_at(version: str) -> Any:
+    """Return a cache whose watch has reached a version, and which keeps an own write at version 5."""
+    made = Engine(ConfigMap, cache.Options(), Outage())
+    made._feeds[""].synced, made._feeds[""]._reached = True, version
+    entry = codec.entry_of(b'{"metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}')
+    made.store.remember(entry, {}, 0.0)
+    return made
 
 
 class Clock:
@@ -84,3 +104,16 @@ def test_a_manager_that_ends_with_an_unforeseen_error_is_found(error: Exception,
     else:
         with pytest.raises(AssertionError, match=found):
             raise failure or ValueError("nothing was found")
+
+
+@pytest.mark.parametrize(("reached", "passed"), [("4", False), ("5", True), ("10", True)])
+async def test_an_own_write_that_the_watch_has_passed_is_found(reached: str, passed: bool) -> None:
+    assert cacherules.is_ghost(engine_at(reached), KEY) is passed
+
+
+async def test_a_filled_cache_must_answer_while_its_kind_is_denied_but_not_while_it_is_missing() -> None:
+    made = engine_at("4")
+    made._feeds[""].failed(ForbiddenError("no", code=403), denied=True)
+    assert cacherules.is_readable(made)
+    made._feeds[""].failed(NotFoundError("no", code=404), denied=True)
+    assert not cacherules.is_readable(made)
