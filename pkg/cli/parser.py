@@ -20,6 +20,9 @@ from pkg.offline.text import printable_line
 PROGRAM: Final = "trainerctl"
 DISTRIBUTION: Final = "trainer-controller-manager"
 HELP: Final = "pkg.cli.help:help_command"
+_FILES: Final = (
+    "YAML or JSON files with any number of documents, folders of such files, or - for standard input"
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -116,7 +119,7 @@ def _validate(parser: argparse.ArgumentParser) -> None:
 
 
 def _convert(parser: argparse.ArgumentParser) -> None:
-    _filenames(parser)
+    flagtypes.filenames(parser, _FILES)
     parser.add_argument(
         "--to",
         choices=("2.1", "2.3"),
@@ -189,7 +192,7 @@ COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]]
 
 
 def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
-    _filenames(parser)
+    flagtypes.filenames(parser, _FILES)
     parser.add_argument(
         "-n",
         "--namespace",
@@ -198,19 +201,6 @@ def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
         help="namespace for objects that do not set one (default 'default')",
     )
     _output(parser, outputs)
-
-
-def _filenames(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f",
-        "--filename",
-        dest="files",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        required=True,
-        help="YAML or JSON files with any number of documents, folders of such files, or - for standard input",
-    )
 
 
 def _output(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:

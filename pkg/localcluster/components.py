@@ -189,13 +189,9 @@ class Parts:
         """Return the JobSet controller."""
         health = f"{HOST}:{self.ports.jobset_health}"
         config = {
-            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
-            "kind": "Configuration",
+            **self._configuration("config.jobset.x-k8s.io/v1alpha1", self.ports.jobset_webhook, health),
             "internalCertManagement": {"enable": False},
-            "leaderElection": {"leaderElect": False},
-            "webhook": self._webhook(self.ports.jobset_webhook),
             "metrics": {"bindAddress": "0"},
-            "health": {"healthProbeBindAddress": health},
         }
         name = JOBSET_CONTROLLER
         flags = {"config": self._write(name, config), "kubeconfig": self.kubeconfig(name)}
@@ -205,13 +201,9 @@ class Parts:
         """Return our own manager, run by this very interpreter from this very installation."""
         health = f"{HOST}:{self.ports.manager_health}"
         config = {
-            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
-            "kind": "Configuration",
+            **self._configuration("config.trainer.kubeflow.org/v1alpha1", self.ports.manager_webhook, health),
             "certManagement": {"enable": False},
-            "leaderElection": {"leaderElect": False},
-            "webhook": self._webhook(self.ports.manager_webhook),
             "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
-            "health": {"healthProbeBindAddress": health},
             "podGrouper": {"enable": self.groups_pods},
         }
         argv = [
@@ -241,8 +233,16 @@ class Parts:
             **({"feature-gates": gates} if (gates := self.options.feature_gates) else {}),
         }
 
-    def _webhook(self, port: int) -> dict[str, JSON]:
-        return {"host": HOST, "port": port, "certDir": str(self.webhook_certificates)}
+    def _configuration(self, api_version: str, webhook_port: int, health: str) -> dict[str, JSON]:
+        """Return the fields that the configurations of both controllers share."""
+        certificates = str(self.webhook_certificates)
+        return {
+            "apiVersion": api_version,
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "webhook": {"host": HOST, "port": webhook_port, "certDir": certificates},
+            "health": {"healthProbeBindAddress": health},
+        }
 
     def _tls(self, port: int, path: str) -> Probe:
         return Probe(f"https://{HOST}:{port}/{path}", self.plane.authority_file)
