@@ -21,7 +21,7 @@ from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.envtest.probe import Probe
 
 import pkg
-from pkg.localcluster import kai
+from pkg.localcluster import contents, kai
 from pkg.localcluster.options import Options
 
 MANAGER: Final = "trainer-controller-manager"
@@ -71,6 +71,7 @@ class Ports:
     manager_webhook: int
     manager_health: int
     manager_metrics: int
+    manager_status: int
     kai_plugins: int
     kai_metrics: int
     kai_binder: int
@@ -78,7 +79,7 @@ class Ports:
     @classmethod
     def choose(cls) -> Ports:
         """Return free ports."""
-        return cls(*free_ports(11))
+        return cls(*free_ports(12))
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Parts:
         ):
             config = self.plane.kubeconfig_for(user, groups)
             write_private(self.kubeconfig(component), yaml.safe_dump(config, sort_keys=False))
-        serving = self.plane.authority.server("webhooks", [HOST, "localhost"])
+        serving = self.plane.authority.server("webhooks", [HOST, "localhost", contents.TRAINER_SERVER])
         serving.write(private_directory(self.webhook_certificates))
 
     def controller_manager(self) -> Component:
@@ -193,6 +194,8 @@ class Parts:
             "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
             "health": {"healthProbeBindAddress": health},
             "podGrouper": {"enable": self.groups_pods},
+            "statusServer": {"host": HOST, "port": self.ports.manager_status},
+            "featureGates": dict(self.options.manager_gates),
         }
         argv = [
             sys.executable,
