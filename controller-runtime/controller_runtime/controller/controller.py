@@ -213,8 +213,8 @@ class Controller:
         began = time.perf_counter()
         try:
             with log.into_context(**reporting.fields(self.name, self.settings, request), reconcileID=ident):
-                if self._traces:
-                    _log.trace("Reconciling")
+                if workqueue.Origins.wanted():
+                    _log.debug("Reconciling", triggers=self.queue.origins.take(request))
                 try:
                     outcome: Result | Exception = await self._reconcile(request)
                 except asyncio.CancelledError as error:
@@ -263,6 +263,7 @@ class Controller:
             if self._traces:
                 _log.trace("Reconcile done, requeueing", after=after)
             self._forget(request)
+            self.queue.origins.note(request, "requeue_after of the reconciler")
             self.queue.add(request, priority=priority, after=after.total_seconds())
             metrics.RECONCILE_TOTAL.labels(self.name, reporting.REQUEUE_AFTER).inc()
         else:
@@ -273,6 +274,7 @@ class Controller:
 
     def _retry(self, request: Request, error: Exception, priority: int) -> None:
         """Queue a failed request again, with a growing delay or the delay that the server sent."""
+        self.queue.origins.note(request, f"retry after {type(error).__name__}")
         if (wait := outcomes.asked_wait(error)) is not None:
             self._away.forget(request)
             self.queue.add(request, priority=priority, after=wait)
