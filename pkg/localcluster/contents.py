@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import point_at
 from controller_runtime.envtest.binaries import Binary
 
+from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.constants import trainer as constants
 from pkg.localcluster.access import role_binding, service_account
@@ -28,6 +31,8 @@ TRAINER_SUBJECT: Final = {
     "name": TRAINER_ACCOUNT,
     "namespace": TRAINER_NAMESPACE,
 }
+TRAINER_SERVER: Final = f"{defaulted().cert_management.webhook_service_name}.{TRAINER_NAMESPACE}.svc"
+"""The host name by which pods call the manager."""
 VOLUMES: Final = 16
 _POD_HOOKS: Final = frozenset({"mpod.kb.io", "vpod.kb.io"})
 
@@ -54,11 +59,20 @@ def rights(jobset: Binary, kwok: Binary) -> list[Manifest]:
     return [
         kwok_role,
         role_binding(kwok_role["metadata"]["name"], user),
+        *_log_rights(),
         service_account(JOBSET_NAMESPACE, JOBSET_ACCOUNT),
         jobset_role,
         role_binding(JOBSET_ACCOUNT, account),
         *ours,
     ]
+
+
+def _log_rights() -> list[Manifest]:
+    """Return the permission of the server of logs: it reads pods."""
+    name, api = "pod-logs", "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+    return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": name})]
 
 
 def gang_rights() -> list[Manifest]:
@@ -108,6 +122,21 @@ def trainer_webhooks(url: str, authority: bytes) -> list[Manifest]:
     kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
     hooks = _of_kind(shipped.manifests("webhook"), *kinds)
     return [point_at(manifest, url, authority) for manifest in hooks]
+
+
+def certificates(folder: Path, authority: bytes) -> Manifest:
+    """Return the Secret with the manager's certificate in ``folder``; pods get its authority from the Secret."""
+    files = {name: (folder / name).read_bytes() for name in ("tls.crt", "tls.key")}
+    data = {name: base64.b64encode(text).decode() for name, text in {**files, "ca.crt": authority}.items()}
+    name = defaulted().cert_management.webhook_secret_name
+    metadata = {"name": name, "namespace": TRAINER_NAMESPACE}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": metadata,
+        "data": data,
+    }
 
 
 def runtimes() -> list[Manifest]:
