@@ -56,7 +56,6 @@ class Calm:
                     *mine,
                     users.replace,
                     users.obstruct,
-                    users.create_obstructed,
                     self.resume_without_runtime,
                 ]
             ),
