@@ -15,6 +15,7 @@ from controller_runtime.apis.core.v1 import Node
 from controller_runtime.envtest import Binaries, EnvtestError
 from controller_runtime.envtest.locks import file_lock
 
+from pkg.app.flags import feature_gates
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console
 from pkg.localcluster.cluster import Cluster
@@ -47,6 +48,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
         kubernetes=parsed.kubernetes or DEFAULT_KUBERNETES,
         jobset=parsed.jobset or DEFAULT_JOBSET,
         workloads=parsed.workloads,
+        manager_gates=feature_gates(parsed.feature_gates or ""),
     )
     options.check()
     async with _lock(parsed.name, err):
@@ -95,6 +97,7 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
         "--gpus": parsed.gpus,
         "--coscheduling": parsed.coscheduling or None,
         "--workloads": parsed.workloads or None,
+        "--feature-gates": parsed.feature_gates,
         "--kubernetes": parsed.kubernetes,
         "--jobset": parsed.jobset,
         "--kai-scheduler": parsed.kai_scheduler,

@@ -21,7 +21,7 @@ from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.envtest.probe import Probe
 
 import pkg
-from pkg.localcluster import kai
+from pkg.localcluster import contents, kai
 from pkg.localcluster.options import Options
 
 MANAGER: Final = "trainer-controller-manager"
@@ -74,6 +74,7 @@ class Ports:
     manager_webhook: int
     manager_health: int
     manager_metrics: int
+    manager_status: int
     kai_plugins: int
     kai_metrics: int
     kai_binder: int
@@ -121,7 +122,7 @@ class Parts:
         ):
             config = self.plane.kubeconfig_for(user, groups)
             write_private(self.kubeconfig(component), yaml.safe_dump(config, sort_keys=False))
-        serving = self.plane.authority.server("webhooks", [HOST, "localhost"])
+        serving = self.plane.authority.server("webhooks", [HOST, "localhost", contents.TRAINER_SERVER])
         serving.write(private_directory(self.webhook_certificates))
         self.plane.authority.client("kube-apiserver").write(self.plane.pki, KUBELET_CLIENT)
 
@@ -205,6 +206,8 @@ class Parts:
             "certManagement": {"enable": False},
             "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
             "podGrouper": {"enable": self.groups_pods},
+            "statusServer": {"host": HOST, "port": self.ports.manager_status},
+            "featureGates": dict(self.options.manager_gates),
         }
         argv = [
             "pkg.app",

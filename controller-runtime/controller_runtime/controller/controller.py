@@ -207,8 +207,8 @@ class Controller:
         began = time.perf_counter()
         try:
             with log.into_context(**reporting.fields(self.name, self.settings, request), reconcileID=ident):
-                if self._traces:
-                    _log.trace("Reconciling")
+                if workqueue.Origins.wanted():
+                    _log.debug("Reconciling", triggers=self.queue.origins.take(request))
                 try:
                     outcome: Result | Exception = await self._reconcile(request)
                 except asyncio.CancelledError as error:
@@ -249,6 +249,7 @@ class Controller:
             if outcomes.is_terminal(outcome) or outcomes.is_undecodable(outcome, request, self.settings.kind):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
+                self.queue.origins.note(request, f"retry after {type(outcome).__name__}")
                 self.queue.add(request, priority=priority, after=self._retries.delay(request, outcome))
             metrics.RECONCILE_ERRORS.labels(self.name).inc()
             metrics.RECONCILE_TOTAL.labels(self.name, reporting.ERROR).inc()
@@ -257,6 +258,7 @@ class Controller:
             if self._traces:
                 _log.trace("Reconcile done, requeueing", after=after)
             self._retries.forget(request)
+            self.queue.origins.note(request, "requeue_after of the reconciler")
             self.queue.add(request, priority=priority, after=after.total_seconds())
             metrics.RECONCILE_TOTAL.labels(self.name, reporting.REQUEUE_AFTER).inc()
         else:
