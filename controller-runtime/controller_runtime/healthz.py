@@ -57,6 +57,7 @@ class HealthHandler:
         self._endpoint = "/" + endpoint.strip("/")
         self._checks = checks
         self._deadline = deadline
+        self._failed: dict[str, str] = {}
         self._lines = log.Sparing()
 
     def routes(self) -> dict[str, Handler]:
@@ -83,6 +84,7 @@ class HealthHandler:
             for name in sorted(checks)
         ]
         failed = [outcome for outcome in outcomes if outcome.error]
+        self._log_changes(outcomes)
         remarks = any(outcome.remark for outcome in outcomes)
         if not failed and not remarks and "verbose" not in request.query:
             return HTTPResponse.text("ok")
@@ -91,11 +93,24 @@ class HealthHandler:
             names = ",".join(f'"{name}"' for name in unknown)
             text += f"warn: some health checks cannot be excluded: no matches for {names}\n"
         endpoint = self._endpoint.strip("/")
-        if failed and (held_back := self._lines.allow()) is not None:
-            errors = {outcome.name: outcome.error for outcome in failed}
-            _log.info("Health check failed", endpoint=endpoint, failed=errors, **held_back)
         text += f"{endpoint} check {'failed' if failed else 'passed'}\n"
         return HTTPResponse.text(text, status=500 if failed else 200)
+
+    def _log_changes(self, outcomes: list[_Outcome]) -> None:
+        """Log checks that fail now and did not at their last run, and checks that pass again."""
+        failed = {outcome.name: outcome.error for outcome in outcomes if outcome.error}
+        began = {name: error for name, error in failed.items() if name not in self._failed}
+        ended = [
+            each.name for each in outcomes if each.name in self._failed and not (each.error or each.excluded)
+        ]
+        for name in ended:
+            del self._failed[name]
+        self._failed |= failed
+        endpoint = self._endpoint.strip("/")
+        if began and (held_back := self._lines.allow()) is not None:
+            _log.info("Health check failed", endpoint=endpoint, failed=began, **held_back)
+        if ended and (held_back := self._lines.allow()) is not None:
+            _log.info("Health check passes again", endpoint=endpoint, passed=ended, **held_back)
 
     async def _run(self, name: str, check: Checker) -> _Outcome:
         try:

@@ -38,9 +38,16 @@ class TerminalError(ControllerError):
     The object is reconciled again when it, or something it owns, changes.
     """
 
+    @property
+    def needs_no_stack(self) -> bool:
+        """True if logs show the cause without a traceback."""
+        return bool(getattr(self.__cause__, "needs_no_stack", False))
+
 
 class ReconcileTimeoutError(ControllerError):
     """A reconcile was cancelled at its controller's ``reconciliation_timeout``; retried as any error."""
+
+    needs_no_stack = True
 
 
 class PanicError(ControllerError):

@@ -88,7 +88,7 @@ class _Log:
             request = dataclasses.replace(request, stream=True, timeout=None)
         try:
             response = await self._cluster.client.transport.send(request)
-            await response.raise_for_status()
+            await response.raise_for_status(media_type=reading.LOG_TYPE)
             async for line in response.lines():
                 self._say(line.decode("utf-8", "replace").rstrip("\n"))
         except (StatusError, rest.RestError) as error:

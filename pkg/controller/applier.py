@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 import msgspec
-from controller_runtime import log
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import (
     AlreadyExistsError,
@@ -176,7 +175,6 @@ class Applier:
 
         A changed object may have been orphaned. An apply would restore its owner, whose deletion would then delete it.
         """
-        log.logger_from().debug("Applying", kind=desired.gvk.kind, object=str(desired.key))
         if live is not None:
             desired = at_version_of(desired, live)
         stored = await apply_lazily(self._client, desired, field_owner=constants.FIELD_OWNER, force=True)

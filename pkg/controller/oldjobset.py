@@ -23,6 +23,8 @@ _UNDECLARED: Final = ".spec.volumeClaimPolicies: field not declared in schema"
 class OldJobSetError(Exception):
     """The installed JobSet is too old for a runtime."""
 
+    needs_no_stack = True
+
 
 class ClaimsCheck:
     """Explains refused JobSets, and remembers the problem for the readiness endpoint."""

@@ -27,7 +27,7 @@ from controller_runtime.envtest.probe import answer
 from controller_runtime.rest import RESTMapper, Transport, load_config
 
 from pkg.localcluster import state
-from pkg.localcluster.components import MANAGER, Parts, Ports
+from pkg.localcluster.components import MANAGER, Parts, Ports, api_server_flags
 from pkg.localcluster.filling import Filling
 from pkg.localcluster.options import Options
 from pkg.localcluster.restart import restart
@@ -191,7 +191,7 @@ class Cluster:
         task = "start etcd and kube-apiserver"
         self._progress.start(task)
         data = private_directory(self.directory / "etcd")
-        flags = self.options.api_server_flags
+        flags = [*api_server_flags(self.directory), *self.options.api_server_flags]
         plane = ControlPlane(self.directory, binaries, self.supervisor, data=data, flags=flags)
         parts = Parts(self.directory, plane, binaries, Ports.choose(), self.options)
         parts.write_certificates()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -26,6 +26,9 @@ from pkg.localcluster.options import Options
 
 MANAGER: Final = "trainer-controller-manager"
 JOBSET_CONTROLLER: Final = "jobset-controller"
+POD_LOGS: Final = "pod-logs"
+KUBELET_CLIENT: Final = "kubelet-client"
+"""The name of the API server's certificate for requests to nodes."""
 STAGES: Final = Path(__file__).parent / "stages.yaml"
 
 # The controllers that workloads, services, namespaces, claims and simulated nodes need; the others would only use
@@ -75,6 +78,7 @@ class Ports:
     kai_plugins: int
     kai_metrics: int
     kai_binder: int
+    pod_logs: int
 
     @classmethod
     def choose(cls) -> Ports:
@@ -113,12 +117,14 @@ class Parts:
             ("kube-controller-manager", "system:kube-controller-manager", []),
             ("kube-scheduler", "system:kube-scheduler", []),
             ("kwok", "kwok", []),
+            (POD_LOGS, POD_LOGS, []),
             *((((kai.SCHEDULER, kai.USER, []),)) if self.groups_pods else ()),
         ):
             config = self.plane.kubeconfig_for(user, groups)
             write_private(self.kubeconfig(component), yaml.safe_dump(config, sort_keys=False))
         serving = self.plane.authority.server("webhooks", [HOST, "localhost", contents.TRAINER_SERVER])
         serving.write(private_directory(self.webhook_certificates))
+        self.plane.authority.client("kube-apiserver").write(self.plane.pki, KUBELET_CLIENT)
 
     def controller_manager(self) -> Component:
         """Return kube-controller-manager."""
@@ -166,17 +172,27 @@ class Parts:
         }
         return self._go("kwok", flags, Probe(f"http://{HOST}:{self.ports.kwok}/healthz"))
 
+    def pod_logs(self) -> Component:
+        """Return the server of the simulated pods' logs; it answers the API server alone."""
+        flags = {
+            "kubeconfig": self.kubeconfig(POD_LOGS),
+            "certificate": self.webhook_certificates / "tls.crt",
+            "key": self.webhook_certificates / "tls.key",
+            "client-ca": self.plane.authority_file,
+            "port": self.ports.pod_logs,
+        }
+        argv = ["pkg.localcluster.podlogs", *(f"--{flag}={value}" for flag, value in flags.items())]
+        pair = (self.plane.pki / f"{KUBELET_CLIENT}.crt", self.plane.pki / f"{KUBELET_CLIENT}.key")
+        probe = Probe(f"https://{HOST}:{self.ports.pod_logs}/healthz", self.plane.authority_file, pair)
+        return _python(POD_LOGS, argv, probe)
+
     def jobset(self) -> Component:
         """Return the JobSet controller."""
         health = f"{HOST}:{self.ports.jobset_health}"
         config = {
-            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
-            "kind": "Configuration",
+            **self._configuration("config.jobset.x-k8s.io/v1alpha1", self.ports.jobset_webhook, health),
             "internalCertManagement": {"enable": False},
-            "leaderElection": {"leaderElect": False},
-            "webhook": self._webhook(self.ports.jobset_webhook),
             "metrics": {"bindAddress": "0"},
-            "health": {"healthProbeBindAddress": health},
         }
         name = JOBSET_CONTROLLER
         flags = {"config": self._write(name, config), "kubeconfig": self.kubeconfig(name)}
@@ -186,26 +202,19 @@ class Parts:
         """Return our own manager, run by this very interpreter from this very installation."""
         health = f"{HOST}:{self.ports.manager_health}"
         config = {
-            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
-            "kind": "Configuration",
+            **self._configuration("config.trainer.kubeflow.org/v1alpha1", self.ports.manager_webhook, health),
             "certManagement": {"enable": False},
-            "leaderElection": {"leaderElect": False},
-            "webhook": self._webhook(self.ports.manager_webhook),
             "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
-            "health": {"healthProbeBindAddress": health},
             "podGrouper": {"enable": self.groups_pods},
             "statusServer": {"host": HOST, "port": self.ports.manager_status},
             "featureGates": dict(self.options.manager_gates),
         }
         argv = [
-            sys.executable,
-            *("-P", "-m", "pkg.app"),
+            "pkg.app",
             f"--config={self._write(MANAGER, config)}",
             f"--kubeconfig={self.kubeconfig(MANAGER)}",
         ]
-        home = str(Path(pkg.__file__).parent.parent)
-        path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
-        return Component(MANAGER, argv, Probe(f"http://{health}/readyz"), {"PYTHONPATH": path})
+        return _python(MANAGER, argv, Probe(f"http://{health}/readyz"))
 
     def kai_components(self, programs: kai.Programs) -> list[Component]:
         """Return KAI-Scheduler's scheduler and binder."""
@@ -227,8 +236,16 @@ class Parts:
             **({"feature-gates": gates} if (gates := self.options.feature_gates) else {}),
         }
 
-    def _webhook(self, port: int) -> dict[str, JSON]:
-        return {"host": HOST, "port": port, "certDir": str(self.webhook_certificates)}
+    def _configuration(self, api_version: str, webhook_port: int, health: str) -> dict[str, JSON]:
+        """Return the fields that the configurations of both controllers share."""
+        certificates = str(self.webhook_certificates)
+        return {
+            "apiVersion": api_version,
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "webhook": {"host": HOST, "port": webhook_port, "certDir": certificates},
+            "health": {"healthProbeBindAddress": health},
+        }
 
     def _tls(self, port: int, path: str) -> Probe:
         return Probe(f"https://{HOST}:{port}/{path}", self.plane.authority_file)
@@ -239,3 +256,20 @@ class Parts:
     def _go(self, name: str, flags: Mapping[str, object], ready: Probe) -> Component:
         argv = [str(self.binaries[name].path), *(f"--{flag}={value}" for flag, value in flags.items())]
         return Component(name, argv, ready)
+
+
+def api_server_flags(directory: Path) -> list[str]:
+    """Return the API server's flags for the server of logs, in the cluster of ``directory``."""
+    pki = directory / "pki"
+    return [
+        f"--kubelet-certificate-authority={pki / 'ca.crt'}",
+        f"--kubelet-client-certificate={pki / f'{KUBELET_CLIENT}.crt'}",
+        f"--kubelet-client-key={pki / f'{KUBELET_CLIENT}.key'}",
+    ]
+
+
+def _python(name: str, argv: Sequence[str], ready: Probe) -> Component:
+    """Return a module of this installation, run by this interpreter; ``argv`` starts with its name."""
+    home = str(Path(pkg.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
+    return Component(name, [sys.executable, "-P", "-m", *argv], ready, {"PYTHONPATH": path})

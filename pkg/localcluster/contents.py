@@ -59,11 +59,20 @@ def rights(jobset: Binary, kwok: Binary) -> list[Manifest]:
     return [
         kwok_role,
         role_binding(kwok_role["metadata"]["name"], user),
+        *_log_rights(),
         service_account(JOBSET_NAMESPACE, JOBSET_ACCOUNT),
         jobset_role,
         role_binding(JOBSET_ACCOUNT, account),
         *ours,
     ]
+
+
+def _log_rights() -> list[Manifest]:
+    """Return the permission of the server of logs: it reads pods."""
+    name, api = "pod-logs", "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+    return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": name})]
 
 
 def gang_rights() -> list[Manifest]:

@@ -51,7 +51,7 @@ class Filling:
             self.supervisor.start(component)
         if self.options.kai is not None:
             await apply_manifests(self.client, kai.queues(), owner=FIELD_OWNER)
-        components = [*kubernetes, self.parts.kwok(), *await self._start_controllers()]
+        components = [*kubernetes, self.parts.kwok(), self.parts.pod_logs(), *await self._start_controllers()]
         async with self._step(task := "start the controllers"):
             for done, component in enumerate(components):
                 self.progress.update(task, done=done, total=len(components), detail=component.name)
@@ -71,6 +71,7 @@ class Filling:
             await apply_manifests(self.client, contents.namespaces(), owner=FIELD_OWNER)
             await apply_manifests(self.client, contents.rights(jobset, kwok), owner=FIELD_OWNER)
             self.supervisor.start(self.parts.kwok())
+            self.supervisor.start(self.parts.pod_logs())
             crds = contents.crds(jobset)
             if self.options.coscheduling:
                 await apply_manifests(self.client, contents.gang_rights(), owner=FIELD_OWNER)
@@ -80,7 +81,7 @@ class Filling:
                 crds += kai.crds(self.options.kai)
             names = await install_crds(self.client, crds)
             for number in range(self.options.nodes):
-                await self.client.create(node(number, self.options.shape))
+                await self.client.create(node(number, self.options.shape, self.parts.ports.pod_logs))
             await wait_established(self.client, names, timeout=self.options.timeout)
 
     async def _start_controllers(self) -> list[Component]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from controller_runtime.apis.core.v1 import Node
 from controller_runtime.apis.machinery.base import JSON
+from controller_runtime.envtest.ports import HOST
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,11 @@ class NodeShape:
     gpus: int = 8
 
 
-def node(number: int, shape: NodeShape) -> Node:
-    """Return the node with this number; kwok makes it ready."""
+def node(number: int, shape: NodeShape, log_port: int = 0) -> Node:
+    """Return the node with this number; kwok makes it ready.
+
+    The API server reads the logs of its pods at ``log_port``, if it is given.
+    """
     name = f"node-{number}"
     resources = {"cpu": shape.cpu, "memory": shape.memory, "pods": str(shape.pods)}
     if shape.gpus:
@@ -36,7 +40,12 @@ def node(number: int, shape: NodeShape) -> Node:
     return Node.from_dict(
         {
             "metadata": {"name": name, "labels": labels, "annotations": {"kwok.x-k8s.io/node": "fake"}},
-            "status": {"capacity": dict(resources), "allocatable": dict(resources)},
+            "status": {
+                "capacity": dict(resources),
+                "allocatable": dict(resources),
+                "addresses": [{"type": "InternalIP", "address": HOST}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": log_port}},
+            },
         }
     )
 

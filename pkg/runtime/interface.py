@@ -31,6 +31,8 @@ else:
 class UnsupportedRuntimeError(Exception):
     """A TrainJob refers to a kind of runtime that is not registered."""
 
+    needs_no_stack = True
+
 
 class GeneratedSecret(Secret):
     """A child whose content is random: it is created once, and an existing one is never replaced.

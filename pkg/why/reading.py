@@ -28,6 +28,8 @@ from pkg.why.snapshot import Reference, Snapshot
 from pkg.why.things import Thing, at
 
 _PAGE: Final = 500
+LOG_TYPE: Final = "text/plain"
+"""The media type of a log."""
 _LOGS: Final = 3
 _LOG_TAIL: Final = (("tailLines", "20"), ("limitBytes", "16384"))
 _LOG_SECONDS: Final = 5.0
@@ -146,7 +148,7 @@ class Reading:
         try:
             asked = await log_request(client, (self._namespace, pod), query)
             response = await client.transport.send(dataclasses.replace(asked, timeout=_LOG_SECONDS))
-            await response.raise_for_status()
+            await response.raise_for_status(media_type=LOG_TYPE)
             text = (await response.read()).decode("utf-8", "replace")
         except (StatusError, RestError) as error:
             self._unread[f"log of {pod}"] = str(error)
@@ -169,7 +171,7 @@ async def log_request(
     """Return the request for the log of a container."""
     resource = await client.mapper.resource_for(unstructured(kinds.VERSIONS[kinds.POD][0]))
     target = request.subresource(request.get(resource, *pod), "log")
-    return dataclasses.replace(target, query=tuple(query), headers={"Accept": "text/plain, */*"})
+    return dataclasses.replace(target, query=tuple(query), headers={"Accept": f"{LOG_TYPE}, */*"})
 
 
 def _selections(namespace: str, name: str) -> list[tuple[str, _Selection]]:

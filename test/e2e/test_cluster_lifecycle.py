@@ -85,7 +85,7 @@ def test_up_leaves_it_running_status_tells_and_down_removes_all(
     code, out, err = finish(trainerctl("cluster", "up", "--nodes", "2"))
     assert code == 0, err
     assert out == f"export KUBECONFIG={directory / 'admin.kubeconfig'}\n"
-    assert len(running_in(directory)) == 7
+    assert len(running_in(directory)) == 8
 
     code, out, err = finish(trainerctl("cluster", "status"))
     assert code == 0, out + err
@@ -230,7 +230,7 @@ def test_of_two_that_start_a_cluster_at_once_one_waits(trainerctl: Trainerctl, d
     assert {out for _, out, _ in said} == {f"export KUBECONFIG={directory / 'admin.kubeconfig'}\n"}
     (late,) = (err for _, _, err in said if "is already running" in err)
     assert "Another command is using cluster default; waiting for it to end." in late
-    assert len(running_in(directory)) == 7
+    assert len(running_in(directory)) == 8
 
 
 async def starting(directory: Path) -> None:
@@ -266,7 +266,7 @@ async def test_what_a_killed_up_left_is_ended_by_the_next(trainerctl: Trainerctl
     code, _, err = await anyio.to_thread.run_sync(finish, trainerctl("cluster", "up", "--nodes", "1"))
     assert code == 0, err
     assert not any(process.identity.alive() for process in left.values())
-    assert len(running_in(directory)) == 7
+    assert len(running_in(directory)) == 8
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux ties a process to its parent")

@@ -123,6 +123,49 @@ async def test_a_wait_that_takes_too_long_names_the_next_command(
     assert (await run("logs", "job")).code == 1
 
 
+async def test_logs_are_simulated_by_rank_and_end_with_the_pods(
+    run: Run, cluster_client: LiveClient, cluster_namespace: str, kubectl: Path, local_cluster: Cluster
+) -> None:
+    await create(cluster_client, cluster_namespace, trainer={"numNodes": 2})
+    assert (await run("wait", "job", "--for", "running", "--timeout", "60")).code == 0
+
+    followed = await run("logs", "job", "--all", "--follow")
+
+    assert (followed.code, followed.err) == (0, "")
+    lines = followed.out.splitlines()
+    for rank in (0, 1):
+        mine = [line.partition("] ")[2] for line in lines if line.startswith(f"[node {rank}] ")]
+        assert "No container runs in this cluster" in mine[0]
+        assert mine[-1] == f"[simulated] rank={rank} nodes=2 done"
+        assert sum(f"rank={rank} nodes=2 epoch=" in line for line in mine) == 10
+
+    assert (await run("wait", "job", "--timeout", "120")).code == 0
+    last = await run("logs", "job", "--rank", "1", "--tail", "1")
+    assert last.out == "[simulated] rank=1 nodes=2 done\n"
+    previous = await run("logs", "job", "--previous")
+    assert previous.code == 1
+    assert "previous terminated container" in previous.err
+    command = ["-n", cluster_namespace, "logs", "-l", "batch.kubernetes.io/job-completion-index=0"]
+    argv = [str(kubectl), f"--kubeconfig={local_cluster.kubeconfig}", *command]
+    printed = await anyio.run_process([*argv, "--timestamps"])
+    assert b"Z [simulated] rank=0 nodes=2 done" in printed.stdout
+
+
+async def test_a_failed_pods_log_ends_with_its_exit_code_and_why_cites_it(
+    run: Run, cluster_client: LiveClient, cluster_namespace: str
+) -> None:
+    metadata = {"annotations": {"sim.local/exit-code": "3", "sim.local/run-for": "500ms"}}
+    override = {"targetJobs": [{"name": "node"}], "metadata": metadata}
+    await create(cluster_client, cluster_namespace, podTemplateOverrides=[override])
+
+    async def failed() -> bool:
+        return "exit code 3 (annotation" in (await run("logs", "job", "--all")).out
+
+    await eventually(failed, timeout=60, reason="a pod has failed")
+    why = await run("why", "job")
+    assert "exit code 3" in why.out
+
+
 @pytest.mark.parametrize(
     "command", ["why", "get", "describe", "events", "logs", "wait", "suspend", "resume", "delete"]
 )

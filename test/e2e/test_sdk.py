@@ -67,6 +67,7 @@ for kind, name in names.items():
     seen = [client.get_job(name).status]
     job = client.wait_for_job_status(name, status={"Running", "Complete"}, timeout=60, polling_interval=1)
     seen.append(job.status)
+    followed = "\\n".join(client.get_job_logs(name, follow=True))  # ends with the pod
     job = client.wait_for_job_status(name, timeout=60, polling_interval=1)
     said[kind] = {
         "name": name,
@@ -75,6 +76,8 @@ for kind, name in names.items():
         "num_nodes": job.num_nodes,
         "runtime": job.runtime.name,
         "steps": sorted(step.name for step in job.steps),
+        "followed": followed,
+        "log": "\\n".join(client.get_job_logs(name)),
     }
     if hasattr(client, "get_job_events"):
         said[kind]["events"] = sorted({
@@ -156,6 +159,9 @@ async def test_the_sdk_lists_runtimes_trains_in_every_way_and_tidies_up(
             assert job["steps"] == steps
     for job in said["jobs"].values():
         assert job["status"] == "Complete"
+        for log in (job["followed"], job["log"]):
+            assert "[simulated] rank=0" in log
+            assert "step=10/10" in log
         assert set(job["seen"]) <= {"Created", "Running", "Complete"}
         # SDK 0.2.0 cannot read events, and the others skip those without firstTimestamp, as JobSet 0.12 writes them.
         if sdk != "0.2.0" and JOBSET != "0.12":

@@ -32,6 +32,8 @@ class CacheNotStartedError(CacheError):
 class CacheSyncTimeoutError(CacheError):
     """The first list of a kind did not arrive in time; the message names the cause, if it is known."""
 
+    needs_no_stack = True
+
 
 class CacheDegradedError(CacheError):
     """The server does not serve ``gvk``, or denies access to it. The cache keeps retrying."""
@@ -61,6 +63,8 @@ class IndexMissingError(CacheError):
 class UndecodableObjectError(CacheError):
     """A stored object has another shape than the class it is read as, or is too large to be decoded."""
 
+    needs_no_stack = True
+
     def __init__(self, gvk: GVK, key: NamespacedName, reason: str, *, uid: str = "") -> None:
         super().__init__(f"{gvk.group_kind} {key}: {reason}")
         self.gvk = gvk
@@ -71,6 +75,8 @@ class UndecodableObjectError(CacheError):
 
 class BadObjectError(CacheError):
     """Something in a list or a watch cannot be kept; ``key`` where at least its name was legible."""
+
+    needs_no_stack = True
 
     def __init__(self, reason: str, key: NamespacedName | None = None) -> None:
         super().__init__(f"{key}: {reason}" if key else reason)

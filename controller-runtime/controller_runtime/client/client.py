@@ -7,11 +7,12 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar, Unpack, cast
 
-from controller_runtime import rest
+from controller_runtime import log, rest
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.lazy import LazyObject
 from controller_runtime.apis.machinery.lazy import parts as parts_of
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.log.context import Written
 from controller_runtime.rest import request as requests
 
 from . import interfaces
@@ -224,6 +225,10 @@ class LiveClient:
     async def _exchange(self, request: rest.Request) -> tuple[int, bytes]:
         response = await self.transport.send(request)
         await response.raise_for_status()
+        if Written.up_to >= log.DEBUG:
+            from .writes import log_write
+
+            log_write(request, response.status)
         return response.status, await response.read()
 
 

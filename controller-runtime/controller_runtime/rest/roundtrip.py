@@ -40,12 +40,14 @@ class Response(ABC):
     async def close(self) -> None:
         """Release the connection."""
 
-    async def raise_for_status(self) -> None:
+    async def raise_for_status(self, *, media_type: str = "json") -> None:
         """Return if the request succeeded; otherwise close the response and raise.
+
+        ``media_type`` is a part of the media type that a success must have, in lower case: logs of pods are not JSON.
 
         Raises:
             StatusError: the status code is 400 or more.
-            AnswerError: the response is neither an error nor a success in JSON.
+            AnswerError: the response is neither an error nor a success of this media type.
         """
         if self.status >= 400:
             try:
@@ -53,12 +55,12 @@ class Response(ABC):
             finally:
                 await self.close()
             raise errors.status_error(self.status, self.headers, body)
-        if problem := _problem(self.status, self.headers):
+        if problem := _problem(self.status, self.headers, media_type):
             await self.close()
             raise errors.AnswerError(problem)
 
 
-def _problem(status: int, headers: Mapping[str, str]) -> str:
+def _problem(status: int, headers: Mapping[str, str], expected: str) -> str:
     """Return why a response below 400 is not one of an API server, or an empty string."""
     if not 200 <= status < 300:
         location = headers.get("Location", "")[:_LONGEST_SHOWN]
@@ -66,8 +68,9 @@ def _problem(status: int, headers: Mapping[str, str]) -> str:
             f"; it points to {location!r}" if location else ""
         )
     media_type = headers.get("Content-Type", "")
-    if media_type and "json" not in media_type.lower():
-        return f"the response is of type {media_type[:_LONGEST_SHOWN]!r}, not JSON"
+    if media_type and expected not in media_type.lower():
+        wanted = "JSON" if expected == "json" else expected
+        return f"the response is of type {media_type[:_LONGEST_SHOWN]!r}, not {wanted}"
     return ""
 
 

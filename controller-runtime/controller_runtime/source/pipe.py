@@ -18,12 +18,14 @@ import anyio
 
 from controller_runtime import cache, cancellation, event, handler, log, predicate, rest, workqueue
 from controller_runtime.apis.machinery.errors import StatusError
-from controller_runtime.apis.machinery.gvk import Resource
+from controller_runtime.apis.machinery.gvk import NamespacedName, Resource
 from controller_runtime.apis.machinery.object import Object
+from controller_runtime.log.context import Written
 
 T = TypeVar("T", bound=Object)
 Queue = handler.Queue
 
+KIND_SOURCE: Final = "kind source: "
 _FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 60.0
 """Seconds between two tries, at most, to handle an event."""
@@ -111,27 +113,42 @@ class Pipe(Generic[T]):
 
     def create(self, evt: event.CreateEvent[T], queue: Queue) -> None:
         """Pass on a creation; objects of the first list have low priority."""
+        if Written.up_to >= log.DEBUG:
+            queue = self._noting(queue, "listed" if evt.is_in_initial_list else "created", evt.key)
         if evt.is_in_initial_list:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
         self._pass(evt, self._predicate.create, partial(self._handler.create, evt, queue))
 
     def update(self, evt: event.UpdateEvent[T], queue: Queue) -> None:
         """Pass on a change; one that changes nothing has low priority."""
+        if Written.up_to >= log.DEBUG:
+            queue = self._noting(queue, "updated" if evt.changed else "resynced", evt.key)
         if not evt.changed:
             queue = workqueue.DefaultPriority(queue, workqueue.LOW_PRIORITY)
         self._pass(evt, self._predicate.update, partial(self._handler.update, evt, queue))
 
     def delete(self, evt: event.DeleteEvent[T], queue: Queue) -> None:
         """Pass on a deletion."""
+        if Written.up_to >= log.DEBUG:
+            queue = self._noting(queue, "deleted", evt.key)
         self._pass(evt, self._predicate.delete, partial(self._handler.delete, evt, queue))
 
     async def generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
         """Handle a generic event before its producer continues."""
+        if Written.up_to >= log.DEBUG:
+            queue = self._noting(queue, "reported", evt.key)
         await self._take(partial(self._generic, evt, queue), 0)
 
     async def _generic(self, evt: event.GenericEvent[T], queue: Queue) -> None:
         if self._predicate.generic(evt):
             await self._handler.generic(evt, queue)
+
+    def _noting(self, queue: Queue, change: str, key: NamespacedName) -> Queue:
+        """Return ``queue`` with a note of the event for each request, if it keeps notes."""
+        origins = getattr(queue, "origins", None)
+        if not isinstance(origins, workqueue.Origins):
+            return queue
+        return workqueue.Noting(queue, origins, f"{self._name.removeprefix(KIND_SOURCE)} {key} {change}")
 
     async def run(self) -> None:
         """Run the queued steps in order, and retry those that failed, until cancelled."""

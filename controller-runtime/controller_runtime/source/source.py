@@ -13,7 +13,7 @@ import anyio
 from controller_runtime import cache, event, handler, predicate
 from controller_runtime.apis.machinery.object import Object, PartialObjectMetadata
 
-from .pipe import Informers, Pipe, Queue
+from .pipe import KIND_SOURCE, Informers, Pipe, Queue
 
 T = TypeVar("T", bound=Object)
 When = Callable[[], Awaitable[object]]
@@ -66,7 +66,7 @@ class Kind(SyncingSource, Generic[T]):
 
     def __str__(self) -> str:
         metadata = " (metadata)" if issubclass(self._kind, PartialObjectMetadata) else ""
-        return f"kind source: {self._kind.gvk.group_kind}{metadata}"
+        return f"{KIND_SOURCE}{self._kind.gvk.group_kind}{metadata}"
 
     @property
     def problem(self) -> str | None:

@@ -9,6 +9,8 @@ from .priorityqueue import PriorityQueue as PriorityQueue
 from .queue import LOW_PRIORITY as LOW_PRIORITY
 from .queue import Adder as Adder
 from .queue import DefaultPriority as DefaultPriority
+from .queue import Noting as Noting
+from .queue import Origins as Origins
 from .queue import QueueShutDownError as QueueShutDownError
 from .ratelimiters import BucketRateLimiter as BucketRateLimiter
 from .ratelimiters import ItemExponentialFailureRateLimiter as ItemExponentialFailureRateLimiter

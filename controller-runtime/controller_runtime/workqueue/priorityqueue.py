@@ -21,7 +21,7 @@ from typing import Final, Generic, TypeVar
 import anyio
 
 from .metrics import MetricsProvider, PrometheusProvider, Stopwatch
-from .queue import QueueShutDownError
+from .queue import Origins, QueueShutDownError
 from .ratelimiters import ItemExponentialFailureRateLimiter, LoopClock, RateLimiter
 
 T = TypeVar("T", bound=Hashable)
@@ -56,6 +56,7 @@ class PriorityQueue(Generic[T]):
     ) -> None:
         """Make an empty queue. Without a name it has no metrics."""
         self.name = name
+        self.origins: Origins[T] = Origins()
         self._limiter = rate_limiter if rate_limiter is not None else ItemExponentialFailureRateLimiter()
         self._clock = clock if clock is not None else LoopClock()
         provider = metrics if metrics is not None else PrometheusProvider()

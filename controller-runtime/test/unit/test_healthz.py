@@ -1,12 +1,15 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
+import io
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import anyio
 import pytest
+import structlog
 
-from controller_runtime import healthz
+from controller_runtime import healthz, log
 from controller_runtime.httpserver import HTTPRequest
 
 
@@ -70,3 +73,31 @@ async def test_a_check_that_hangs_fails_after_five_seconds() -> None:
 async def test_a_check_with_a_bug_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         await ask({"bug": lambda: str(1 / 0)})
+
+
+async def test_only_changes_of_a_check_are_logged() -> None:
+    stream = io.StringIO()
+    log.configure(stream=stream)
+    failing = True
+
+    def check() -> None:
+        if failing:
+            bad()
+
+    handler = healthz.HealthHandler("readyz", {"a": check, "b": healthz.ping})
+    try:
+        for now in (True, True, True, False, False, True):
+            failing = now
+            await handler(HTTPRequest(path="/readyz"))
+            await handler(HTTPRequest(path="/readyz", query={"exclude": ["a"]}))
+    finally:
+        structlog.reset_defaults()
+
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["msg"] for line in lines] == [
+        "Health check failed",
+        "Health check passes again",
+        "Health check failed",
+    ]
+    assert lines[0]["failed"] == {"a": "disk\non fire"}
+    assert lines[1]["passed"] == ["a"]

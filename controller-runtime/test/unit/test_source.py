@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from controller_runtime import cache, handler, predicate, rest, source
+from controller_runtime import cache, handler, log, predicate, rest, source
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.gvk import GVK, Resource
 from controller_runtime.apis.machinery.object import (
@@ -20,6 +20,7 @@ from controller_runtime.apis.machinery.object import (
     unstructured,
 )
 from controller_runtime.event import CreateEvent, GenericEvent
+from controller_runtime.log.context import Written
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import LOW_PRIORITY, PriorityQueue
 
@@ -406,3 +407,37 @@ async def test_discovery_says_where_owners_without_a_model_live(
             await anyio.sleep(1)
             assert await drain(queue) == [("ns/a" if namespaced else "a", 0)]
             assert len(asked) == misses + 1
+
+
+async def test_at_debug_the_queue_has_the_event_that_added_a_request(
+    world: Any, make_pod: MakePod, settle: Settle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Written, "up_to", log.DEBUG)
+    world.put(make_pod("old"))
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.enqueue_requests_from_map_func(request_of))
+        async with running(kind) as queue:
+            await kind.wait_for_sync(60)
+            await settle()
+            assert queue.origins.take(Request("ns", "old")) == ["Pod ns/old listed"]
+            for change in (world.put, world.put, world.remove):
+                change(make_pod("new"))
+                await settle()
+            assert queue.origins.take(Request("ns", "new")) == [
+                f"Pod ns/new {change}" for change in ("created", "updated", "deleted")
+            ]
+
+
+async def test_at_info_an_event_is_not_noted(
+    world: Any, make_pod: MakePod, settle: Settle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Written, "up_to", log.INFO)
+    monkeypatch.setattr(source.pipe.Pipe, "_noting", None)  # a call would fail
+    async with world.cache() as informers:
+        kind = source.Kind(informers, Pod, handler.EnqueueRequestForObject())
+        async with running(kind) as queue:
+            await kind.wait_for_sync(60)
+            world.put(make_pod("new"))
+            await settle()
+            assert await drain(queue) == [("ns/new", 0)]
+            assert len(queue.origins) == 0

@@ -16,6 +16,8 @@ from controller_runtime.apis.machinery.gvk import GroupKind
 class DefaultsError(Exception):
     """The ConfigMap's content is invalid."""
 
+    needs_no_stack = True
+
 
 @dataclass(frozen=True, slots=True)
 class WorkloadDefaults:

@@ -13,6 +13,8 @@ from __future__ import annotations
 class GroupingError(Exception):
     """The pod cannot be grouped by its owner's present state. Chain the cause with ``from``: callers read it."""
 
+    needs_no_stack = True
+
 
 class AccessorError(GroupingError):
     """A field of the owner has an unexpected JSON type; ``path`` begins with a dot."""

@@ -30,6 +30,8 @@ from pkg.runtime.runtime import Info, PodSet
 class PluginError(Exception):
     """A plugin cannot serve a TrainJob under its runtime. The text is the reason for the user."""
 
+    needs_no_stack = True
+
 
 class UnavailableError(PluginError):
     """The cluster lacks a feature that the runtime's policies require. ``reason`` is that of the condition."""

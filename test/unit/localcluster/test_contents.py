@@ -91,11 +91,13 @@ def test_the_shipped_runtimes_crds_and_webhooks_are_found() -> None:
 
 
 def test_a_node_has_what_its_shape_says_and_no_gpus_means_none_are_named() -> None:
-    made = node(3, NodeShape(gpus=2)).to_dict()
+    made = node(3, NodeShape(gpus=2), 10250).to_dict()
     assert made["metadata"]["name"] == "node-3"
     assert made["status"]["capacity"] == made["status"]["allocatable"]
     assert made["status"]["capacity"]["nvidia.com/gpu"] == "2"
-    assert "nvidia.com/gpu" not in node(0, NodeShape(gpus=0)).to_dict()["status"]["capacity"]
+    assert made["status"]["addresses"] == [{"type": "InternalIP", "address": "127.0.0.1"}]
+    assert made["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 10250}}
+    assert "nvidia.com/gpu" not in node(0, NodeShape(gpus=0), 10250).to_dict()["status"]["capacity"]
 
 
 @pytest.mark.parametrize(

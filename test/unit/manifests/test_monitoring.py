@@ -82,6 +82,6 @@ def test_each_alert_names_a_page_that_exists() -> None:
         for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     }
     for alert in alerts():
-        page, anchor = alert["annotations"]["runbook"].split("#")
+        page, anchor = alert["annotations"]["runbook_url"].split("#")
         assert page == "docs/troubleshooting.md"
         assert anchor in anchors, alert["alert"]

@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m pkg.localcluster.podlogs``: the server of a cluster, one for all its nodes."""
+
+from __future__ import annotations
+
+import argparse
+import ssl
+
+import anyio
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.object import unstructured
+from controller_runtime.client import LiveClient
+from controller_runtime.envtest.ports import HOST
+from controller_runtime.rest import RESTMapper, Transport, load_config
+
+from pkg.localcluster.podlogs.server import LogServer
+from pkg.why import kinds
+from pkg.why.things import Thing
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    parser = argparse.ArgumentParser(prog="python -m pkg.localcluster.podlogs")
+    for flag in ("kubeconfig", "certificate", "key", "client-ca"):
+        parser.add_argument(f"--{flag}", required=True)
+    parser.add_argument("--port", type=int, required=True)
+    anyio.run(_serve, parser.parse_args())
+
+
+async def _serve(parsed: argparse.Namespace) -> None:
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=parsed.client_ca)
+    tls.load_cert_chain(parsed.certificate, parsed.key)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    async with Transport(await load_config(parsed.kubeconfig)) as transport:
+        client = LiveClient(transport, RESTMapper(transport))
+        pods = unstructured(kinds.VERSIONS[kinds.POD][0])
+
+        async def read_pod(namespace: str, name: str) -> Thing | None:
+            try:
+                return Thing((await client.get(pods, (namespace, name))).to_dict())
+            except NotFoundError:
+                return None
+
+        await LogServer(read_pod).serve(HOST, parsed.port, tls)
+
+
+if __name__ == "__main__":
+    main()
