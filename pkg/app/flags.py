@@ -83,7 +83,12 @@ def _controllers(text: str) -> tuple[str, ...]:
     return words
 
 
-def _feature_gates(text: str) -> dict[str, bool]:
+def feature_gates(text: str) -> dict[str, bool]:
+    """Return the feature gates of comma-separated pairs such as ``TrainJobStatus=true``.
+
+    Raises:
+        ValueError: a pair has another form, or a gate is not known.
+    """
     gates: dict[str, bool] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = item.partition("=")
@@ -164,7 +169,7 @@ FLAGS: Final = (
     ),
     Flag(
         "feature-gates",
-        _feature_gates,
+        feature_gates,
         "name=bool pairs, comma-separated. They override the gates of the Configuration. The gates are "
         f"{', '.join(features.known())}.",
         default={},

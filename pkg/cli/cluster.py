@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ from controller_runtime.apis.core.v1 import Node
 from controller_runtime.envtest import Binaries, EnvtestError
 from controller_runtime.envtest.locks import file_lock
 
+from pkg.app.flags import feature_gates
 from pkg.cli.progress import progress_on
 from pkg.cli.terminal import Console
 from pkg.localcluster.cluster import Cluster
@@ -47,6 +48,7 @@ async def up_command(parsed: argparse.Namespace, out: Console, err: Console) -> 
         kubernetes=parsed.kubernetes or DEFAULT_KUBERNETES,
         jobset=parsed.jobset or DEFAULT_JOBSET,
         workloads=parsed.workloads,
+        manager_gates=feature_gates(parsed.feature_gates or ""),
     )
     options.check()
     async with _lock(parsed.name, err):
@@ -95,6 +97,7 @@ async def _keep(cluster: Cluster, parsed: argparse.Namespace, err: Console) -> N
         "--gpus": parsed.gpus,
         "--coscheduling": parsed.coscheduling or None,
         "--workloads": parsed.workloads or None,
+        "--feature-gates": parsed.feature_gates,
         "--kubernetes": parsed.kubernetes,
         "--jobset": parsed.jobset,
         "--kai-scheduler": parsed.kai_scheduler,
@@ -109,8 +112,7 @@ async def down_command(parsed: argparse.Namespace, out: Console, err: Console) -
     """Stop the cluster; a cluster that does not exist is not an error."""
     directory = state_directory(parsed.name)
     async with _lock(parsed.name, err):
-        stopped = await Cluster(directory).down()
-    out.say(f"Stopped {', '.join(stopped)}." if stopped else f"No cluster {parsed.name} is running.")
+        out.say(_stopped(await Cluster(directory).down(), f"No cluster {parsed.name} is running."))
     return 0
 
 
@@ -120,9 +122,12 @@ async def stop_command(parsed: argparse.Namespace, out: Console, err: Console) -
     if not State.exists(directory):
         return _absent(parsed.name, err)
     async with _lock(parsed.name, err):
-        stopped = await Cluster(directory).stop()
-    out.say(f"Stopped {', '.join(stopped)}." if stopped else f"Cluster {parsed.name} is stopped already.")
+        out.say(_stopped(await Cluster(directory).stop(), f"Cluster {parsed.name} is stopped already."))
     return 0
+
+
+def _stopped(components: Sequence[str], otherwise: str) -> str:
+    return f"Stopped {', '.join(components)}." if components else otherwise
 
 
 async def start_command(parsed: argparse.Namespace, out: Console, err: Console) -> int:

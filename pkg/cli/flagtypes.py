@@ -51,6 +51,20 @@ def name(text: str) -> str:
     return rest
 
 
+def filenames(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add the required flag ``--filename``, which takes several files each time."""
+    parser.add_argument(
+        "-f",
+        "--filename",
+        dest="files",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        required=True,
+        help=about,
+    )
+
+
 def compatibility_version(parser: argparse.ArgumentParser) -> None:
     """Add the flag ``--compatibility-version``."""
     parser.add_argument(

@@ -110,16 +110,7 @@ def _change(verb: str) -> Add:
 
 
 def _diff(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f",
-        "--filename",
-        dest="files",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        required=True,
-        help="YAML or JSON files with the changed runtimes, or - for standard input",
-    )
+    flagtypes.filenames(parser, "YAML or JSON files with the changed runtimes, or - for standard input")
     _cluster(parser)
     flagtypes.compatibility_version(parser)
     parser.epilog = "The exit code is 0 if the objects of no TrainJob change, and 1 if those of one do."

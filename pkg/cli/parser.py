@@ -13,13 +13,16 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
-from pkg.cli import flagtypes, liveflags, newflags
+from pkg.cli import clusterflags, flagtypes, liveflags, newflags
 from pkg.localcluster.names import DEFAULT_NAME
 from pkg.offline.text import printable_line
 
 PROGRAM: Final = "trainerctl"
 DISTRIBUTION: Final = "trainer-controller-manager"
 HELP: Final = "pkg.cli.help:help_command"
+_FILES: Final = (
+    "YAML or JSON files with any number of documents, folders of such files, or - for standard input"
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -56,97 +59,9 @@ def parser() -> Parser:
     top.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     top.set_defaults(passes_flags=False, cleans_up=False)
     commands = top.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    for name, about, add_flags in _COMMANDS:
+    for name, about, add_flags in COMMANDS:
         add_flags(commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}."))
     return top
-
-
-def _cluster(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(cleans_up=True)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND", title="commands")
-    for name, about, add_flags in (
-        ("up", "start the cluster and leave it running; an existing cluster keeps its objects", _cluster_up),
-        ("down", "stop the cluster and remove it with all its objects", _cluster_name),
-        ("stop", "stop the cluster and keep its objects", _cluster_name),
-        ("start", "start a stopped cluster with its objects", _cluster_start),
-        ("logs", "print the logs of the cluster's components", _cluster_logs),
-        ("status", "show the state of each component; exit code 1 unless all are healthy", _cluster_name),
-        ("list", "list the clusters", None),
-        ("build", "build the programs that the cluster needs, and print their paths", _releases),
-    ):
-        command = commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
-        module = "clusterlogs" if name == "logs" else "cluster"
-        command.set_defaults(function=f"pkg.cli.{module}:{name}_command")
-        if add_flags is not None:
-            add_flags(command)
-
-
-def _cluster_name(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--name", default=DEFAULT_NAME, help=f"name of the cluster (default '{DEFAULT_NAME}')"
-    )
-
-
-def _cluster_start(parser: argparse.ArgumentParser) -> None:
-    _cluster_name(parser)
-    _cluster_timeout(parser)
-
-
-def _cluster_timeout(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--timeout", type=flagtypes.seconds, default=120, metavar="SECONDS", help="time limit (default 120)"
-    )
-
-
-def _cluster_logs(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("components", metavar="COMPONENT", nargs="*", help="components, as status names them (default all)")
-    add("--tail", type=flagtypes.integer(0, 1 << 30), metavar="N", help="number of last lines (default all)")
-    add("-f", "--follow", action="store_true", help="print new lines until it is interrupted")
-    _cluster_name(parser)
-
-
-def _cluster_up(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--nodes", type=flagtypes.integer(0, 5000), metavar="N", help="number of simulated nodes (default 4)")
-    add("--gpus", type=flagtypes.integer(0, 5000), metavar="N", help="GPUs per node (default 8)")
-    add("--without-manager", action="store_true", help="do not start the manager")
-    add(
-        "--coscheduling",
-        action="store_true",
-        help="use the scheduler of scheduler-plugins, for gang scheduling",
-    )
-    add(
-        "--workloads",
-        action="store_true",
-        help="enable Kubernetes' own gang scheduling: the feature gates and the API (1.35 and newer)",
-    )
-    _releases(parser)
-    add(
-        "--kai-scheduler",
-        metavar="PATH",
-        help="program of KAI-Scheduler, run beside the scheduler; the manager groups its pods",
-    )
-    add("--kai-binder", metavar="PATH", help="program that binds for --kai-scheduler")
-    add(
-        "--kai-crds",
-        metavar="FOLDER",
-        help="CRDs of the release of --kai-scheduler (default: those of v0.17)",
-    )
-    add("--recreate", action="store_true", help="replace an existing cluster and all its objects")
-    _cluster_timeout(parser)
-    _cluster_name(parser)
-
-
-def _releases(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--kubernetes",
-        metavar="RELEASE",
-        help="release line of Kubernetes: 1.34, 1.35, 1.36 or 1.37 (default 1.35)",
-    )
-    parser.add_argument(
-        "--jobset", metavar="RELEASE", help="release line of JobSet: 0.10, 0.11 or 0.12 (default 0.10)"
-    )
 
 
 def _demo(parser: argparse.ArgumentParser) -> None:
@@ -204,7 +119,7 @@ def _validate(parser: argparse.ArgumentParser) -> None:
 
 
 def _convert(parser: argparse.ArgumentParser) -> None:
-    _filenames(parser)
+    flagtypes.filenames(parser, _FILES)
     parser.add_argument(
         "--to",
         choices=("2.1", "2.3"),
@@ -255,8 +170,12 @@ def _help(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(function=HELP)
 
 
-_COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
-    ("cluster", "manage local clusters: a real control plane with simulated GPU nodes", _cluster),
+COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]], ...]] = (
+    (
+        "cluster",
+        "manage local clusters: a real control plane with simulated GPU nodes",
+        clusterflags.add_flags,
+    ),
     ("demo", "run one TrainJob to completion on a temporary local cluster", _demo),
     ("run", "run the manager against a local cluster or a kubeconfig", _run),
     ("render", "print the objects that TrainJobs create, without a cluster", _render),
@@ -273,7 +192,7 @@ _COMMANDS: Final[tuple[tuple[str, str, Callable[[argparse.ArgumentParser], None]
 
 
 def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
-    _filenames(parser)
+    flagtypes.filenames(parser, _FILES)
     parser.add_argument(
         "-n",
         "--namespace",
@@ -282,19 +201,6 @@ def _files(parser: argparse.ArgumentParser, *, outputs: Sequence[str]) -> None:
         help="namespace for objects that do not set one (default 'default')",
     )
     _output(parser, outputs)
-
-
-def _filenames(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-f",
-        "--filename",
-        dest="files",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        required=True,
-        help="YAML or JSON files with any number of documents, folders of such files, or - for standard input",
-    )
 
 
 def _output(parser: argparse.ArgumentParser, outputs: Sequence[str]) -> None:

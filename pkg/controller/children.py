@@ -37,7 +37,7 @@ from pkg.runtime import Runtime
 from pkg.runtime.framework import PluginError
 from pkg.util import trainjob
 
-from . import gangs, objects, patches
+from . import adoption, gangs, objects
 from .applier import Applier, Outcome, at_version_of
 from .drift import Wire, content
 from .jobsetrule import JobSetRule
@@ -87,7 +87,7 @@ class Children:
         except trainjob.PredecessorError as error:
             raise PendingError(str(error)) from error
         except trainjob.ChildConflictError:
-            if not _is_orphan_of_ours(live):
+            if not adoption.is_orphan_of_ours(live):
                 raise
         return live
 
@@ -111,7 +111,7 @@ class Children:
             if live is not None and live.metadata.deletion_timestamp is not None:
                 raise PendingError(f"jobset {live.key}: it is being deleted", UNTIL_DELETED)
             if live is not None and trainjob.controller_of(live) is None:
-                live = await self._adopt(runtime, train_job, live)
+                live = await adoption.adopt(self._client, self._applier.reader, runtime, train_job, live)
             if live is not None and not live.spec.suspend and not train_job.spec.suspend:
                 return await self._repair(runtime, train_job, live)
             try:
@@ -202,30 +202,6 @@ class Children:
             return []
         return [(obj, await self._applier.apply(train_job.key, obj)) for obj in pending]
 
-    async def _adopt(self, runtime: Runtime, train_job: TrainJob, live: JobSet) -> JobSet:
-        """Become the controller of an orphan of ours. If it runs or has ended, its spec must match the TrainJob.
-
-        Raises:
-            ChildConflictError: it runs, or has ended, with another spec. Its end must not become the TrainJob's.
-        """
-        job_set, _ = await objects.desired(runtime, train_job)
-        rule = JobSetRule(live.to_dict())
-        follows = rule.suspended and not rule.ended
-        if job_set is None or not (follows or rule.holds(job_set.to_dict())):
-            trainjob.require_control(live, trainjob.controller_reference(train_job))
-        # The cache may lag behind a deletion of the TrainJob, which would then delete the JobSet too.
-        owner = await self._applier.reader.get(TrainJob, train_job.key)
-        if owner.metadata.uid != train_job.metadata.uid or owner.metadata.deletion_timestamp is not None:
-            raise PendingError(f"trainjob {train_job.key}: it is being deleted")
-        owners = [*(live.metadata.owner_references or ()), trainjob.controller_reference(train_job)]
-        log.logger_from().info("Adopting the JobSet", jobSet=str(live.key))
-        try:
-            return await self._client.patch(live, patches.replace_owners(live, owners))
-        except InvalidError as error:
-            if not patches.is_stale(error):
-                raise
-            raise PendingError("another writer changed the owners of the JobSet meanwhile") from error
-
     async def _follow(self, train_job: TrainJob, live: JobSet, desired: JobSet) -> None:
         """Return once ``desired`` can be applied in place.
 
@@ -307,11 +283,3 @@ class Children:
         obj = at_version_of(obj, live)
         stored = await self._client.apply(obj, field_owner=constants.FIELD_OWNER, force=True, dry_run=dry_run)
         return stored.to_dict()
-
-
-def _is_orphan_of_ours(job_set: JobSet) -> bool:
-    """Return True if the JobSet has no controller and its jobs have the ancestor-step label."""
-    if trainjob.controller_of(job_set) is not None:
-        return False
-    metadata = [job.template.metadata for job in job_set.spec.replicated_jobs or ()]
-    return any(each and constants.LABEL_TRAIN_JOB_ANCESTOR in (each.labels or {}) for each in metadata)

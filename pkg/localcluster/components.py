@@ -21,7 +21,7 @@ from controller_runtime.envtest.ports import HOST, free_ports
 from controller_runtime.envtest.probe import Probe
 
 import pkg
-from pkg.localcluster import kai
+from pkg.localcluster import contents, kai
 from pkg.localcluster.options import Options
 
 MANAGER: Final = "trainer-controller-manager"
@@ -74,6 +74,7 @@ class Ports:
     manager_webhook: int
     manager_health: int
     manager_metrics: int
+    manager_status: int
     kai_plugins: int
     kai_metrics: int
     kai_binder: int
@@ -121,7 +122,7 @@ class Parts:
         ):
             config = self.plane.kubeconfig_for(user, groups)
             write_private(self.kubeconfig(component), yaml.safe_dump(config, sort_keys=False))
-        serving = self.plane.authority.server("webhooks", [HOST, "localhost"])
+        serving = self.plane.authority.server("webhooks", [HOST, "localhost", contents.TRAINER_SERVER])
         serving.write(private_directory(self.webhook_certificates))
         self.plane.authority.client("kube-apiserver").write(self.plane.pki, KUBELET_CLIENT)
 
@@ -189,13 +190,9 @@ class Parts:
         """Return the JobSet controller."""
         health = f"{HOST}:{self.ports.jobset_health}"
         config = {
-            "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
-            "kind": "Configuration",
+            **self._configuration("config.jobset.x-k8s.io/v1alpha1", self.ports.jobset_webhook, health),
             "internalCertManagement": {"enable": False},
-            "leaderElection": {"leaderElect": False},
-            "webhook": self._webhook(self.ports.jobset_webhook),
             "metrics": {"bindAddress": "0"},
-            "health": {"healthProbeBindAddress": health},
         }
         name = JOBSET_CONTROLLER
         flags = {"config": self._write(name, config), "kubeconfig": self.kubeconfig(name)}
@@ -205,14 +202,12 @@ class Parts:
         """Return our own manager, run by this very interpreter from this very installation."""
         health = f"{HOST}:{self.ports.manager_health}"
         config = {
-            "apiVersion": "config.trainer.kubeflow.org/v1alpha1",
-            "kind": "Configuration",
+            **self._configuration("config.trainer.kubeflow.org/v1alpha1", self.ports.manager_webhook, health),
             "certManagement": {"enable": False},
-            "leaderElection": {"leaderElect": False},
-            "webhook": self._webhook(self.ports.manager_webhook),
             "metrics": {"bindAddress": f"{HOST}:{self.ports.manager_metrics}", "secureServing": False},
-            "health": {"healthProbeBindAddress": health},
             "podGrouper": {"enable": self.groups_pods},
+            "statusServer": {"host": HOST, "port": self.ports.manager_status},
+            "featureGates": dict(self.options.manager_gates),
         }
         argv = [
             "pkg.app",
@@ -241,8 +236,16 @@ class Parts:
             **({"feature-gates": gates} if (gates := self.options.feature_gates) else {}),
         }
 
-    def _webhook(self, port: int) -> dict[str, JSON]:
-        return {"host": HOST, "port": port, "certDir": str(self.webhook_certificates)}
+    def _configuration(self, api_version: str, webhook_port: int, health: str) -> dict[str, JSON]:
+        """Return the fields that the configurations of both controllers share."""
+        certificates = str(self.webhook_certificates)
+        return {
+            "apiVersion": api_version,
+            "kind": "Configuration",
+            "leaderElection": {"leaderElect": False},
+            "webhook": {"host": HOST, "port": webhook_port, "certDir": certificates},
+            "health": {"healthProbeBindAddress": health},
+        }
 
     def _tls(self, port: int, path: str) -> Probe:
         return Probe(f"https://{HOST}:{port}/{path}", self.plane.authority_file)

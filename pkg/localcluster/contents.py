@@ -4,14 +4,17 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from controller_runtime.apis.machinery.base import JSON
 from controller_runtime.envtest import point_at
 from controller_runtime.envtest.binaries import Binary
 
+from pkg.apis.config.v1alpha1 import defaulted
 from pkg.apis.jobset.v1alpha2 import JOB_SET_NAME_KEY
 from pkg.constants import trainer as constants
 from pkg.localcluster.access import role_binding, service_account
@@ -28,6 +31,8 @@ TRAINER_SUBJECT: Final = {
     "name": TRAINER_ACCOUNT,
     "namespace": TRAINER_NAMESPACE,
 }
+TRAINER_SERVER: Final = f"{defaulted().cert_management.webhook_service_name}.{TRAINER_NAMESPACE}.svc"
+"""The host name by which pods call the manager."""
 VOLUMES: Final = 16
 _POD_HOOKS: Final = frozenset({"mpod.kb.io", "vpod.kb.io"})
 
@@ -117,6 +122,21 @@ def trainer_webhooks(url: str, authority: bytes) -> list[Manifest]:
     kinds = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
     hooks = _of_kind(shipped.manifests("webhook"), *kinds)
     return [point_at(manifest, url, authority) for manifest in hooks]
+
+
+def certificates(folder: Path, authority: bytes) -> Manifest:
+    """Return the Secret with the manager's certificate in ``folder``; pods get its authority from the Secret."""
+    files = {name: (folder / name).read_bytes() for name in ("tls.crt", "tls.key")}
+    data = {name: base64.b64encode(text).decode() for name, text in {**files, "ca.crt": authority}.items()}
+    name = defaulted().cert_management.webhook_secret_name
+    metadata = {"name": name, "namespace": TRAINER_NAMESPACE}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": metadata,
+        "data": data,
+    }
 
 
 def runtimes() -> list[Manifest]:

@@ -87,6 +87,10 @@ class Filling:
     async def _start_controllers(self) -> list[Component]:
         """Start the JobSet controller and the manager; the kinds that both watch must be served by now."""
         await write_tokens(self.parts.directory, self.parts.plane.url, ACCOUNTS)
+        if self.options.serves_status:
+            authority = self.parts.plane.authority.certificate
+            secret = contents.certificates(self.parts.webhook_certificates, authority)
+            await apply_manifests(self.client, [secret], owner=FIELD_OWNER)
         manager = self.parts.manager()  # its configuration is written even if it is not started
         components = [self.parts.jobset(), *([manager] if self.options.manager else [])]
         if self.options.kai is not None:

@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from controller_runtime.envtest import EnvtestError, Tool
 
+from pkg import features
 from pkg.localcluster import kai
 from pkg.localcluster.nodes import NodeShape
 from pkg.localcluster.tools import (
@@ -43,6 +45,8 @@ class Options:
     """The release line of JobSet."""
     workloads: bool = False
     """Enable Kubernetes' own gangs: the feature gates and the API."""
+    manager_gates: Mapping[str, bool] = field(default_factory=dict)
+    """The manager's feature gates."""
 
     @property
     def tools(self) -> list[Tool]:
@@ -56,6 +60,11 @@ class Options:
             return ""
         gates = ["GenericWorkload"] + ["GangScheduling"] * (self.kubernetes in _TWO_GATES)
         return ",".join(f"{gate}=true" for gate in gates)
+
+    @property
+    def serves_status(self) -> bool:
+        """True if the manager serves status updates of pods."""
+        return features.resolve(self.manager_gates).enabled(features.TRAIN_JOB_STATUS)
 
     @property
     def gang_controllers(self) -> list[str]:

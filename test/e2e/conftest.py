@@ -20,10 +20,16 @@ from controller_runtime.envtest.binaries import cache_directory
 from pkg.localcluster.cluster import Cluster
 
 
+@pytest.fixture(scope="module")
+def cluster(local_cluster: Cluster) -> Cluster:
+    """The cluster of a module's tests; a module may have its own."""
+    return local_cluster
+
+
 @pytest.fixture
-async def cluster_client(local_cluster: Cluster) -> AsyncIterator[LiveClient]:
+async def cluster_client(cluster: Cluster) -> AsyncIterator[LiveClient]:
     """An administrator's client."""
-    async with local_cluster.client() as client:
+    async with cluster.client() as client:
         yield client
 
 

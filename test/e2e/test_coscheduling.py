@@ -28,16 +28,10 @@ RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
 
 
 @pytest.fixture(scope="module")
-def gang_cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
+def cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
     """A cluster whose scheduler knows gangs."""
-    with run_cluster(Options(nodes=NODES, shape=NodeShape(gpus=GPUS), coscheduling=True)) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def cluster_client(gang_cluster: Cluster) -> AsyncIterator[LiveClient]:
-    async with gang_cluster.client() as client:
-        yield client
+    with run_cluster(Options(nodes=NODES, shape=NodeShape(gpus=GPUS), coscheduling=True)) as running:
+        yield running
 
 
 async def pods(client: LiveClient, namespace: str) -> list[dict[str, Any]]:

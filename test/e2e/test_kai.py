@@ -3,7 +3,7 @@
 """A local cluster with KAI-Scheduler's place taken by programs that only answer probes: what surrounds them."""
 
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -39,27 +39,21 @@ RunCluster = Callable[[Options], AbstractContextManager[Cluster]]
 
 
 @pytest.fixture(scope="module")
-def kai_cluster(run_cluster: RunCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(run_cluster: RunCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     directory: Path = tmp_path_factory.mktemp("kai")
     program = directory / "program"
     program.write_text(STAND_IN)
     program.chmod(0o755)
     options = Options(nodes=1, kai=Programs(program, program))
-    with run_cluster(options) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def cluster_client(kai_cluster: Cluster) -> AsyncIterator[LiveClient]:
-    async with kai_cluster.client() as client:
-        yield client
+    with run_cluster(options) as running:
+        yield running
 
 
 async def test_the_programs_run_and_the_default_queue_has_its_parent(
-    kai_cluster: Cluster, cluster_client: LiveClient
+    cluster: Cluster, cluster_client: LiveClient
 ) -> None:
-    assert {SCHEDULER, BINDER} <= set((await kai_cluster.health()).keys())
-    assert await kai_cluster.is_up()
+    assert {SCHEDULER, BINDER} <= set((await cluster.health()).keys())
+    assert await cluster.is_up()
     assert (await cluster_client.get(Queue, ("", "default-queue"))).spec.parent_queue == PARENT_QUEUE
 
 

@@ -52,20 +52,14 @@ if JOBSET not in KEEPS_FIELD.get(KUBERNETES, ()):
 
 
 @pytest.fixture(scope="module")
-def gang_cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
+def cluster(run_cluster: RunCluster) -> Iterator[Cluster]:
     """A cluster whose scheduler schedules Kubernetes' own gangs."""
     shape = NodeShape(gpus=GPUS)
     options = Options(
         nodes=NODES, shape=shape, timeout=600, kubernetes=KUBERNETES, jobset=JOBSET, workloads=True
     )
-    with run_cluster(options) as cluster:
-        yield cluster
-
-
-@pytest.fixture
-async def cluster_client(gang_cluster: Cluster) -> AsyncIterator[LiveClient]:
-    async with gang_cluster.client() as client:
-        yield client
+    with run_cluster(options) as running:
+        yield running
 
 
 def job(name: str, *, gpus: int, run_for: str, **more: Any) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, Environment, PlainProgress, eventually
 from controller_runtime.rest import Config, RESTMapper, Transport
 from controller_runtime.testing.background import start_in_background
+from controller_runtime.testing.pytest_envtest import running
 from yarl import URL
 
 from pkg.apis.trainer.v1alpha1 import ClusterTrainingRuntime
@@ -219,9 +220,8 @@ def plane(audit_log: Path) -> Iterator[Environment]:
     policy.write_text(json.dumps(_AUDIT_POLICY))
     flags = [f"--audit-policy-file={policy}", f"--audit-log-path={audit_log}", "--audit-log-mode=blocking"]
     environment = Environment(api_server_flags=flags, progress=PlainProgress(sys.stderr))
-    anyio.run(environment.start)
-    yield environment
-    anyio.run(environment.stop)
+    with running(environment):
+        yield environment
 
 
 @pytest.fixture

@@ -72,11 +72,11 @@ class Calm:
                 await self._users.resume(sim, rng, name)
 
     async def _step(self, sim: Simulation, rng: random.Random, act: Act) -> None:
-        seconds = await perform(sim, rng, act)
-        await settled(sim, act, seconds, functools.partial(self._problem, sim, _state))
+        await perform(sim, rng, act)
+        await settled(sim, act, functools.partial(self._problem, sim, _state))
         # A TrainJob follows its runtime when it is reconciled for another reason.
         await self._end.touch(sim)
-        await settled(sim, act, seconds, functools.partial(self._problem, sim, self._content))
+        await settled(sim, act, functools.partial(self._problem, sim, self._content))
 
     async def _problem(self, sim: Simulation, of_job: Look) -> str | None:
         for job in sim.server.objects(TrainJob):
@@ -110,7 +110,7 @@ async def _state(sim: Simulation, job: Document) -> str | None:
     if is_true(job, "Complete") or is_true(job, "Failed"):
         return None
     suspended = is_suspended(job)
-    # A TrainJob that fails again and again is retried after minutes, and so is a failed write of its status.
+    # A TrainJob that fails again and again is retried after minutes.
     if (found := obstacle(sim, job)) is not None:
         return None if found.is_reported else f"an obstacle is not reported: {found.name}"
     if is_true(job, "Suspended") != suspended:

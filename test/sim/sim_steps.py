@@ -14,8 +14,6 @@ from controller_runtime.simtest import Simulation
 Act = Callable[[Simulation, random.Random], Awaitable[None]]
 _IN_TIME: Final = 90.0
 """Seconds until a manager has followed: the models of the other controllers take some of them."""
-_AFTER_FAILURES: Final = 1100.0
-"""The same after failed requests: a request that has failed again and again is retried after 1000 seconds at most."""
 _DISTURBED: Final = 0.4
 _DISTURBANCES: Final = ("refused", "unavailable", "pages", "lost", "conflicts", "garbled")
 
@@ -30,25 +28,18 @@ def about(name: str, act: Any) -> Act:
     return act_about
 
 
-async def perform(sim: Simulation, rng: random.Random, act: Act) -> float:
-    """Act, and return in how many seconds the manager must follow.
-
-    In some steps, requests fail or watches break for some seconds meanwhile.
-    """
+async def perform(sim: Simulation, rng: random.Random, act: Act) -> None:
+    """Act. In some steps, requests fail or watches break for some seconds meanwhile."""
     sim.record("calm", act.__name__)
-    disturbed = rng.random() < _DISTURBED
     async with anyio.create_task_group() as group:
-        if disturbed:
+        if rng.random() < _DISTURBED:
             group.start_soon(_disturb, sim, rng)
         await act(sim, rng)
-    return _AFTER_FAILURES if disturbed else _IN_TIME
 
 
-async def settled(
-    sim: Simulation, act: Act, seconds: float, problem: Callable[[], Awaitable[str | None]]
-) -> None:
+async def settled(sim: Simulation, act: Act, problem: Callable[[], Awaitable[str | None]]) -> None:
     """Return when ``problem`` returns None. Raises AssertionError if that takes too long."""
-    until = sim.loop.time() + seconds
+    until = sim.loop.time() + _IN_TIME
     while (found := await problem()) is not None:
         assert sim.loop.time() < until, f"the manager does not follow: {found} (after {act.__name__})"
         await anyio.sleep(2.0)

@@ -40,6 +40,17 @@ class Options:
             options.get("dry_run", False),
         )
 
+    @classmethod
+    def of_eviction(cls, eviction: Document, *, dry_run: bool) -> Options:
+        """Return the options of the delete that an Eviction requests."""
+        requested = eviction.get("deleteOptions") or {}
+        return cls(
+            requested.get("propagationPolicy"),
+            requested.get("gracePeriodSeconds"),
+            requested.get("preconditions") or {},
+            dry_run,
+        )
+
 
 def check_preconditions(table: Table, document: Document, preconditions: Mapping[str, str]) -> None:
     """Raise ConflictError if the object does not meet the preconditions."""

@@ -276,17 +276,8 @@ class FakeSubResource:
         table = self._client._table(type(obj))
         if (type(obj).gvk.kind, self._name) != ("Pod", "eviction"):
             raise table.no_subresource(obj.name)
-        requested: dict[str, JSON] = document.get("deleteOptions") or {}
-        self._client.memory.delete(
-            table,
-            obj.key,
-            deletion.Options(
-                requested.get("propagationPolicy"),
-                requested.get("gracePeriodSeconds"),
-                requested.get("preconditions") or {},
-                dry_run=options.get("dry_run", False),
-            ),
-        )
+        evicted = deletion.Options.of_eviction(document, dry_run=options.get("dry_run", False))
+        self._client.memory.delete(table, obj.key, evicted)
         return body
 
     async def update(self, obj: T, **options: Unpack[opts.UpdateOptions]) -> T:

@@ -12,24 +12,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Final
 
 from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.gvk import NamespacedName
 from controller_runtime.apis.machinery.patch import same
 from controller_runtime.apis.machinery.time import format_time
 
-from . import checks, deletion, ownership
+from . import checks, deletion, ownership, parts
 from .tables import Change, Document, Manager, Stored, Table, key_of
-
-_SERVERS_OWN: Final = (
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-)
-_NEVER_STORED: Final = ("managedFields", "selfLink")
 
 
 def _default_now() -> datetime:
@@ -88,7 +78,9 @@ class Memory:
         if key in table.rows:
             raise table.exists(key)
         owners = {
-            Manager(manager, "Update"): ownership.fields_of(_main_part(table, document), table.facts.shape)
+            Manager(manager, "Update"): ownership.fields_of(
+                parts.main_part(table, document), table.facts.shape
+            )
         }
         return self._insert(table, document, owners, dry_run=dry_run)
 
@@ -132,7 +124,7 @@ class Memory:
         """Replace an object with a checked document, and return it."""
         shape = table.facts.shape
         checks.check_deletion(table, document, row.document)
-        after = _combined(table, row.document, document, subresource)
+        after = parts.combined(table, row.document, document, subresource)
         checks.check_finalizers(table, row.document, after)
         written, removed = ownership.difference(row.document, after, shape)
         owners = {who: fields - written - removed for who, fields in row.owners.items()}
@@ -173,7 +165,7 @@ class Memory:
         after = ownership.merge(
             after, {k: v for k, v in config.items() if k not in ("apiVersion", "kind")}, shape
         )
-        after["metadata"] = {**after.get("metadata", {}), **_unowned(row.document)}
+        after["metadata"] = {**after.get("metadata", {}), **parts.servers_metadata(row.document)}
         checks.check_finalizers(table, row.document, after)
         return self._replace(table, key, row, Stored(after, others | {who: mine}), dry_run=dry_run)
 
@@ -190,7 +182,7 @@ class Memory:
         return left
 
     def _apply_new(self, table: Table, config: Document, who: Manager, *, dry_run: bool) -> Document:
-        document = _main_part(table, config)
+        document = parts.main_part(table, config)
         if uid := document["metadata"].get("uid"):
             raise table.conflict(
                 document["metadata"]["name"],
@@ -205,9 +197,8 @@ class Memory:
         if table.facts.status:
             document.pop("status", None)
         metadata = document["metadata"]
-        for name in (*_NEVER_STORED, *_SERVERS_OWN, "resourceVersion"):
-            if name != "generation" or table.facts.generation:
-                metadata.pop(name, None)
+        kept = {} if table.facts.generation else {k: v for k, v in metadata.items() if k == "generation"}
+        metadata = document["metadata"] = parts.clients_metadata(document) | kept
         document = self.complete(table, document)
         checks.check_name(table, document)
         checks.check_metadata(table, document)
@@ -228,7 +219,7 @@ class Memory:
         checks.check_metadata(table, after.document)
         metadata = after.document["metadata"]
         if "generation" in metadata and not same(
-            _content(table, row.document), _content(table, after.document)
+            parts.content(table, row.document), parts.content(table, after.document)
         ):
             metadata["generation"] += 1
         if dry_run:
@@ -264,38 +255,6 @@ def _placed(table: Table, document: Document) -> NamespacedName:
 
 def _owning(owners: Mapping[Manager, ownership.FieldSet]) -> dict[Manager, ownership.FieldSet]:
     return {who: fields for who, fields in owners.items() if fields}
-
-
-def _content(table: Table, document: Document) -> Document:
-    """Return the part of an object whose changes increase its generation."""
-    uncounted = ("metadata", "status") if table.facts.status else ("metadata",)
-    return {k: v for k, v in document.items() if k not in uncounted}
-
-
-def _main_part(table: Table, document: Document) -> Document:
-    return {k: v for k, v in document.items() if k != "status"} if table.facts.status else document
-
-
-def _combined(table: Table, old: Document, new: Document, subresource: str) -> Document:
-    """Return ``old`` after a PUT of ``new``, which sets either the status or all but the status and server fields."""
-    if subresource:
-        result = {k: v for k, v in old.items() if k != "status"}
-        result["metadata"] = dict(old["metadata"])
-        return {**result, "status": new["status"]} if "status" in new else result
-    result = dict(new)
-    if table.facts.status:
-        result.pop("status", None)
-        if "status" in old:
-            result["status"] = old["status"]
-    dropped = (*_SERVERS_OWN, *_NEVER_STORED, "resourceVersion")
-    result["metadata"] = {k: v for k, v in new["metadata"].items() if k not in dropped} | _unowned(old)
-    return result
-
-
-def _unowned(document: Document) -> Document:
-    """Return the metadata that only the server writes."""
-    metadata = document["metadata"]
-    return {name: metadata[name] for name in (*_SERVERS_OWN, "resourceVersion") if name in metadata}
 
 
 def _differing(

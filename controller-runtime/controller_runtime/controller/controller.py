@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Final
 
 import anyio
 import anyio.lowlevel
@@ -30,12 +29,7 @@ from controller_runtime.reconcile import (
 
 from . import outcomes, reporting
 from .options import Defaults, Options
-
-_DEGRADED_RETRY: Final = 30.0
-"""Maximum retry delay while a required kind is not served."""
-
-AWAY_DELAY: Final = 8.0
-"""Maximum retry delay in seconds while the server cannot be reached, so that its return is noticed soon."""
+from .retries import Retries
 
 _log = log.logger_from("controller")
 
@@ -66,7 +60,7 @@ class Controller:
         self.queue: workqueue.PriorityQueue[Request] = workqueue.PriorityQueue(
             name, rate_limiter=settings.rate_limiter, metrics=settings.metrics
         )
-        self._away = workqueue.ItemExponentialFailureRateLimiter[Request](maximum=AWAY_DELAY)
+        self._retries = Retries(settings.rate_limiter)
         self._reconciler = reconciler
         self._new_id = new_id
         self._time = metrics.RECONCILE_TIME.labels(name)
@@ -255,41 +249,23 @@ class Controller:
             if outcomes.is_terminal(outcome) or outcomes.is_undecodable(outcome, request, self.settings.kind):
                 metrics.TERMINAL_RECONCILE_ERRORS.labels(self.name).inc()
             else:
-                self._retry(request, outcome, priority)
+                self.queue.origins.note(request, f"retry after {type(outcome).__name__}")
+                self.queue.add(request, priority=priority, after=self._retries.delay(request, outcome))
             metrics.RECONCILE_ERRORS.labels(self.name).inc()
             metrics.RECONCILE_TOTAL.labels(self.name, reporting.ERROR).inc()
             _log.error("Reconciler error", error=outcome)
         elif (after := outcome.requeue_after) is not None and after.total_seconds() > 0:
             if self._traces:
                 _log.trace("Reconcile done, requeueing", after=after)
-            self._forget(request)
+            self._retries.forget(request)
             self.queue.origins.note(request, "requeue_after of the reconciler")
             self.queue.add(request, priority=priority, after=after.total_seconds())
             metrics.RECONCILE_TOTAL.labels(self.name, reporting.REQUEUE_AFTER).inc()
         else:
             if self._traces:
                 _log.trace("Reconcile successful")
-            self._forget(request)
+            self._retries.forget(request)
             self._successes.inc()
-
-    def _retry(self, request: Request, error: Exception, priority: int) -> None:
-        """Queue a failed request again, with a growing delay or the delay that the server sent."""
-        self.queue.origins.note(request, f"retry after {type(error).__name__}")
-        if (wait := outcomes.asked_wait(error)) is not None:
-            self._away.forget(request)
-            self.queue.add(request, priority=priority, after=wait)
-        elif outcomes.is_away(error):
-            # The request is not at fault: its delay is short, and it takes no tokens of the shared rate limit.
-            self.queue.add(request, priority=priority, after=self._away.when(request))
-        else:
-            self._away.forget(request)
-            # No event reports that a kind is served again, so retry at intervals.
-            at_most = _DEGRADED_RETRY if outcomes.is_degraded(error) else 0.0
-            self.queue.add(request, priority=priority, after=at_most, rate_limited=True)
-
-    def _forget(self, request: Request) -> None:
-        self._away.forget(request)
-        self.queue.forget(request)
 
 
 def _checked(result: object) -> Result:

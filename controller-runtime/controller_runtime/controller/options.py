@@ -69,7 +69,8 @@ class Options:
     """Workers, each of which reconciles one request at a time. By default the manager's value for
     the kind (``group_kind_concurrency``), then for all controllers, then 1."""
     rate_limiter: workqueue.RateLimiter[Request] | None = None
-    """How long failed requests wait: 5 ms to 1000 s each, 10 a second beyond a burst of 100 overall."""
+    """How long failed requests wait: 5 ms to 1000 s each, 10 a second beyond a burst of 100 overall. Failures
+    of the server (5xx, 429, conflicts) are counted under another key of the same request."""
     recover_panic: bool | None = None
     """Whether a programming error in the reconciler (a TypeError, say) is handled like other errors: true.
     If not, it ends the controller, and with it the manager."""

@@ -8,7 +8,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from controller_runtime import rest
-from controller_runtime.apis.machinery.errors import StatusError
+from controller_runtime.apis.machinery.errors import (
+    ConflictError,
+    ServerError,
+    StatusError,
+    TooManyRequestsError,
+)
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
 from controller_runtime.reconcile import Request, TerminalError
@@ -26,6 +31,9 @@ PANICS: Final = (
     TypeError,
 )
 """Programming errors: in Go they would be panics, and they are counted as such."""
+
+
+_OF_SERVER: Final = (ServerError, TooManyRequestsError, ConflictError)
 
 
 def is_terminal(error: BaseException) -> bool:
@@ -51,6 +59,11 @@ def asked_wait(error: BaseException) -> float | None:
 def is_away(error: BaseException) -> bool:
     """Return True if the server was not reached."""
     return any(isinstance(each, rest.TransportError) for each in all_of(error))
+
+
+def is_of_server(error: BaseException) -> bool:
+    """Return True if the server failed, or another client wrote the object at the same time."""
+    return any(isinstance(each, _OF_SERVER) for each in all_of(error))
 
 
 def all_of(error: BaseException) -> Iterator[BaseException]:

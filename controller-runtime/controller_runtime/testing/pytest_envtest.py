@@ -5,6 +5,8 @@
 Import the fixtures in ``conftest.py``::
 
     from controller_runtime.testing.pytest_envtest import *
+
+A ``control_plane`` of another scope or with other flags is one line: ``with running(Environment(...)) as environment``.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import dataclasses
 import re
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 
 import anyio
 import pytest
@@ -25,13 +28,21 @@ from controller_runtime.rest import Config, RESTMapper, Transport
 __all__ = ["control_plane", "live_client", "namespace", "rest_config"]
 
 
+@contextmanager
+def running(environment: Environment) -> Iterator[Environment]:
+    """Run an API server for fixtures with a scope of their own. It is not bound to an event loop."""
+    anyio.run(environment.start)
+    try:
+        yield environment
+    finally:
+        anyio.run(environment.stop)
+
+
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[Environment]:
-    """One etcd and kube-apiserver for the whole run, without controllers. It is not bound to an event loop."""
-    environment = Environment()
-    anyio.run(environment.start)
-    yield environment
-    anyio.run(environment.stop)
+    """One etcd and kube-apiserver for the whole run, without controllers."""
+    with running(Environment()) as environment:
+        yield environment
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ computation.
 from __future__ import annotations
 
 import asyncio
+import queue
 import selectors
 import sys
 import threading
@@ -20,6 +21,8 @@ STEP_SECONDS: Final = 5.0
 """Maximum CPU time of one pass over the ready callbacks; generous, to allow for imports and first validations."""
 THREAD_GRACE_SECONDS: Final = 0.02
 """Real time that other threads get before the clock advances."""
+WORKER_GRACE_SECONDS: Final = 0.5
+"""Real time that they get while a worker thread of anyio computes: a busy machine may be slow to run it."""
 DEADLOCK_SECONDS: Final = 20.0
 """Real time that other threads get when no timer is set."""
 FORBIDDEN: Final = frozenset({"socket.connect", "socket.getaddrinfo", "subprocess.Popen"})
@@ -27,6 +30,12 @@ FORBIDDEN: Final = frozenset({"socket.connect", "socket.getaddrinfo", "subproces
 
 class BlockedLoopError(AssertionError):
     """A test blocked its event loop, or waits for an event that cannot occur."""
+
+
+def _computes(thread: threading.Thread) -> bool:
+    """Return True for a worker thread of anyio that has work."""
+    work = getattr(thread, "queue", None)
+    return isinstance(work, queue.Queue) and work.unfinished_tasks > 0
 
 
 class _JumpingSelector(selectors.DefaultSelector):
@@ -50,7 +59,12 @@ class _JumpingSelector(selectors.DefaultSelector):
                 if not ready:
                     raise BlockedLoopError("every task waits and no timer is set: this test would hang")
                 return ready
-            if others and (ready := super().select(min(timeout, THREAD_GRACE_SECONDS))):
+            grace = (
+                WORKER_GRACE_SECONDS
+                if others and any(map(_computes, threading.enumerate()))
+                else THREAD_GRACE_SECONDS
+            )
+            if others and (ready := super().select(min(timeout, grace))):
                 return ready
             self.now += timeout
             return []

@@ -10,6 +10,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from controller_runtime.testing import virtual_time
+
 pytest_plugins = ["pytester"]
 
 
@@ -41,6 +43,14 @@ async def test_timers_fire_in_the_order_of_their_times() -> None:
 async def test_a_thread_is_given_time_before_the_clock_jumps() -> None:
     with anyio.fail_after(60):
         assert await anyio.to_thread.run_sync(threading.get_ident) != threading.get_ident()
+
+
+async def test_the_clock_stands_while_a_worker_thread_computes_longer_than_other_threads_may() -> None:
+    before = anyio.current_time()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(anyio.sleep, 60)
+        await anyio.to_thread.run_sync(threading.Event().wait, 5 * virtual_time.THREAD_GRACE_SECONDS)
+        assert anyio.current_time() == before
 
 
 async def test_sleeping_in_the_loop_fails_even_when_the_error_is_swallowed() -> None:

@@ -50,9 +50,8 @@ def merge_patches(
             try:
                 merged = strategic_merge_patch(job.get("template", {}), _patch(wanted.template), JOB_TEMPLATE)
             except StrategicMergeError as error:
-                raise RuntimePatchError(
-                    [f"patch of {patch.manager} for job {wanted.name}: {error}"]
-                ) from error
+                where = f"patch of {patch.manager} for job {wanted.name}"
+                raise RuntimePatchError([f"{where}: {'.'.join(error.path)}: {error}"]) from error
             job["template"] = apply.as_typed(merged, inside="template")
             budget.spend(job["template"])
         budget.check("runtimePatches", index + 1, len(patches), "patch fewer jobs")

@@ -42,24 +42,13 @@ from controller_runtime.rest.tls import load_chain
 from controller_runtime.webhook.certwatcher import server_context
 from prometheus_client import Counter, Gauge
 
-from . import bundle, pki
+from . import bundle, issues, pki
 from .cluster import Cluster
 from .configurations import Configurations
 from .pki import Material, Verdict
 
 # +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update
 
-EVENT_SOURCE: Final = "trainer-webhook-certificates"
-CREATED: Final = "WebhookCertificatesCreated"
-RENEWED: Final = "WebhookCertificatesRenewed"
-REPAIRED: Final = "WebhookCertificatesRepaired"
-
-ISSUED: Final = Counter(
-    "kubeflow_trainer_webhook_certificates_issued_total",
-    "Certificates that this replica put into the Secret, by reason: created, renewed, repaired",
-    ["reason"],
-    registry=metrics.REGISTRY,
-)
 FAILURES: Final = Counter(
     "kubeflow_trainer_webhook_certificates_failures_total",
     "Passes in which the Secret or the webhook configuration could not be brought into order",
@@ -233,7 +222,7 @@ class Certificates:
                     raise  # the namespace is missing
                 continue  # another replica or client was faster: read the Secret again
             if not verdict:
-                self._tell(secret, verdict, blank=not found)
+                issues.report(self._events, secret, verdict, first=not found)
             return made
         raise ConflictError(f"secret {key}: changed {_TRIES} times while it was being written")
 
@@ -264,19 +253,6 @@ class Certificates:
         if verdict:
             self._proved = (found, names)
         return verdict
-
-    def _tell(self, secret: Secret, verdict: Verdict, *, blank: bool) -> None:
-        what = "authority and serving certificate" if verdict.authority else "serving certificate"
-        if blank:
-            reason, label, kind, why = CREATED, "created", recorder.NORMAL, "there were none"
-        elif verdict.due:
-            reason, label, kind, why = RENEWED, "renewed", recorder.NORMAL, str(verdict)
-        else:
-            reason, label, kind, why = REPAIRED, "repaired", recorder.WARNING, str(verdict)
-        ISSUED.labels(label).inc()
-        self._events.event(secret, kind, reason, f"New {what} for the webhooks: {why}")
-        show = _log.warning if kind == recorder.WARNING else _log.info
-        show("Webhook certificates issued", secret=str(secret.key), issued=what, reason=why)
 
     async def _trust(self, cluster: Cluster, hooks: list[bundle.Configuration], material: Material) -> None:
         """Return when every hook trusts the authority of ``material``; ``hooks`` are the current configurations."""

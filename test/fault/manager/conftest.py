@@ -3,6 +3,7 @@
 """The shipped manager as a process behind the proxy, and what can be measured of it from outside."""
 
 import asyncio
+import dataclasses
 import os
 import subprocess
 import sys
@@ -218,3 +219,37 @@ def served(client: LiveClient, namespace: str) -> Callable[[], Awaitable[bool]]:
         return bool(jobs) and jobs == {each.name for each in await client.list(JobSet, namespace=namespace)}
 
     return check
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """A ready manager, the namespace of its TrainJobs, and the proxy between it and the API server."""
+
+    client: LiveClient
+    namespace: str
+    proxy: Any
+    ours: Ours
+    train: Callable[..., Awaitable[TrainJob]]
+    served: Callable[[], Awaitable[bool]]
+
+    async def begin(self, *names: str) -> list[TrainJob]:
+        """Create TrainJobs and wait until each has its JobSet."""
+        jobs = [await self.train(name) for name in names]
+        await self.settled(timeout=30)
+        return jobs
+
+    async def settled(self, *, timeout: float) -> None:
+        """Wait until every TrainJob has its JobSet."""
+        await eventually(self.served, timeout=timeout, reason="some TrainJobs have no JobSet")
+
+
+@pytest.fixture
+def world(
+    client: LiveClient,
+    namespace: str,
+    proxy: Any,
+    ours: Ours,
+    train: Callable[..., Awaitable[TrainJob]],
+    served: Callable[[], Awaitable[bool]],
+) -> World:
+    return World(client, namespace, proxy, ours, train, served)

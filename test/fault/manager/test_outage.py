@@ -9,8 +9,7 @@ from typing import Any
 import anyio
 import pytest
 from aiohttp import web
-from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Environment, eventually
+from controller_runtime.envtest import Environment
 from controller_runtime.rest import TransportError
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
@@ -27,29 +26,21 @@ def applied(proxy: Any, namespace: str) -> Counter[str]:
 
 
 async def test_f1_an_outage_loses_doubles_and_leaks_nothing(
-    plane: Environment,
-    client: LiveClient,
-    namespace: str,
-    proxy: Any,
-    ours: Any,
-    train: Any,
-    served: Any,
-    figure: Any,
-    outage_seconds: float,
+    plane: Environment, world: Any, figure: Any, outage_seconds: float
 ) -> None:
     """Catches a manager that forgets work, applies a JobSet again, grows or ends when the API server is away."""
+    proxy, ours = world.proxy, world.ours
     numbers = itertools.count(1)
 
     async def load() -> None:
         while True:
             try:
-                await train(f"job-{next(numbers)}")
+                await world.train(f"job-{next(numbers)}")
             except TransportError:
                 await anyio.sleep(0.2)
             await anyio.sleep(0.05)
 
-    await train("job-0")
-    await eventually(served, timeout=30, reason="the first TrainJob has no JobSet")
+    await world.begin("job-0")
     before = ours.memory()
     async with anyio.create_task_group() as loading:
         loading.start_soon(load)
@@ -62,10 +53,10 @@ async def test_f1_an_outage_loses_doubles_and_leaks_nothing(
         back = anyio.current_time()
         await anyio.sleep(2)
         loading.cancel_scope.cancel()
-    await eventually(served, timeout=90, reason="some TrainJobs have no JobSet")
+    await world.settled(timeout=90)
     figure(f"F1 API server away for {back - away:.0f} s: caught up", anyio.current_time() - back, at_most=20)
     await anyio.sleep(3)  # whatever would be done twice has been by now
-    writes = applied(proxy, namespace)
+    writes = applied(proxy, world.namespace)
     assert len(writes) > 20
     figure(
         "F1 JobSets applied more than once", sum(n > 1 for n in writes.values()), at_most=0, unit="JobSets"
@@ -80,21 +71,21 @@ def too_many() -> web.Response:
 
 
 async def test_f4_a_busy_server_is_asked_at_its_own_pace(
-    proxy: Any, ours: Any, train: Any, served: Any, figure: Any, outage_seconds: float
+    world: Any, figure: Any, outage_seconds: float
 ) -> None:
     """Catches a manager that ignores Retry-After, blocks its loop while it waits, or does not go on afterwards."""
-    await train("before")
-    await eventually(served, timeout=30, reason="the first TrainJob has no JobSet")
+    proxy, ours = world.proxy, world.ours
+    await world.begin("before")
     await anyio.sleep(2)
     proxy.refuse = too_many
     busy = anyio.current_time()
     for number in range(10):
-        await train(f"job-{number}")
+        await world.train(f"job-{number}")
     async with ours.lag() as latencies:
         await anyio.sleep(max(outage_seconds, 10))
     proxy.refuse = None
     free = anyio.current_time()
-    await eventually(served, timeout=60, reason="some TrainJobs have no JobSet")
+    await world.settled(timeout=60)
     figure(f"F4 429 for {free - busy:.0f} s: resumed", anyio.current_time() - free, at_most=8)
     refused = Counter(
         (seen.method, seen.path)

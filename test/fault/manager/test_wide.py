@@ -20,7 +20,7 @@ import msgspec
 import pytest
 from controller_runtime.apis.core.v1 import Event
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Environment, eventually
+from controller_runtime.envtest import eventually
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -103,20 +103,10 @@ async def post(session: aiohttp.ClientSession, ours: Any, body: bytes) -> int:
         return 0
 
 
-async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(
-    plane: Environment,
-    client: LiveClient,
-    namespace: str,
-    trainer_crds: list[dict[str, Any]],
-    proxy: Any,
-    ours: Any,
-    train: Any,
-    served: Any,
-    figure: Any,
-) -> None:
+async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(world: Any, figure: Any) -> None:
     """Catches a manager that decodes whatever is stored: its loop stalls, its memory grows, it loses its lease."""
-    await train("before")
-    await eventually(served, timeout=30, reason="the first TrainJob has no JobSet")
+    client, namespace, ours = world.client, world.namespace, world.ours
+    await world.begin("before")
     await anyio.sleep(3)
     idle = ours.memory()
     runtime = f"torch-{namespace}"
@@ -126,7 +116,7 @@ async def test_f11_f12_f13_wide_objects_are_left_out_and_reported(
             await store(client, namespace, name, wide_spec(runtime, TERMS))
         await anyio.sleep(8)
         began = time.monotonic()
-        late = await train("late")
+        late = await world.train("late")
         await eventually(
             lambda: client.get(JobSet, late.key), timeout=60, reason="another TrainJob has no JobSet"
         )
@@ -191,18 +181,11 @@ async def test_f13_wide_reviews_and_broken_off_bodies_stop_nobody(
 
 
 async def test_f13_all_of_it_at_once_is_not_felt_by_others(
-    ours: Any,
-    session_of: Any,
-    client: LiveClient,
-    namespace: str,
-    train: Any,
-    served: Any,
-    figure: Any,
-    tmp_path: Path,
+    world: Any, session_of: Any, figure: Any, tmp_path: Path
 ) -> None:
     """Catches a manager whose other tenants wait while wide objects are stored and wide reviews come."""
-    await train("before")
-    await eventually(served, timeout=30, reason="the first TrainJob has no JobSet")
+    client, namespace, ours = world.client, world.namespace, world.ours
+    await world.begin("before")
     small = review({"runtimeRef": {"name": "none"}})
     authority = tmp_path / "authority.crt"
     authority.write_bytes(ours.authority.certificate)

@@ -18,7 +18,6 @@ from controller_runtime.apis.core.v1 import Namespace
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import unstructured
 from controller_runtime.client import MERGE, LiveClient, ignore_not_found, raw_patch
-from controller_runtime.envtest import eventually
 from controller_runtime.envtest.pki import Authority
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -29,19 +28,10 @@ HOOKS = unstructured(GVK("admissionregistration.k8s.io", "v1", "MutatingWebhookC
 DELAY = 9.0
 
 
-async def test_f10_another_writer_causes_no_conflict(
-    client: LiveClient,
-    namespace: str,
-    proxy: Any,
-    ours: Any,
-    train: Any,
-    served: Any,
-    figure: Any,
-    outage_seconds: float,
-) -> None:
+async def test_f10_another_writer_causes_no_conflict(world: Any, figure: Any, outage_seconds: float) -> None:
     """Catches a status written under an optimistic lock, or written again for changes that are not the manager's."""
-    jobs = [await train(f"job-{number}") for number in range(5)]
-    await eventually(served, timeout=30, reason="some TrainJobs have no JobSet")
+    client, namespace, proxy = world.client, world.namespace, world.proxy
+    jobs = await world.begin(*(f"job-{number}" for number in range(5)))
     await anyio.sleep(2)
     begin = len(proxy.answers)
     changes = 0
@@ -80,22 +70,15 @@ async def test_f10_another_writer_causes_no_conflict(
         f"F10 {changes} changes under another writer: conflicts", answers[409], at_most=0, unit="conflicts"
     )
     figure("F10 writes a change", sum(answers.values()) / changes, at_most=1.1, unit="writes")
-    figure("F10 failed reconciles", ours.errors, at_most=0, unit="reconciles")
+    figure("F10 failed reconciles", world.ours.errors, at_most=0, unit="reconciles")
 
 
 async def test_f18_a_namespace_that_ends_is_left_alone(
-    client: LiveClient,
-    namespace: str,
-    proxy: Any,
-    ours: Any,
-    train: Any,
-    served: Any,
-    figure: Any,
-    outage_seconds: float,
+    world: Any, figure: Any, outage_seconds: float
 ) -> None:
     """Catches a manager that builds again and again what the API server refuses in a namespace that is deleted."""
-    await train("job")
-    await eventually(served, timeout=30, reason="the TrainJob has no JobSet")
+    client, namespace, proxy = world.client, world.namespace, world.proxy
+    await world.begin("job")
     await anyio.sleep(1)
     await client.delete(Namespace.from_dict({"metadata": {"name": namespace}}))
     begin = len(proxy.answers)
@@ -172,25 +155,19 @@ async def slow_webhook(client: LiveClient, namespace: str, tmp_path: Path) -> As
 
 
 async def test_f6_a_webhook_that_answers_in_nine_seconds_delays_only_its_own_objects(
-    client: LiveClient,
-    namespace: str,
-    slow_webhook: Counter[str],
-    ours: Any,
-    train: Any,
-    served: Any,
-    figure: Any,
+    slow_webhook: Counter[str], world: Any, figure: Any
 ) -> None:
     """Catches a manager that gives up on a slow answer and asks again, stalls, or fails while it waits."""
     jobs = 10
-    async with ours.lag() as latencies:
+    async with world.ours.lag() as latencies:
         for number in range(jobs):
-            await train(f"job-{number}")
+            await world.train(f"job-{number}")
         began = anyio.current_time()
-        await eventually(served, timeout=90, reason="some TrainJobs have no JobSet")
+        await world.settled(timeout=90)
         took = anyio.current_time() - began
     # Five workers: two rounds.
     figure(f"F6 {jobs} JobSets through a webhook that takes {DELAY:.0f} s", took, at_most=3 * DELAY)
     creations = sum(count for what, count in slow_webhook.items() if what.startswith("CREATE"))
     figure("F6 creations asked for", creations, at_most=jobs, unit="creations")
     figure("F6 slowest health probe", max(latencies), at_most=0.2)
-    figure("F6 failed reconciles", ours.errors, at_most=0, unit="reconciles")
+    figure("F6 failed reconciles", world.ours.errors, at_most=0, unit="reconciles")

@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fixtures of the controllers' tests."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
+from controller_runtime.apis.machinery.errors import NotFoundError
+from controller_runtime.apis.machinery.gvk import GVK
+from controller_runtime.apis.machinery.object import Object, unstructured
 from controller_runtime.client import LiveClient
-from controller_runtime.envtest import Environment
+from controller_runtime.envtest import Environment, eventually, open_crd
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.trainer.v1alpha1 import TrainJob
+
+CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
 
 
 @pytest.fixture
@@ -20,3 +25,31 @@ async def leave_no_jobs(
     yield
     for kind in (TrainJob, JobSet):
         await live_client.delete_all_of(kind, namespace=namespace)
+
+
+@pytest.fixture
+async def serve_pod_groups(
+    trainer_control_plane: Environment, live_client: LiveClient, namespace: str
+) -> AsyncIterator[Callable[[type[Object]], Awaitable[None]]]:
+    """Let the API server serve a kind of PodGroups until the end of the test: ``await serve_pod_groups(kind)``."""
+    served: list[str] = []
+
+    async def serve(kind: type[Object]) -> None:
+        served.append(f"podgroups.{kind.gvk.group}")
+        await trainer_control_plane.install_crds(open_crd(kind.gvk))
+
+    yield serve
+    # What is left would be seen by the managers of other tests.
+    await live_client.delete_all_of(TrainJob, namespace=namespace)
+    for name in served:
+        crd = await live_client.get(CRD, ("", name))
+        await live_client.delete(crd)
+
+        async def gone(crd: Object = crd) -> bool:
+            try:
+                await live_client.get(CRD, crd.key)
+            except NotFoundError:
+                return True
+            return False
+
+        await eventually(gone, timeout=30, reason="the CRD is gone")

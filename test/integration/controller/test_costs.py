@@ -17,6 +17,7 @@ from controller_runtime.envtest import eventually
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.schedulerplugins.v1alpha1 import PodGroup
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
@@ -49,44 +50,57 @@ def reconciles(controller: str) -> float:
     return metrics.REGISTRY.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
 
 
+def runtime(namespace: str, **spec: Any) -> TrainingRuntime:
+    """Return a runtime, with a launcher if its policy is MPI."""
+    pod = {"containers": [{"name": "node", "image": "busybox"}]}
+    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    template = {"metadata": {"labels": labels}, "spec": {"template": {"spec": pod}}}
+    jobs = [
+        {"name": name, "template": template}
+        for name in (("launcher", "node") if "mpi" in spec["mlPolicy"] else ("node",))
+    ]
+    metadata = {"name": "runtime", "namespace": namespace}
+    spec = {**spec, "template": {"spec": {"replicatedJobs": jobs}}}
+    return TrainingRuntime.from_dict({"metadata": metadata, "spec": spec})
+
+
+async def complete(client: LiveClient, namespace: str, names: list[str]) -> None:
+    """Create TrainJobs, complete their JobSets once all exist, and return when all TrainJobs are Complete."""
+    spec = {"runtimeRef": {"name": "runtime", "kind": "TrainingRuntime"}}
+    for name in names:
+        metadata = {"name": name, "namespace": namespace}
+        await client.create(ANY_TRAIN_JOB.from_dict({"metadata": metadata, "spec": spec}))
+
+    async def made() -> bool:
+        return {each.name for each in await client.list(ANY_JOB_SET, namespace=namespace)} >= {*names}
+
+    await eventually(made, timeout=30, interval=1, reason="every TrainJob has its JobSet")
+    done = {"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "done"}
+    status = {"conditions": [{**done, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    for name in names:
+        target = ANY_JOB_SET.from_dict({"metadata": {"name": name, "namespace": namespace}})
+        await client.status.patch(target, raw_patch(MERGE, json.dumps({"status": status}).encode()))
+
+    async def completed() -> bool:
+        jobs = await client.list(ANY_TRAIN_JOB, namespace=namespace)
+        done = {each.name for each in jobs if "Complete" in str(each.nested("status", "conditions"))}
+        return done >= {*names}
+
+    await eventually(completed, timeout=30, interval=1, reason="every TrainJob is Complete")
+    await anyio.sleep(1)
+
+
 async def test_a_train_job_costs_no_more_than_this(
     run_manager: Any, live_client: LiveClient, namespace: str, decoded: Counter[type[Struct]]
 ) -> None:
-    pod = {"containers": [{"name": "node", "image": "busybox"}]}
-    labels = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    job = {"name": "node", "template": {"metadata": {"labels": labels}, "spec": {"template": {"spec": pod}}}}
-    spec = {"mlPolicy": {"numNodes": 1, "torch": {}}, "template": {"spec": {"replicatedJobs": [job]}}}
-    metadata = {"name": "torch", "namespace": namespace}
-    await live_client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
+    await live_client.create(runtime(namespace, mlPolicy={"numNodes": 1, "torch": {}}))
     names = [f"job-{number}" for number in range(JOBS)]
     sent: list[Request] = []
     async with run_manager(sent=sent):
         await anyio.sleep(1)  # the runtime gets its finalizer with the first TrainJob, and that is all
         before = reconciles("trainjob_controller")
         decoded.clear()
-        for name in names:
-            metadata = {"name": name, "namespace": namespace}
-            ref = {"name": "torch", "kind": "TrainingRuntime"}
-            await live_client.create(
-                ANY_TRAIN_JOB.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref}})
-            )
-
-        async def made() -> bool:
-            return len(await live_client.list(ANY_JOB_SET, namespace=namespace)) == JOBS
-
-        await eventually(made, timeout=30, interval=1, reason="every TrainJob has its JobSet")
-        done = {"type": "Completed", "status": "True", "reason": "AllJobsCompleted", "message": "done"}
-        status = {"conditions": [{**done, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
-        for name in names:
-            target = ANY_JOB_SET.from_dict({"metadata": {"name": name, "namespace": namespace}})
-            await live_client.status.patch(target, raw_patch(MERGE, json.dumps({"status": status}).encode()))
-
-        async def complete() -> bool:
-            jobs = await live_client.list(ANY_TRAIN_JOB, namespace=namespace)
-            return sum("Complete" in str(job.nested("status", "conditions")) for job in jobs) == JOBS
-
-        await eventually(complete, timeout=30, interval=1, reason="every TrainJob is Complete")
-        await anyio.sleep(1)
+        await complete(live_client, namespace, names)
         spent = reconciles("trainjob_controller") - before
         tasks = len(asyncio.all_tasks())
     decoded = Counter(decoded)
@@ -114,3 +128,44 @@ async def test_a_train_job_costs_no_more_than_this(
     # Of the loop: workers, four for every kind that is watched, three for each further controller's watch of a kind,
     # one for each watch that MPI, Flux or Workload starts with its first TrainJob, and the report of late starts.
     assert tasks <= 84
+
+
+@pytest.mark.parametrize(("version", "snapshot"), [("2.1", False), ("2.3", True)])
+@pytest.mark.parametrize(
+    ("spec", "applied"),
+    [
+        pytest.param({"mlPolicy": {"torch": {}}}, ["jobsets"], id="torch"),
+        pytest.param(
+            {"mlPolicy": {"torch": {}}, "podGroupPolicy": {"coscheduling": {}}},
+            ["podgroups", "jobsets"],
+            id="coscheduling",
+        ),
+        pytest.param({"mlPolicy": {"mpi": {}}}, ["secrets", "configmaps", "jobsets"], id="mpi"),
+    ],
+)
+async def test_train_jobs_of_both_profiles_send_one_apply_a_child_and_one_status(
+    run_manager: Any,
+    live_client: LiveClient,
+    namespace: str,
+    serve_pod_groups: Any,
+    spec: dict[str, Any],
+    applied: list[str],
+    version: str,
+    snapshot: bool,
+) -> None:
+    if "podGroupPolicy" in spec:
+        await serve_pod_groups(PodGroup)
+    await live_client.create(runtime(namespace, **spec))
+    sent: list[Request] = []
+    async with run_manager(sent=sent, version=version):
+        # The first TrainJob starts the watches of its plugins, and its runtime gets its finalizer.
+        await complete(live_client, namespace, ["first"])
+        sent.clear()
+        names = [f"job-{number}" for number in range(5)]
+        await complete(live_client, namespace, names)
+    place = f"/namespaces/{namespace}/"
+    counts = Counter((each.method, each.path.partition(place)[2].split("/")[0]) for each in sent)
+    wanted = {("PATCH", kind): len(names) for kind in [*applied, "trainjobs"]}
+    if snapshot:
+        wanted["POST", "configmaps"] = len(names)
+    assert counts == wanted

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """PodGroups on a real API server: before their CRD is there, after it came, and what changes them later."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -10,12 +10,10 @@ import anyio
 import pytest
 from controller_runtime import cache, metrics
 from controller_runtime.apis.core.v1 import Event, LimitRange
-from controller_runtime.apis.machinery.errors import NotFoundError
-from controller_runtime.apis.machinery.gvk import GVK
-from controller_runtime.apis.machinery.object import Object, ObjectMeta, unstructured
+from controller_runtime.apis.machinery.object import Object, ObjectMeta
 from controller_runtime.apis.node.v1 import RuntimeClass
 from controller_runtime.client import MERGE, LiveClient, raw_patch
-from controller_runtime.envtest import Environment, consistently, eventually, open_crd
+from controller_runtime.envtest import consistently, eventually
 from controller_runtime.rest import Request
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -26,42 +24,12 @@ from pkg.apis.volcano.v1beta1 import PodGroup as VolcanoPodGroup
 pytestmark = pytest.mark.integration
 
 RunManager = Callable[..., Any]
-CRD = unstructured(GVK("apiextensions.k8s.io", "v1", "CustomResourceDefinition"))
 POLICIES: dict[str, type[Object]] = {"coscheduling": CoschedulingPodGroup, "volcano": VolcanoPodGroup}
 
 
 @pytest.fixture(params=POLICIES)
 def policy(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture
-async def serve_pod_groups(
-    trainer_control_plane: Environment, live_client: LiveClient, namespace: str, policy: str
-) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Let the API server serve the policy's PodGroups, until the end of the test."""
-    kind = POLICIES[policy]
-
-    async def serve() -> None:
-        await trainer_control_plane.install_crds(open_crd(kind.gvk))
-
-    yield serve
-    # What is left would be seen by the managers of other tests.
-    await live_client.delete_all_of(TrainJob, namespace=namespace)
-    try:
-        crd = await live_client.get(CRD, ("", f"podgroups.{kind.gvk.group}"))
-    except NotFoundError:
-        return
-    await live_client.delete(crd)
-    await eventually(lambda: _gone(live_client, crd), timeout=30, reason="the CRD is gone")
-
-
-async def _gone(client: LiveClient, obj: Object) -> bool:
-    try:
-        await client.get(type(obj), obj.key)
-    except NotFoundError:
-        return True
-    return False
 
 
 def runtime(namespace: str, policy: str | None, **pod: Any) -> TrainingRuntime:
@@ -122,7 +90,7 @@ async def test_without_pod_groups_only_gang_scheduled_jobs_wait_and_go_on_once_t
         )
         await eventually(lambda: live_client.get(JobSet, (namespace, "plain-2")), reason="so does another")
 
-        await serve_pod_groups()
+        await serve_pod_groups(POLICIES[policy])
         group = await eventually(
             lambda: live_client.get(kind, (namespace, policy)), timeout=60, reason="the PodGroup is made"
         )
@@ -142,7 +110,7 @@ async def test_without_pod_groups_only_gang_scheduled_jobs_wait_and_go_on_once_t
 async def test_a_suspended_jobs_pod_group_follows_its_runtime_when_limits_or_runtime_classes_change(
     run_manager: RunManager, live_client: LiveClient, namespace: str, policy: str, serve_pod_groups: Any
 ) -> None:
-    await serve_pod_groups()
+    await serve_pod_groups(POLICIES[policy])
     kind = POLICIES[policy]
     handler = f"class-{namespace}"[:63].rstrip("-")
     await live_client.create(runtime(namespace, policy, runtimeClassName=handler))
@@ -194,7 +162,7 @@ async def test_a_pod_group_is_back_at_once_when_it_was_deleted_or_edited_while_i
     suspend: bool,
     figure: Any,
 ) -> None:
-    await serve_pod_groups()
+    await serve_pod_groups(POLICIES[policy])
     kind = POLICIES[policy]
     await live_client.create(runtime(namespace, policy))
 
@@ -229,7 +197,7 @@ async def test_a_pod_group_is_back_at_once_when_it_was_deleted_or_edited_while_i
 async def test_a_running_jobs_pod_group_stays_as_it_is_before_and_after_a_restart(
     run_manager: RunManager, live_client: LiveClient, namespace: str, policy: str, serve_pod_groups: Any
 ) -> None:
-    await serve_pod_groups()
+    await serve_pod_groups(POLICIES[policy])
     kind = POLICIES[policy]
     await live_client.create(runtime(namespace, policy))
 
@@ -252,7 +220,7 @@ async def test_a_running_jobs_pod_group_stays_as_it_is_before_and_after_a_restar
 async def test_gangs_at_rest_cost_nothing_however_often_they_are_looked_at(
     run_manager: RunManager, live_client: LiveClient, namespace: str, policy: str, serve_pod_groups: Any
 ) -> None:
-    await serve_pod_groups()
+    await serve_pod_groups(POLICIES[policy])
     await live_client.create(runtime(namespace, policy))
     jobs = [train_job(namespace, policy, suspend=suspend) for suspend in (False, True)]
     jobs[1].metadata.name = "suspended"

@@ -8,6 +8,8 @@ import pytest
 from controller_runtime.apis.core.v1 import Event
 from controller_runtime.client import LiveClient
 from controller_runtime.envtest import Binaries, eventually
+from controller_runtime.envtest.ports import free_ports
+from controller_runtime.rest import Config, Request, Transport
 
 from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
 from pkg.controller.oldjobset import MESSAGE
@@ -16,7 +18,7 @@ from pkg.localcluster.tools import JOBSET
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("leave_no_jobs")]
 
 
-async def test_a_train_job_that_needs_a_newer_job_set_has_an_event_that_says_so(
+async def test_a_train_job_that_needs_a_newer_job_set_is_named_by_an_event_and_by_readiness(
     run_manager: Any, live_client: LiveClient, namespace: str
 ) -> None:
     binary = (await Binaries().locate(JOBSET))[JOBSET.name]
@@ -30,7 +32,22 @@ async def test_a_train_job_that_needs_a_newer_job_set_has_an_event_that_says_so(
     spec = {"template": {"spec": {"replicatedJobs": [job], "volumeClaimPolicies": claims}}}
     metadata = {"name": "claims", "namespace": namespace}
     await live_client.create(TrainingRuntime.from_dict({"metadata": metadata, "spec": spec}))
-    async with run_manager():
+    (port,) = free_ports(1)
+    async with (
+        run_manager(health_probe_bind_address=f"127.0.0.1:{port}"),
+        Transport(Config(host=f"http://127.0.0.1:{port}")) as probe,
+    ):
+
+        async def readiness() -> tuple[int, str]:
+            """Return the code and the line of the check of JobSet."""
+            response = await probe.send(Request("GET", "/readyz", (("verbose", ""),)))
+            lines = (await response.read()).decode().splitlines()
+            return response.status, next(each for each in lines if "jobset" in each)
+
+        async def ready() -> bool:
+            return await readiness() == (200, "[+]jobset ok")
+
+        await eventually(ready, timeout=30, reason="the manager is ready")
         ref = {"name": "claims", "kind": "TrainingRuntime"}
         metadata = {"name": "job", "namespace": namespace}
         await live_client.create(TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref}}))
@@ -40,3 +57,4 @@ async def test_a_train_job_that_needs_a_newer_job_set_has_an_event_that_says_so(
             return any(MESSAGE in str(each.to_dict().get("message")) for each in found)
 
         await eventually(reported, timeout=30, reason="the event names JobSet")
+        assert await readiness() == (200, f"[+]jobset ok: {MESSAGE}")  # other TrainJobs run

@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """An API server that serves Kubernetes' own gangs, with JobSet's default CRD, which drops their field."""
 
-import dataclasses
 from collections.abc import Iterator
 
-import anyio
 import pytest
 from controller_runtime.envtest import Environment
-from controller_runtime.rest import Config
+from controller_runtime.testing.pytest_envtest import running
 
 from pkg.localcluster.options import Options
 
@@ -17,11 +15,5 @@ from pkg.localcluster.options import Options
 def control_plane() -> Iterator[Environment]:
     options = Options(kubernetes="1.35", workloads=True)
     environment = Environment(version=options.kubernetes, api_server_flags=options.api_server_flags)
-    anyio.run(environment.start)
-    yield environment
-    anyio.run(environment.stop)
-
-
-@pytest.fixture
-def rest_config(control_plane: Environment) -> Config:
-    return dataclasses.replace(control_plane.config)
+    with running(environment):
+        yield environment

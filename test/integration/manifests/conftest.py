@@ -16,6 +16,7 @@ import yaml
 from controller_runtime.envtest import Binaries, Environment, PlainProgress, Tool, ToolGroup
 from controller_runtime.envtest.binaries import cache_directory
 from controller_runtime.envtest.gotoolchain import find_go
+from controller_runtime.testing.pytest_envtest import running
 
 ROOT = Path(__file__).parents[3]
 TOOLS = ROOT / "test" / "tools"
@@ -99,7 +100,5 @@ def monitoring_crds() -> list[Path]:
 @pytest.fixture(scope="session")
 def bare_cluster() -> Iterator[Environment]:
     """An API server of this folder's own: a webhook configuration without a manager would stop other tests."""
-    environment = Environment()
-    anyio.run(environment.start)
-    yield environment
-    anyio.run(environment.stop)
+    with running(Environment()) as environment:
+        yield environment

@@ -175,3 +175,25 @@ def grouped(live_client: LiveClient, namespace: str) -> Callable[..., Any]:
         return found
 
     return wait
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """A namespace with pods to group, and the pod grouper."""
+
+    client: LiveClient
+    namespace: str
+    make: Callable[..., Any]
+    grouped: Callable[..., Any]
+    run: RunGrouper
+
+
+@pytest.fixture
+def world(
+    live_client: LiveClient,
+    namespace: str,
+    make: Callable[..., Any],
+    grouped: Callable[..., Any],
+    run_grouper: RunGrouper,
+) -> World:
+    return World(live_client, namespace, make, grouped, run_grouper)

@@ -5,12 +5,10 @@
 import itertools
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import anyio
 import pytest
-from controller_runtime import Manager
 from controller_runtime.apis.core.v1 import ConfigMap, Namespace, Pod
 from controller_runtime.apis.machinery.gvk import GVK
 from controller_runtime.apis.machinery.object import Object, ObjectMeta, Unstructured
@@ -24,7 +22,6 @@ from pkg.apis.kai.v2alpha2 import PodGroup
 pytestmark = pytest.mark.integration
 
 ANNOTATION = "pod-group-name"
-RunGrouper = Callable[..., AbstractAsyncContextManager[tuple[Manager, Any]]]
 TRAIN_JOB = GVK("trainer.kubeflow.org", "v1alpha1", "TrainJob")
 JOB_SET = GVK("jobset.x-k8s.io", "v1alpha2", "JobSet")
 JOB = GVK("batch", "v1", "Job")
@@ -46,9 +43,7 @@ async def set_status(client: LiveClient, pod: Object, status: bytes) -> None:
     await client.status.patch(pod, raw_patch(MERGE, b'{"status":%s}' % status))
 
 
-async def test_each_owner_is_asked_for_once_and_nothing_again_after_churn_or_a_restart(
-    live_client: LiveClient, make: Callable[..., Any], grouped: Callable[..., Any], run_grouper: RunGrouper
-) -> None:
+async def test_each_owner_is_asked_for_once_and_nothing_again_after_churn_or_a_restart(world: Any) -> None:
     template = {"spec": {**POD, "restartPolicy": "Never"}}
     job = {"name": "node", "template": {"spec": {"parallelism": 10, "template": template}}}
     owner = None
@@ -57,11 +52,11 @@ async def test_each_owner_is_asked_for_once_and_nothing_again_after_churn_or_a_r
         (JOB_SET, "llm", {"suspend": True, "replicatedJobs": [job]}),
         (JOB, "llm-node-0", {"suspend": True, "template": template}),
     ):
-        owner = await make(kind, name, owner, spec)
+        owner = await world.make(kind, name, owner, spec)
 
-    async with run_grouper() as (_, sent):
-        pods = [await make(Pod.gvk, f"llm-{number}", owner, OURS, **NODE) for number in range(10)]
-        assert len(set(await grouped(10))) == 1
+    async with world.run() as (_, sent):
+        pods = [await world.make(Pod.gvk, f"llm-{number}", owner, OURS, **NODE) for number in range(10)]
+        assert len(set(await world.grouped(10))) == 1
         # The metadata of the first owner of each kind before its watch runs; the JobSet's spec.
         assert sent.pop(("GET", "jobs")) == 1
         assert sent.pop(("GET", "jobsets")) <= 2
@@ -70,221 +65,188 @@ async def test_each_owner_is_asked_for_once_and_nothing_again_after_churn_or_a_r
 
         sent.clear()
         for pod in pods:
-            await set_status(live_client, pod, b'{"message":"churn"}')
-        late = await make(Pod.gvk, "late", owner, OURS, **NODE)
-        await grouped(11)
+            await set_status(world.client, pod, b'{"message":"churn"}')
+        late = await world.make(Pod.gvk, "late", owner, OURS, **NODE)
+        await world.grouped(11)
         assert sent == {("PATCH", "pods"): 1}
 
-    async with run_grouper() as (_, sent):
-        await live_client.delete(late, grace_period_seconds=0)
-        await make(Pod.gvk, "later", owner, OURS, **NODE)
-        await grouped(11)
+    async with world.run() as (_, sent):
+        await world.client.delete(late, grace_period_seconds=0)
+        await world.make(Pod.gvk, "later", owner, OURS, **NODE)
+        await world.grouped(11)
         assert sum(sent.values()) - sent["PATCH", "pods"] <= 4
 
 
 async def test_an_owner_that_changes_changes_the_group_with_the_next_event_of_a_pod(
-    live_client: LiveClient,
-    namespace: str,
-    make: Callable[..., Any],
-    grouped: Callable[..., Any],
-    run_grouper: RunGrouper,
-    stateful_set: Unstructured,
+    world: Any, stateful_set: Unstructured
 ) -> None:
-    async with run_grouper():
-        pod = await make(Pod.gvk, "db-0", stateful_set, OURS)
-        (name,) = await grouped(1)
-        await live_client.patch(stateful_set, raw_patch(MERGE, b'{"metadata":{"labels":{"new":"1"}}}'))
+    client: LiveClient = world.client
+    async with world.run():
+        pod = await world.make(Pod.gvk, "db-0", stateful_set, OURS)
+        (name,) = await world.grouped(1)
+        await client.patch(stateful_set, raw_patch(MERGE, b'{"metadata":{"labels":{"new":"1"}}}'))
 
         async def label() -> bool:
-            await set_status(live_client, pod, b'{"message":"%f"}' % anyio.current_time())
-            return (await live_client.get(PodGroup, (namespace, name))).labels.get("new") == "1"
+            await set_status(client, pod, b'{"message":"%f"}' % anyio.current_time())
+            return (await client.get(PodGroup, (world.namespace, name))).labels.get("new") == "1"
 
         await eventually(label, timeout=30, reason="the group has the owner's new label")
 
 
 async def test_pods_that_have_ended_are_forgotten_and_those_of_others_never_known(
-    live_client: LiveClient,
-    namespace: str,
-    make: Callable[..., Any],
-    grouped: Callable[..., Any],
-    run_grouper: RunGrouper,
-    stateful_set: Unstructured,
+    world: Any, stateful_set: Unstructured
 ) -> None:
-    async with run_grouper() as (mgr, _):
-        pod = await make(Pod.gvk, "db-0", stateful_set, OURS)
-        await make(Pod.gvk, "db-1", stateful_set, POD)
-        await grouped(1)
-        assert [each.name for each in await mgr.cache.list(Pod, namespace=namespace)] == ["db-0"]
-        await set_status(live_client, pod, b'{"phase":"Succeeded"}')
+    async with world.run() as (mgr, _):
+        pod = await world.make(Pod.gvk, "db-0", stateful_set, OURS)
+        await world.make(Pod.gvk, "db-1", stateful_set, POD)
+        await world.grouped(1)
+        assert [each.name for each in await mgr.cache.list(Pod, namespace=world.namespace)] == ["db-0"]
+        await set_status(world.client, pod, b'{"phase":"Succeeded"}')
 
         async def gone() -> bool:
-            return not await mgr.cache.list(Pod, namespace=namespace)
+            return not await mgr.cache.list(Pod, namespace=world.namespace)
 
         await eventually(gone, timeout=30, reason="the cache holds no pod that has ended")
 
 
 async def test_a_pod_of_one_that_has_ended_is_in_its_group_and_stays_there_after_a_restart(
-    live_client: LiveClient, make: Callable[..., Any], grouped: Callable[..., Any], run_grouper: RunGrouper
+    world: Any,
 ) -> None:
-    driver = await make(Pod.gvk, "driver", None, OURS, **{"kai.scheduler/queue": "q"})
-    async with run_grouper() as (_, sent):
-        (name,) = await grouped(1)
-        await make(Pod.gvk, "first", driver, OURS)
-        await grouped(2)
-        await set_status(live_client, driver, b'{"phase":"Succeeded"}')
-        await make(Pod.gvk, "second", driver, OURS)
-        assert set(await grouped(3)) == {name}
-    async with run_grouper() as (_, sent):
-        await make(Pod.gvk, "third", driver, OURS)
-        assert set(await grouped(4)) == {name}
+    driver = await world.make(Pod.gvk, "driver", None, OURS, **{"kai.scheduler/queue": "q"})
+    async with world.run() as (_, sent):
+        (name,) = await world.grouped(1)
+        await world.make(Pod.gvk, "first", driver, OURS)
+        await world.grouped(2)
+        await set_status(world.client, driver, b'{"phase":"Succeeded"}')
+        await world.make(Pod.gvk, "second", driver, OURS)
+        assert set(await world.grouped(3)) == {name}
+    async with world.run() as (_, sent):
+        await world.make(Pod.gvk, "third", driver, OURS)
+        assert set(await world.grouped(4)) == {name}
         assert sent["GET", "pods"] == 1
 
 
 async def test_pods_are_grouped_once_their_namespace_is_selected(
-    live_client: LiveClient,
-    namespace: str,
-    make: Callable[..., Any],
-    grouped: Callable[..., Any],
-    run_grouper: RunGrouper,
-    stateful_set: Unstructured,
+    world: Any, stateful_set: Unstructured
 ) -> None:
-    async with run_grouper(namespace_label_selector={"kai": "on"}):
-        pod = await make(Pod.gvk, "db-0", stateful_set, OURS)
+    async with world.run(namespace_label_selector={"kai": "on"}):
+        pod = await world.make(Pod.gvk, "db-0", stateful_set, OURS)
 
         async def untouched() -> bool:
-            return ANNOTATION not in (await live_client.get(Pod, pod.key)).annotations
+            return ANNOTATION not in (await world.client.get(Pod, pod.key)).annotations
 
         await consistently(untouched, reason="the namespace is not selected")
-        where = await live_client.get(Namespace, ("", namespace))
-        await live_client.patch(where, raw_patch(MERGE, b'{"metadata":{"labels":{"kai":"on"}}}'))
-        await grouped(1)
+        where = await world.client.get(Namespace, ("", world.namespace))
+        await world.client.patch(where, raw_patch(MERGE, b'{"metadata":{"labels":{"kai":"on"}}}'))
+        await world.grouped(1)
 
 
-async def test_what_the_role_does_not_let_it_read_is_passed_over(
-    make: Callable[..., Any], grouped: Callable[..., Any], run_grouper: RunGrouper
-) -> None:
-    secret = await make(GVK("", "v1", "Secret"), "owner", None, {})
-    async with run_grouper():
-        pod = await make(Pod.gvk, "p", secret, OURS)
-        assert await grouped(1) == [f"pg-p-{pod.metadata.uid}"]
+async def test_what_the_role_does_not_let_it_read_is_passed_over(world: Any) -> None:
+    secret = await world.make(GVK("", "v1", "Secret"), "owner", None, {})
+    async with world.run():
+        pod = await world.make(Pod.gvk, "p", secret, OURS)
+        assert await world.grouped(1) == [f"pg-p-{pod.metadata.uid}"]
 
 
-async def test_beside_trainers_controllers_it_groups_what_they_make(
-    live_client: LiveClient,
-    namespace: str,
-    make: Callable[..., Any],
-    grouped: Callable[..., Any],
-    run_grouper: RunGrouper,
-    torch_runtime: str,
-) -> None:
-    async with run_grouper("--controllers=*", enable=True, rules="v0.13") as (mgr, _):
+async def test_beside_trainers_controllers_it_groups_what_they_make(world: Any, torch_runtime: str) -> None:
+    async with world.run("--controllers=*", enable=True, rules="v0.13") as (mgr, _):
         assert mgr.controller_names > {"pod", "trainjob_controller"}
         spec = {"runtimeRef": {"name": torch_runtime}, "trainer": {"numNodes": 4}}
-        await make(TRAIN_JOB, "llm", None, spec, **{"kai.scheduler/queue": "q"})
+        await world.make(TRAIN_JOB, "llm", None, spec, **{"kai.scheduler/queue": "q"})
         job_set = await eventually(
-            lambda: live_client.get(JobSet, (namespace, "llm")), timeout=30, reason="the JobSet is there"
+            lambda: world.client.get(JobSet, (world.namespace, "llm")),
+            timeout=30,
+            reason="the JobSet is there",
         )
-        await make(Pod.gvk, "llm-0", job_set, OURS, **NODE)
-        (name,) = await grouped(1)
-    group = await live_client.get(PodGroup, (namespace, name))
+        await world.make(Pod.gvk, "llm-0", job_set, OURS, **NODE)
+        (name,) = await world.grouped(1)
+    group = await world.client.get(PodGroup, (world.namespace, name))
     assert (group.spec.min_member, group.spec.queue) == (4, "q")
 
 
-async def test_replicated_jobs_that_depend_on_each_other_are_groups_of_their_own(
-    live_client: LiveClient,
-    namespace: str,
-    make: Callable[..., Any],
-    grouped: Callable[..., Any],
-    run_grouper: RunGrouper,
-) -> None:
+async def test_replicated_jobs_that_depend_on_each_other_are_groups_of_their_own(world: Any) -> None:
     template = {"spec": {"parallelism": 2, "template": {"spec": {**POD, "restartPolicy": "Never"}}}}
     node = {"name": "node", "template": template, "dependsOn": [{"name": "init", "status": "Complete"}]}
     init = {"name": "init", "template": {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}}
     spec = {"replicatedJobs": [init, node], "startupPolicy": {"startupPolicyOrder": "AnyOrder"}}
-    job_set = await make(JOB_SET, "llm", None, spec)
+    job_set = await world.make(JOB_SET, "llm", None, spec)
 
-    async with run_grouper(rules="v0.13"):
-        await make(Pod.gvk, "init-0", job_set, OURS, **{"jobset.sigs.k8s.io/replicatedjob-name": "init"})
-        (name,) = await grouped(1)
+    async with world.run(rules="v0.13"):
+        await world.make(
+            Pod.gvk, "init-0", job_set, OURS, **{"jobset.sigs.k8s.io/replicatedjob-name": "init"}
+        )
+        (name,) = await world.grouped(1)
 
     # The initializer's group is whole with its one pod: the nodes do not exist yet.
-    assert (await live_client.get(PodGroup, (namespace, name))).spec.min_member == 1
+    assert (await world.client.get(PodGroup, (world.namespace, name))).spec.min_member == 1
 
 
 async def test_a_crd_of_a_newer_release_changes_the_rules_while_the_manager_runs(
-    live_client: LiveClient,
-    namespace: str,
-    make: Callable[..., Any],
-    run_grouper: RunGrouper,
-    pod_group_crd: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
+    world: Any, pod_group_crd: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    client: LiveClient = world.client
     monkeypatch.setattr(sys.modules["pkg.podgrouper.setup"], "PERIOD", 0.2)
     await pod_group_crd("v0.13")
     template = {"spec": {"template": {"spec": {**POD, "restartPolicy": "Never"}}}}
 
     async def group_of_another(name: str) -> PodGroup:
         spec = {"suspend": True, "replicatedJobs": [{"name": "node", "template": template}]}
-        job_set = await make(JOB_SET, name, None, spec)
-        pod = await make(Pod.gvk, f"{name}-0", job_set, OURS, **NODE)
+        job_set = await world.make(JOB_SET, name, None, spec)
+        pod = await world.make(Pod.gvk, f"{name}-0", job_set, OURS, **NODE)
 
         async def named() -> str | None:
-            return (await live_client.get(Pod, pod.key)).annotations.get(ANNOTATION)
+            return (await client.get(Pod, pod.key)).annotations.get(ANNOTATION)
 
         group = await eventually(named, timeout=30, reason="the pod is grouped")
-        return await live_client.get(PodGroup, (namespace, group))
+        return await client.get(PodGroup, (world.namespace, group))
 
     async def has_a_tree() -> bool:
         return bool((await group_of_another(f"new-{next(numbers)}")).spec.min_sub_group)
 
     numbers = itertools.count()
-    async with run_grouper():
+    async with world.run():
         old = await group_of_another("old")
         assert not old.spec.sub_groups
-        job = await make(JOB, "loose", None, {"suspend": True, "template": template["spec"]["template"]})
-        loose = await make(Pod.gvk, "loose-0", job, OURS)
+        job = await world.make(
+            JOB, "loose", None, {"suspend": True, "template": template["spec"]["template"]}
+        )
+        loose = await world.make(Pod.gvk, "loose-0", job, OURS)
         await eventually(
-            lambda: live_client.get(PodGroup, (namespace, f"pg-loose-0-{job.metadata.uid}")),
+            lambda: client.get(PodGroup, (world.namespace, f"pg-loose-0-{job.metadata.uid}")),
             timeout=30,
             reason="a pod of a Job is a group by the rules of v0.13",
         )
 
         await pod_group_crd("v0.17")
         await eventually(has_a_tree, timeout=60, reason="the rules of v0.17 apply")
-        assert not (
-            await live_client.get(PodGroup, old.key)
-        ).spec.sub_groups  # a group that exists keeps its form
-        assert (await live_client.get(Pod, loose.key)).annotations[
-            ANNOTATION
-        ] == f"pg-loose-0-{job.metadata.uid}"
+        assert not (await client.get(PodGroup, old.key)).spec.sub_groups  # a group that exists keeps its form
+        assert (await client.get(Pod, loose.key)).annotations[ANNOTATION] == f"pg-loose-0-{job.metadata.uid}"
 
 
 async def test_a_config_map_declares_how_a_kind_is_grouped_and_its_changes_regroup_the_pods(
-    live_client: LiveClient,
-    namespace: str,
-    make: Callable[..., Any],
-    grouped: Callable[..., Any],
-    run_grouper: RunGrouper,
+    world: Any,
 ) -> None:
+    client: LiveClient = world.client
+
     def declared(minimum: int) -> dict[str, str]:
         head = "apiVersion: config.trainer.kubeflow.org/v1alpha1\nkind: Grouper\n"
         return {"a": f"{head}owner: {{group: apps, version: v1, kind: DaemonSet}}\nminMember: {minimum}\n"}
 
-    config_map = ConfigMap(metadata=ObjectMeta(name="groupers", namespace=namespace), data=declared(3))
-    stored = await live_client.create(config_map)
+    config_map = ConfigMap(metadata=ObjectMeta(name="groupers", namespace=world.namespace), data=declared(3))
+    stored = await client.create(config_map)
     template = {"metadata": {"labels": {"app": "a"}}, "spec": POD}
     spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template}
-    owner = await make(GVK("apps", "v1", "DaemonSet"), "agents", None, spec)
-    reference = ObjectReference(name="groupers", namespace=namespace)
+    owner = await world.make(GVK("apps", "v1", "DaemonSet"), "agents", None, spec)
+    reference = ObjectReference(name="groupers", namespace=world.namespace)
 
-    async with run_grouper(groupers_config_map=reference):
-        await make(Pod.gvk, "agents-0", owner, OURS)
-        (name,) = await grouped(1)
-        assert (await live_client.get(PodGroup, (namespace, name))).spec.min_member == 3
+    async with world.run(groupers_config_map=reference):
+        await world.make(Pod.gvk, "agents-0", owner, OURS)
+        (name,) = await world.grouped(1)
+        assert (await client.get(PodGroup, (world.namespace, name))).spec.min_member == 3
         stored.data = declared(5)
-        await live_client.update(stored)
+        await client.update(stored)
 
         async def follows() -> bool:
-            return (await live_client.get(PodGroup, (namespace, name))).spec.min_member == 5
+            return (await client.get(PodGroup, (world.namespace, name))).spec.min_member == 5
 
         await eventually(follows, timeout=30, reason="the group follows the document")

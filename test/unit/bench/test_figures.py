@@ -64,20 +64,20 @@ def test_requests_by_object_leave_out_lists_watches_and_discovery() -> None:
 
 
 async def test_a_round_in_which_one_failed_counts_for_nobody_and_who_begins_changes() -> None:
-    order = []
+    order: list[str] = []
 
-    async def run(entrant: Entrant, number: int) -> Found:
-        order.append((number, entrant.name))
-        if (number, entrant.name) == (1, "go"):
+    async def run(entrant: Entrant) -> Found:
+        order.append(entrant.name)
+        if order == ["ours", "go", "go"]:
             raise ManagerError("gone")
-        return found(round=(float(number), "s"))
+        return found(turn=(float(len(order)), "s"))
 
     whole = await contest.contest(3, [OURS, Entrant("go", "trainer")], run)
-    assert {name: [each.values["round"][0] for each in kept] for name, kept in whole.items()} == {
-        "ours": [0.0, 2.0],
-        "go": [0.0, 2.0],
+    assert {name: [each.values["turn"][0] for each in kept] for name, kept in whole.items()} == {
+        "ours": [1.0, 4.0],
+        "go": [2.0, 5.0],
     }
-    assert order == [(0, "ours"), (0, "go"), (1, "go"), (2, "ours"), (2, "go")]
+    assert order == ["ours", "go", "go", "ours", "go"]
 
 
 def test_figures_survive_their_file(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is put into the cluster, and under which rights it runs."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import yaml
 from controller_runtime.envtest import Binary, Component
 from controller_runtime.envtest.probe import Probe
 
+from pkg.apis.config.v1alpha1 import defaulted
 from pkg.localcluster import contents
 from pkg.localcluster.components import STAGES
 from pkg.localcluster.names import state_directory
@@ -119,6 +121,21 @@ def test_the_stages_cover_a_pods_whole_life() -> None:
         "pod-gone",
     ]
     assert {stage["apiVersion"] for stage in stages} == {"kwok.x-k8s.io/v1alpha1"}
+
+
+def test_the_secret_of_the_certificates_is_the_one_that_the_manager_reads(tmp_path: Path) -> None:
+    (tmp_path / "tls.crt").write_bytes(b"certificate")
+    (tmp_path / "tls.key").write_bytes(b"key")
+    secret: Any = contents.certificates(tmp_path, b"authority")
+    assert (secret["metadata"]["namespace"], secret["metadata"]["name"]) == (
+        "kubeflow-system",
+        defaulted().cert_management.webhook_secret_name,
+    )
+    assert {name: base64.b64decode(value) for name, value in secret["data"].items()} == {
+        "ca.crt": b"authority",
+        "tls.crt": b"certificate",
+        "tls.key": b"key",
+    }
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "-a", "A", "a" * 43])

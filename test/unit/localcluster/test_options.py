@@ -68,6 +68,30 @@ def test_options_that_cannot_work_are_refused_before_anything_starts(options: Op
         options.check()
 
 
+@pytest.mark.parametrize(
+    ("gates", "serves"),
+    [({}, False), ({"TrainJobStatus": True}, True), ({"AllAlpha": True, "TrainJobStatus": False}, False)],
+)
+def test_status_updates_are_served_with_their_gate(gates: dict[str, bool], serves: bool) -> None:
+    assert Options(manager_gates=gates).serves_status == serves
+
+
+@pytest.mark.parametrize(
+    ("gates", "message"),
+    [
+        ("Unknown=true", "unrecognized feature gate: Unknown; the gates are "),
+        ("TrainJobStatus", 'missing bool value for "TrainJobStatus"'),
+    ],
+)
+def test_wrong_feature_gates_are_one_line(
+    gates: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trainerctl.main(["cluster", "up", "--name", "no-such", "--feature-gates", gates]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
 @pytest.mark.parametrize("flag", ["--kubernetes", "--jobset"])
 def test_the_command_names_the_releases_that_are_pinned(
     flag: str, capsys: pytest.CaptureFixture[str]

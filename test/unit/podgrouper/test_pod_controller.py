@@ -95,12 +95,19 @@ async def test_our_own_mark_is_not_looked_at_again_but_what_came_with_it_is(
     assert (await client.get(PodGroup, ("team-a", GROUP))).labels["user"] == "u"
 
 
-async def test_of_a_pod_that_is_gone_nothing_is_kept(
+@pytest.fixture
+async def grouped(
     make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
-) -> None:
+) -> tuple[FakeClient, PodReconciler]:
+    """A reconciler that has grouped a pod, and its client."""
     client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
     reconciler = make_reconciler(client)
     await reconciler.reconcile(REQUEST)
+    return client, reconciler
+
+
+async def test_of_a_pod_that_is_gone_nothing_is_kept(grouped: tuple[FakeClient, PodReconciler]) -> None:
+    client, reconciler = grouped
     await client.delete(await client.get(Pod, REQUEST))
 
     await reconciler.reconcile(REQUEST)
@@ -109,12 +116,8 @@ async def test_of_a_pod_that_is_gone_nothing_is_kept(
     assert len(client.writes) == 3
 
 
-async def test_a_mark_that_somebody_takes_away_comes_back(
-    make_pod: MakePod, stateful_set: Unstructured, make_reconciler: MakeReconciler
-) -> None:
-    client = FakeClient(stateful_set, make_pod("db-0", stateful_set))
-    reconciler = make_reconciler(client)
-    await reconciler.reconcile(REQUEST)
+async def test_a_mark_that_somebody_takes_away_comes_back(grouped: tuple[FakeClient, PodReconciler]) -> None:
+    client, reconciler = grouped
     pod = await client.get(Pod, REQUEST)
     pod.metadata.annotations = None
     await client.update(pod)

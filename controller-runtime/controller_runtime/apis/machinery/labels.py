@@ -93,8 +93,7 @@ class Selector:
         """Return True if ``labels`` meet all requirements."""
         if self.nothing:
             return False
-        held = labels if labels is not None else {}
-        return all(each.matches(held) for each in self.requirements)
+        return all(each.matches(labels or {}) for each in self.requirements)
 
     @property
     def empty(self) -> bool:
@@ -246,16 +245,13 @@ class _Parser:
         return found
 
     def _requirement(self) -> Requirement:
-        absent = self._peek() == "!"
-        if absent:
+        if absent := self._peek() == "!":
             self._next()
         key = self._next()
         if key in _SPECIAL:
-            raise SelectorError(
-                f"found '{key}', expected: !, identifier, or 'end of string'"
-                if not absent
-                else f"unable to parse requirement: found '{key}', expected: identifier"
-            )
+            if absent:
+                raise SelectorError(f"unable to parse requirement: found '{key}', expected: identifier")
+            raise SelectorError(f"found '{key}', expected: !, identifier, or 'end of string'")
         try:
             self._check_key(key)
             if absent:
@@ -268,8 +264,7 @@ class _Parser:
 
     @staticmethod
     def _check_key(key: str) -> None:
-        # Go has no path here, and its message says so.
-        for error in _key_errors(key, "<nil>"):
+        for error in _key_errors(key, "<nil>"):  # Go has no path here, and its message says so
             raise SelectorError(str(error))
 
     def _binary(self, key: str) -> Requirement:

@@ -29,7 +29,14 @@ _ORDER_PREFIX: Final = "$setElementOrder"
 
 
 class StrategicMergeError(ValueError):
-    """The patch does not fit the object; the message is the API server's."""
+    """The patch does not fit the object; the message is the API server's.
+
+    ``path`` has the names of the fields above the problem, without the positions in lists.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.path: list[str] = []
 
 
 def strategic_merge_patch(original: Document, patch: Document, schema: Schema) -> Document:
@@ -55,7 +62,11 @@ def _merge_map(original: Document, patch: Document, schema: Schema) -> Document:
         elif new is None:
             original.pop(name, None)
         else:
-            _merge_field(original, name, new, schema.fields.get(name, REPLACED))
+            try:
+                _merge_field(original, name, new, schema.fields.get(name, REPLACED))
+            except StrategicMergeError as error:
+                error.path.insert(0, name)
+                raise
     return original
 
 

@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 
 from controller_runtime import cache, reconcile, rest
 from controller_runtime.apis.core.v1 import Pod
-from controller_runtime.apis.machinery.errors import TooManyRequestsError
+from controller_runtime.apis.machinery.errors import ConflictError, ServerError, TooManyRequestsError
 from controller_runtime.reconcile import ControllerError, Request, Result, TerminalError
-from controller_runtime.workqueue import LOW_PRIORITY
+from controller_runtime.workqueue import LOW_PRIORITY, ItemExponentialFailureRateLimiter
 
 
 async def test_a_success_is_counted_and_not_repeated(make: Make) -> None:
@@ -71,6 +71,52 @@ async def test_while_the_server_is_away_no_request_waits_for_long_nor_uses_up_it
     assert gaps[:3] == [0.005, 0.01, 0.02]
     assert max(gaps) == 8
     assert gaps[-1] == 0.005
+
+
+BUSY = ServerError("unavailable", code=503)
+
+
+async def test_a_failure_of_the_server_is_retried_soon_although_an_obstacle_lasted(make: Make) -> None:
+    stale = ConflictError("changed", code=409)
+    script = Script(*[ValueError("obstacle")] * 16, BUSY, stale, BUSY)
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(2000)
+    gaps = [round(later - sooner, 3) for sooner, later in itertools.pairwise(script.times)]
+    assert gaps[15] == pytest.approx(0.005 * 2**15)
+    assert gaps[16:] == [0.005, 0.01, 0.02]
+
+
+async def test_failures_of_the_server_alone_are_retried_ever_later(make: Make) -> None:
+    beside = ExceptionGroup("both", [ValueError("obstacle"), BUSY])
+    script = Script(*[BUSY, beside] * 10)
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(10_000)
+    gaps = [later - sooner for sooner, later in itertools.pairwise(script.times)]
+    assert gaps == pytest.approx([min(0.005 * 2**count, 1000) for count in range(20)])
+
+
+async def test_an_obstacle_delays_ever_longer_although_the_server_fails_in_between(make: Make) -> None:
+    script = Script(*[ValueError("obstacle"), BUSY] * 8)
+    async with running(make(script)) as made:
+        made.queue.add(A)
+        await anyio.sleep(60)
+    gaps = [round(later - sooner, 3) for sooner, later in itertools.pairwise(script.times)]
+    assert gaps[::2] == pytest.approx([0.005 * 2**count for count in range(8)])
+    assert set(gaps[1::2]) == {0.005}
+
+
+async def test_a_success_forgets_both_counts(make: Make) -> None:
+    limiter = ItemExponentialFailureRateLimiter[Request]()
+    script = Script(*[ValueError("obstacle"), BUSY] * 3, Result(), BUSY, ValueError("obstacle"))
+    async with running(make(script, rate_limiter=limiter)) as made:
+        made.queue.add(A)
+        await anyio.sleep(60)
+        made.queue.add(A)
+        await anyio.sleep(60)
+    assert [round(at - 60, 3) for at in script.times[7:]] == [0.0, 0.005, 0.01]
+    assert not limiter._failures
 
 
 async def test_a_server_that_says_when_to_come_back_is_believed(make: Make) -> None:

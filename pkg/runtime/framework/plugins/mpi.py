@@ -8,17 +8,14 @@ supported. The keys are generated once: an existing Secret is never written agai
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
-import anyio
 from controller_runtime.apis.core.v1 import (
     ConfigMap,
     ConfigMapVolumeSource,
     EnvVar,
     KeyToPath,
-    SecretVolumeSource,
     Volume,
     VolumeMount,
 )
@@ -33,32 +30,18 @@ from pkg.apis.trainer.v1alpha1 import MPIMLPolicySource, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
 from pkg.runtime.framework.interface import (
-    ComponentBuilderPlugin,
     CustomValidationPlugin,
-    EnforceMLPolicyPlugin,
     PluginError,
-    WatchExtensionPlugin,
 )
-from pkg.runtime.interface import GeneratedSecret, ReconcilerBuilder
 
-from . import ownedfiles
+from . import ownedfiles, sshkeys
+from .ownedfiles import FilesPlugin
+from .sshkeys import SSHKeys, new_ssh_keys
 
 NAME: Final = "MPI"
 
 _OPEN_MPI: Final = "OpenMPI"
 _DEFAULT_KEY_DIR: Final = "/root/.ssh"
-
-_KEYS_SUFFIX: Final = "-mpi-ssh-auth"
-_SSH_AUTH: Final = "kubernetes.io/ssh-auth"
-_PRIVATE_KEY: Final = "ssh-privatekey"
-_PUBLIC_KEY: Final = "ssh-publickey"
-_KEYS_MODE: Final = 0o400
-_KEY_FILES: Final = (
-    (_PRIVATE_KEY, "id_rsa", 0o640),  # the name that ssh looks for, with any type of key
-    (_PUBLIC_KEY, "id_rsa.pub", 0o644),
-    (_PUBLIC_KEY, "authorized_keys", 0o644),
-)
-_KEYS_VOLUME: Final = "mpi-ssh-auth"
 
 _HOST_FILE_SUFFIX: Final = "-mpi-hostfile"
 _HOST_FILE: Final = "hostfile"
@@ -85,30 +68,6 @@ class HostFileTooLargeError(PluginError):
     """The host file of a TrainJob's nodes does not fit into a ConfigMap."""
 
 
-class SSHKeys(NamedTuple):
-    """A key pair: the private half as PEM, the public one as a line of ``authorized_keys``."""
-
-    private: bytes
-    public: bytes
-
-
-def new_ssh_keys() -> SSHKeys:
-    """Return a new ECDSA key pair on P-521."""
-    from cryptography.hazmat.primitives import serialization  # slow to load, and only MPI needs it
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP521R1())
-    return SSHKeys(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.TraditionalOpenSSL,
-            serialization.NoEncryption(),
-        ),
-        key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-        + b"\n",
-    )
-
-
 # +kubebuilder:rbac:groups="",resources=secrets,verbs=create;get;list;watch;update;patch
 # +kubebuilder:rbac:groups="",resources=configmaps,verbs=create;get;list;watch;update;patch
 async def new(client: Reader, _indexer: FieldIndexer) -> MPI:
@@ -116,15 +75,14 @@ async def new(client: Reader, _indexer: FieldIndexer) -> MPI:
     return MPI(client)
 
 
-class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin):
+class MPI(FilesPlugin, CustomValidationPlugin):
     """Serves runtimes with an mpi policy."""
 
     name = NAME
 
     def __init__(self, client: Reader, new_keys: Callable[[], SSHKeys] = new_ssh_keys) -> None:
-        self._client = client
+        super().__init__(client)
         self._new_keys = new_keys
-        self._needed = anyio.Event()
         self._second_generation = False
 
     def configure(self, cfg: Configuration) -> None:
@@ -201,13 +159,9 @@ class MPI(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin,
             return []
         self._needed.set()
         objects: list[Object] = []
-        if not await ownedfiles.has_secret(self._client, train_job, _KEYS_SUFFIX):
-            objects.append(_secret(train_job, self._new_keys()))
+        if not await ownedfiles.has_secret(self._client, train_job, sshkeys.SUFFIX):
+            objects.append(sshkeys.secret(train_job, self._new_keys()))
         return [*objects, _config_map(train_job, _host_file(info, policy, train_job))]
-
-    def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, from the first MPI TrainJob on."""
-        return ownedfiles.watches(self._needed.wait)
 
 
 def _policy(info: runtime.Info) -> MPIMLPolicySource | None:
@@ -250,17 +204,7 @@ def _set_slots(info: runtime.Info, policy: MPIMLPolicySource, slots: int) -> Non
 
 def _volumes(job: str, launches: bool, *, restricted: bool) -> list[Volume]:
     """Return the volumes of a pod. ``restricted`` sets the modes of the key files."""
-    keys = Volume(
-        name=_KEYS_VOLUME,
-        secret=SecretVolumeSource(
-            secret_name=job + _KEYS_SUFFIX,
-            default_mode=_KEYS_MODE if restricted else None,
-            items=[
-                KeyToPath(key=key, path=path, mode=mode if restricted else None)
-                for key, path, mode in _KEY_FILES
-            ],
-        ),
-    )
+    keys = sshkeys.volume(job, restricted=restricted)
     if not launches:
         return [keys]
     files = [KeyToPath(key=_HOST_FILE, path=_HOST_FILE, mode=_HOST_FILE_MODE)]
@@ -270,7 +214,7 @@ def _volumes(job: str, launches: bool, *, restricted: bool) -> list[Volume]:
 
 def _mounts(policy: MPIMLPolicySource, launches: bool) -> list[VolumeMount]:
     path = _DEFAULT_KEY_DIR if policy.ssh_auth_mount_path is None else policy.ssh_auth_mount_path
-    keys = VolumeMount(name=_KEYS_VOLUME, mount_path=path)
+    keys = VolumeMount(name=sshkeys.VOLUME, mount_path=path)
     return [keys, VolumeMount(name=_HOST_FILE_VOLUME, mount_path=_HOST_FILE_DIR)] if launches else [keys]
 
 
@@ -309,20 +253,7 @@ def _host_file(info: runtime.Info, policy: MPIMLPolicySource, train_job: TrainJo
     return "".join(lines)
 
 
-def _secret(train_job: TrainJob, keys: SSHKeys) -> GeneratedSecret:
-    return GeneratedSecret(
-        metadata=ownedfiles.metadata_for(train_job, _KEYS_SUFFIX),
-        type=_SSH_AUTH,
-        data={_PRIVATE_KEY: _base64(keys.private), _PUBLIC_KEY: _base64(keys.public)},
-        immutable=True,
-    )
-
-
 def _config_map(train_job: TrainJob, host_file: str) -> ConfigMap:
     return ConfigMap(
         metadata=ownedfiles.metadata_for(train_job, _HOST_FILE_SUFFIX), data={_HOST_FILE: host_file}
     )
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")

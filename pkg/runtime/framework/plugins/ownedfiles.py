@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import anyio
 from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
@@ -15,6 +16,11 @@ from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader
 
 from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.runtime.framework.interface import (
+    ComponentBuilderPlugin,
+    EnforceMLPolicyPlugin,
+    WatchExtensionPlugin,
+)
 from pkg.runtime.interface import ReconcilerBuilder
 from pkg.util import trainjob
 
@@ -22,6 +28,18 @@ if TYPE_CHECKING:
     from controller_runtime.builder import Builder
     from controller_runtime.cache import Cache
     from controller_runtime.client import Client
+
+
+class FilesPlugin(EnforceMLPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin):
+    """Builds ConfigMaps and generated Secrets with the files of its framework, and sets ``_needed`` when it does."""
+
+    def __init__(self, client: Reader) -> None:
+        self._client = client
+        self._needed = anyio.Event()
+
+    def reconciler_builders(self) -> list[ReconcilerBuilder]:
+        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, from the first TrainJob with such files on."""
+        return watches(self._needed.wait)
 
 
 def metadata_for(train_job: TrainJob, suffix: str) -> ObjectMeta:

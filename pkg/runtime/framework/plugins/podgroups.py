@@ -1,9 +1,16 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""The shared part of the gang-scheduling plugins: the size of the gang, and when its PodGroup may be written."""
+"""The shared part of the gang-scheduling plugins: the size of the gang, and when its PodGroup may be written.
+
+A plugin whose gangs are PodGroups of one kind inherits :class:`PodGroupPlugin`.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from typing import ClassVar, Generic, TypeVar
+
+import anyio
 from controller_runtime.apis.machinery import quantity
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.object import Object
@@ -11,9 +18,73 @@ from controller_runtime.apis.machinery.quantity import ResourceList
 from controller_runtime.apis.meta.v1 import ObjectMeta
 from controller_runtime.client import Reader
 
-from pkg.apis.trainer.v1alpha1 import TrainJob
+from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob
+from pkg.runtime.framework.interface import (
+    ComponentBuilderPlugin,
+    EnforcePodGroupPolicyPlugin,
+    WatchExtensionPlugin,
+)
+from pkg.runtime.interface import ReconcilerBuilder
 from pkg.runtime.runtime import Info
 from pkg.util import trainjob
+
+P = TypeVar("P")
+"""The kind's part of a podGroupPolicy."""
+
+
+class PodGroupPlugin(EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, WatchExtensionPlugin, Generic[P]):
+    """Builds one PodGroup of ``kind`` for each TrainJob whose runtime has the policy."""
+
+    kind: ClassVar[type[Object]]
+
+    def __init__(self, client: Reader) -> None:
+        self._client = client
+        self._needed = anyio.Event()
+
+    @staticmethod
+    @abstractmethod
+    def source(policy: PodGroupPolicy) -> P | None:
+        """Return the plugin's part of the policy."""
+
+    @abstractmethod
+    def pod_group(self, info: Info, train_job: TrainJob, policy: P) -> Object:
+        """Return the PodGroup of all the TrainJob's pods."""
+
+    def policy(self, info: Info) -> P | None:
+        """Return the plugin's part of the runtime's policy."""
+        found = info.runtime_policy.pod_group_policy
+        return None if found is None else self.source(found)
+
+    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
+        """Return a reason if the policy is missing."""
+        del train_job
+        return f"the runtime has no podGroupPolicy.{self.name.lower()}" if self.policy(info) is None else None
+
+    async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
+        """Return the PodGroup of all the TrainJob's pods.
+
+        Nothing is returned without the policy, nor for a running job whose PodGroup exists: a PodGroup is
+        rewritten only while its job is suspended.
+
+        Raises:
+            StatusError: reading the PodGroup failed for a reason other than its absence.
+            CacheDegradedError: the server does not serve these PodGroups, or denies access.
+        """
+        policy = self.policy(info)
+        if policy is None:
+            return []
+        self._needed.set()
+        if not await may_be_written(self._client, self.kind, train_job):
+            return []
+        return [self.pod_group(info, train_job, policy)]
+
+    def reconciler_builders(self) -> list[ReconcilerBuilder]:
+        """Watch the TrainJobs' PodGroups, the appearance of their kind, LimitRanges and RuntimeClasses."""
+        from . import podgroup_watches  # rendering without a cluster loads no controllers
+
+        return podgroup_watches.watches(
+            self.kind, self._needed.wait, lambda policy: self.source(policy) is not None
+        )
 
 
 def total_members(info: Info) -> int:

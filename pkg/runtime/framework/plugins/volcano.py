@@ -7,17 +7,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import anyio
 from controller_runtime.apis.machinery import field
 from controller_runtime.apis.machinery.errors import StatusError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object
 from controller_runtime.apis.scheduling.v1 import PriorityClass
 from controller_runtime.client import FieldIndexer, Reader
 from controller_runtime.rest import RestError
 
 from pkg.apis.jobset.v1alpha2 import JobSetSpec
-from pkg.apis.trainer.v1alpha1 import TrainJob, VolcanoPodGroupPolicySource
+from pkg.apis.trainer.v1alpha1 import PodGroupPolicy, TrainJob, VolcanoPodGroupPolicySource
 from pkg.apis.volcano.v1beta1 import (
     KUBE_GROUP_NAME_ANNOTATION_KEY,
     QUEUE_NAME_ANNOTATION_KEY,
@@ -25,16 +23,11 @@ from pkg.apis.volcano.v1beta1 import (
     PodGroup,
     PodGroupSpec,
 )
-from pkg.runtime.framework.interface import (
-    ComponentBuilderPlugin,
-    CustomValidationPlugin,
-    EnforcePodGroupPolicyPlugin,
-    WatchExtensionPlugin,
-)
-from pkg.runtime.interface import ReconcilerBuilder
+from pkg.runtime.framework.interface import CustomValidationPlugin
 from pkg.runtime.runtime import Info, template_spec_apply
 
 from . import podgroups
+from .podgroups import PodGroupPlugin
 
 NAME: Final = "Volcano"
 
@@ -52,21 +45,16 @@ async def new(client: Reader, _indexer: FieldIndexer) -> Volcano:
     return Volcano(client)
 
 
-class Volcano(
-    EnforcePodGroupPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin
-):
+class Volcano(PodGroupPlugin[VolcanoPodGroupPolicySource], CustomValidationPlugin):
     """Serves runtimes whose podGroupPolicy is ``volcano``."""
 
     name = NAME
+    kind = PodGroup
 
-    def __init__(self, client: Reader) -> None:
-        self._client = client
-        self._needed = anyio.Event()
-
-    def stands_aside(self, info: Info, train_job: TrainJob) -> str | None:
-        """Return a reason if the volcano policy is missing."""
-        del train_job
-        return "the runtime has no podGroupPolicy.volcano" if _policy(info) is None else None
+    @staticmethod
+    def source(policy: PodGroupPolicy) -> VolcanoPodGroupPolicySource | None:
+        """Return ``volcano``."""
+        return policy.volcano
 
     async def validate(
         self, info: Info, old: TrainJob | None, new: TrainJob
@@ -77,7 +65,7 @@ class Volcano(
         """
         del old, new
         errors = field.ErrorList()
-        if _policy(info) is None:
+        if self.policy(info) is None:
             return [], errors
         if info.annotations.get(QUEUE_NAME_ANNOTATION_KEY) == "":
             errors.append(field.invalid(_QUEUE, "", "Volcano queue name must not be empty"))
@@ -100,25 +88,11 @@ class Volcano(
 
     def enforce_pod_group_policy(self, info: Info, train_job: TrainJob) -> None:
         """Annotate every pod as a member of the TrainJob's PodGroup."""
-        if _policy(info) is not None:
+        if self.policy(info) is not None:
             info.scheduler.pod_annotations[KUBE_GROUP_NAME_ANNOTATION_KEY] = train_job.name
 
-    async def build(self, info: Info, train_job: TrainJob) -> list[Object]:
-        """Return the PodGroup of all the TrainJob's pods. An annotation of the runtime or TrainJob sets its queue.
-
-        Nothing is returned without a Volcano policy, nor for a running job whose PodGroup exists: a PodGroup
-        is rewritten only while its job is suspended.
-
-        Raises:
-            StatusError: reading the PodGroup failed for a reason other than its absence.
-            CacheDegradedError: the server does not serve these PodGroups, or denies access.
-        """
-        policy = _policy(info)
-        if policy is None:
-            return []
-        self._needed.set()
-        if not await podgroups.may_be_written(self._client, PodGroup, train_job):
-            return []
+    def pod_group(self, info: Info, train_job: TrainJob, policy: VolcanoPodGroupPolicySource) -> PodGroup:
+        """Return the PodGroup of all the TrainJob's pods. An annotation of the runtime or TrainJob sets its queue."""
         spec = PodGroupSpec(
             min_member=podgroups.total_members(info),
             min_resources=podgroups.total_requests(info),
@@ -130,20 +104,7 @@ class Volcano(
             spec.network_topology = NetworkTopologySpec(
                 mode=topology.mode, highest_tier_allowed=topology.highest_tier_allowed
             )
-        return [PodGroup(metadata=podgroups.metadata_for(train_job), spec=spec)]
-
-    def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the TrainJobs' PodGroups, the appearance of their kind, LimitRanges and RuntimeClasses."""
-        from . import podgroup_watches  # rendering without a cluster loads no controllers
-
-        return podgroup_watches.watches(
-            PodGroup, self._needed.wait, lambda policy: policy.volcano is not None
-        )
-
-
-def _policy(info: Info) -> VolcanoPodGroupPolicySource | None:
-    policy = info.runtime_policy.pod_group_policy
-    return policy.volcano if policy is not None else None
+        return PodGroup(metadata=podgroups.metadata_for(train_job), spec=spec)
 
 
 def _priority_classes(info: Info) -> Iterator[str]:

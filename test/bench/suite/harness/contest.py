@@ -90,7 +90,7 @@ async def phase(
     found.memory(name, manager)
 
 
-Run = Callable[[Entrant, int], Awaitable[Found]]
+Run = Callable[[Entrant], Awaitable[Found]]
 
 
 async def contest(rounds: int, entrants: Sequence[Entrant], run: Run) -> dict[str, list[Found]]:
@@ -108,7 +108,7 @@ async def contest(rounds: int, entrants: Sequence[Entrant], run: Run) -> dict[st
         for each in order:
             began = time.perf_counter()
             try:
-                came_to[each.name] = await run(each, number)
+                came_to[each.name] = await run(each)
                 sys.stderr.write(f"  round {number + 1}: {each.name}, {time.perf_counter() - began:.0f} s\n")
             except (ManagerError, StatusError, RestError, ExceptionGroup) as error:
                 sys.stderr.write(f"  round {number + 1}: {each.name} failed: {_told(error)}\n")

@@ -24,7 +24,7 @@ from controller_runtime.envtest import probe
 from controller_runtime.envtest.ports import free_ports
 from controller_runtime.envtest.webhooks import select_namespaces
 from harness import measure, objects
-from harness.cluster import Cluster
+from harness.cluster import Cluster, empty
 from harness.plan import Entrant
 
 from pkg.localcluster import contents
@@ -208,6 +208,15 @@ async def running(entrant: Entrant, cluster: Cluster, *, grouper: bool = False) 
         finally:
             with anyio.CancelScope(shield=True):
                 await manager.stop()
+
+
+@asynccontextmanager
+async def started(entrant: Entrant, cluster: Cluster) -> AsyncIterator[Manager]:
+    """Run a program on an empty cluster, from when it is ready on."""
+    await empty(cluster)
+    async with running(entrant, cluster) as manager:
+        await manager.ready()
+        yield manager
 
 
 def cpu_of(process: psutil.Process) -> float:

@@ -19,9 +19,9 @@ from typing import Any
 import anyio
 from harness import api, contest, figures, objects
 from harness.api import AT_ONCE
-from harness.cluster import Cluster, empty
+from harness.cluster import Cluster
 from harness.contest import Found
-from harness.manager import Manager, running
+from harness.manager import Manager, started
 from harness.plan import Entrant, Plan
 
 _PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
@@ -36,12 +36,9 @@ _TARGETS = {
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     """Measure on a dedicated API server."""
 
-    async def one(entrant: Entrant, number: int) -> Found:
-        del number
+    async def one(entrant: Entrant) -> Found:
         found, count = Found(), plan.sizes.reviews
-        await empty(where)
-        async with running(entrant, where) as manager:
-            await manager.ready()
+        async with started(entrant, where) as manager:
             async with manager.asked():
                 await _create(where, "hooked", 20)
                 await _create(where, "plain", 20)

@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 from harness import contest, figures, objects
-from harness.cluster import Cluster, empty
+from harness.cluster import Cluster
 from harness.contest import Found, phase
-from harness.manager import Manager, running
+from harness.manager import Manager, started
 from harness.plan import Entrant, Plan
 from harness.steps import create
 
@@ -18,19 +18,15 @@ from harness.steps import create
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     """Measure on a dedicated API server."""
 
-    async def one(entrant: Entrant, number: int) -> Found:
-        del number
+    async def one(entrant: Entrant) -> Found:
         found = Found()
-        await empty(where)
-        async with running(entrant, where) as manager:
-            await manager.ready()
-            async with manager.asked():
-                await _warm(plan, manager, objects.TORCH, min(plan.sizes.few, 50))
-                for count in plan.sizes.jobs:
-                    await _measure(plan, manager, found, objects.TORCH, count)
-                for runtime in (objects.COSCHEDULING, objects.MPI):
-                    await _warm(plan, manager, runtime, 2)
-                    await _measure(plan, manager, found, runtime, plan.sizes.few)
+        async with started(entrant, where) as manager, manager.asked():
+            await _warm(plan, manager, objects.TORCH, min(plan.sizes.few, 50))
+            for count in plan.sizes.jobs:
+                await _measure(plan, manager, found, objects.TORCH, count)
+            for runtime in (objects.COSCHEDULING, objects.MPI):
+                await _warm(plan, manager, runtime, 2)
+                await _measure(plan, manager, found, runtime, plan.sizes.few)
         return found
 
     return contest.combine("burst", await contest.contest(plan.rounds, plan.managers, one))

@@ -7,9 +7,9 @@ from __future__ import annotations
 import time
 
 from harness import api, contest, figures, objects
-from harness.cluster import Cluster, empty
+from harness.cluster import Cluster
 from harness.contest import Found, phase
-from harness.manager import running
+from harness.manager import started
 from harness.plan import Entrant, Plan
 from harness.steps import create
 
@@ -19,17 +19,14 @@ _MARK = "bench/overwritten"
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     """Measure on a dedicated API server."""
 
-    async def one(entrant: Entrant, number: int) -> Found:
-        del number
+    async def one(entrant: Entrant) -> Found:
         found, jobs = Found(), objects.names("drift", plan.sizes.few)
         overwritten = {
             "metadata": {"labels": {objects.OWNED_LABEL: "somebody-else"}, "annotations": {_MARK: "1"}}
         }
-        await empty(where)
 
         overwrite = where.api.patching(objects.JOB_SETS + "/{}", overwritten, fieldManager="somebody-else")
-        async with running(entrant, where) as manager:
-            await manager.ready()
+        async with started(entrant, where) as manager:
             await create(plan, manager, jobs, suspend=True)
             await manager.settled(plan.quiet)
             async with (

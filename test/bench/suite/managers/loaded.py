@@ -51,8 +51,7 @@ async def _pods(plan: Plan, where: Cluster) -> list[figures.Figure]:
     return contest.combine(f"loaded.pods.{count}", await contest.contest(plan.rounds, plan.groupers, one))
 
 
-async def _start(plan: Plan, where: Cluster, entrant: Entrant, number: int, *, grouper: bool) -> Found:
-    del number
+async def _start(plan: Plan, where: Cluster, entrant: Entrant, *, grouper: bool) -> Found:
     found = Found()
     async with running(entrant, where, grouper=grouper) as manager, phase(found, "start", manager):
         found.add("ready", await manager.ready(), "s")

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 from harness import api, contest, figures, objects
-from harness.cluster import Cluster, empty
+from harness.cluster import Cluster
 from harness.contest import Found, phase
-from harness.manager import running
+from harness.manager import started
 from harness.plan import Entrant, Plan
 from harness.steps import create
 
@@ -17,24 +17,20 @@ RATE = 20.0
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     """Measure on a dedicated API server."""
 
-    async def one(entrant: Entrant, number: int) -> Found:
-        del number
+    async def one(entrant: Entrant) -> Found:
         found = Found()
-        await empty(where)
         jobs = objects.names("paced", plan.sizes.few)
         post = where.api.posting(objects.TRAIN_JOBS, objects.train_job)
-        async with running(entrant, where) as manager:
-            await manager.ready()
-            async with manager.asked():
-                await create(plan, manager, objects.names("warm", min(plan.sizes.few, 50)))
+        async with started(entrant, where) as manager, manager.asked():
+            await create(plan, manager, objects.names("warm", min(plan.sizes.few, 50)))
+            await manager.settled(plan.quiet)
+            async with (
+                phase(found, "torch", manager, len(jobs)),
+                where.api.watching(objects.JOB_SETS, jobs) as watch,
+            ):
+                done = await api.at_rate(jobs, post, RATE)
+                seen = await manager.within(plan.patience, watch.all())
                 await manager.settled(plan.quiet)
-                async with (
-                    phase(found, "torch", manager, len(jobs)),
-                    where.api.watching(objects.JOB_SETS, jobs) as watch,
-                ):
-                    done = await api.at_rate(jobs, post, RATE)
-                    seen = await manager.within(plan.patience, watch.all())
-                    await manager.settled(plan.quiet)
         found.latencies("torch", (seen[job] - done[job].at for job in jobs))
         return found
 

@@ -21,8 +21,7 @@ _RATE = 20.0
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     """Measure on a dedicated API server."""
 
-    async def one(entrant: Entrant, number: int) -> Found:
-        del number
+    async def one(entrant: Entrant) -> Found:
         await empty(where)
         return await _Run(plan, where, entrant).measure()
 

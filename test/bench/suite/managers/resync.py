@@ -9,9 +9,9 @@ needed.
 from __future__ import annotations
 
 from harness import api, contest, figures, objects
-from harness.cluster import Cluster, empty
+from harness.cluster import Cluster
 from harness.contest import Found, phase
-from harness.manager import running
+from harness.manager import running, started
 from harness.plan import Entrant, Plan
 from harness.steps import populate
 
@@ -19,12 +19,9 @@ from harness.steps import populate
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     """Measure on a dedicated API server."""
 
-    async def one(entrant: Entrant, number: int) -> Found:
-        del number
+    async def one(entrant: Entrant) -> Found:
         found, jobs = Found(), objects.names("job", plan.sizes.few)
-        await empty(where)
-        async with running(entrant, where) as manager:
-            await manager.ready()
+        async with started(entrant, where) as manager:
             await populate(plan, manager, jobs)
             for what, path in (("jobsets", objects.JOB_SETS), ("trainjobs", objects.TRAIN_JOBS)):
                 async with phase(found, what, manager, len(jobs)):

@@ -7,9 +7,9 @@ from __future__ import annotations
 import time
 
 from harness import api, contest, figures, objects
-from harness.cluster import Cluster, empty
+from harness.cluster import Cluster
 from harness.contest import Found, phase
-from harness.manager import Manager, running
+from harness.manager import Manager, started
 from harness.plan import Entrant, Plan
 from harness.steps import create
 
@@ -17,12 +17,9 @@ from harness.steps import create
 async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     """Measure on a dedicated API server."""
 
-    async def one(entrant: Entrant, number: int) -> Found:
-        del number
+    async def one(entrant: Entrant) -> Found:
         found = Found()
-        await empty(where)
-        async with running(entrant, where) as manager:
-            await manager.ready()
+        async with started(entrant, where) as manager:
             for count in plan.sizes.jobs:
                 jobs = objects.names(f"job-{count}", count)
                 await create(plan, manager, jobs)

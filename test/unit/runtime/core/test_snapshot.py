@@ -103,18 +103,6 @@ async def test_the_first_generation_sends_nothing_for_new_train_jobs_and_lists_a
     assert not store.writes
 
 
-async def test_the_first_generation_reads_a_snapshot_that_exists(runtime: ClusterTrainingRuntime) -> None:
-    train_job = job(age=9)
-    store = FakeClient(config_map(train_job, runtime))
-    changed = changed_runtime()
-
-    found = await snapshots(store, creates=False).runtime_of(
-        train_job, ClusterTrainingRuntime, reading(changed)
-    )
-
-    assert snapshottext.encode(found) == snapshottext.encode(runtime)
-
-
 async def test_the_first_generation_works_without_the_permission_to_list(
     runtime: ClusterTrainingRuntime,
 ) -> None:
@@ -126,14 +114,21 @@ async def test_the_first_generation_works_without_the_permission_to_list(
     assert await held.runtime_of(job(), ClusterTrainingRuntime, reading(runtime)) is runtime
 
 
-async def test_a_snapshot_that_another_writer_created_meanwhile_is_used(
-    runtime: ClusterTrainingRuntime,
+@pytest.mark.parametrize(
+    ("age", "creates"),
+    [
+        pytest.param(0, True, id="another writer created it meanwhile"),
+        pytest.param(9, False, id="in the first generation"),
+    ],
+)
+async def test_a_snapshot_that_exists_is_used(
+    runtime: ClusterTrainingRuntime, age: int, creates: bool
 ) -> None:
-    train_job = job(age=0)
+    train_job = job(age=age)
     store = FakeClient(config_map(train_job, runtime))
     changed = changed_runtime()
 
-    found = await snapshots(store, creates=True).runtime_of(
+    found = await snapshots(store, creates=creates).runtime_of(
         train_job, ClusterTrainingRuntime, reading(changed)
     )
 

@@ -155,6 +155,15 @@ def test_what_makes_no_sense_is_refused(original: Document, patch: Document, tex
     assert str(raised.value).startswith(text)
 
 
+def test_an_error_has_the_path_of_its_field() -> None:
+    with pytest.raises(StrategicMergeError) as raised:
+        merged(
+            {"containers": [{"name": "a", "env": [{"name": "b"}]}]},
+            {"containers": [{"name": "a", "env": [{"value": "c"}]}]},
+        )
+    assert raised.value.path == ["spec", "containers", "env"]
+
+
 def test_thousands_of_items_are_not_compared_with_each_other() -> None:
     before = CountedName.comparisons
     many = 2000

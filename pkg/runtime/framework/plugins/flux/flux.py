@@ -14,7 +14,6 @@ import base64
 from collections.abc import Callable
 from typing import Final
 
-import anyio
 from controller_runtime.apis.core.v1 import (
     ConfigMap,
     ConfigMapVolumeSource,
@@ -35,13 +34,11 @@ from pkg.apis.trainer.v1alpha1 import FluxMLPolicySource, TrainJob
 from pkg.constants import trainer as constants
 from pkg.runtime import runtime
 from pkg.runtime.framework.interface import (
-    ComponentBuilderPlugin,
     CustomValidationPlugin,
-    EnforceMLPolicyPlugin,
-    WatchExtensionPlugin,
 )
 from pkg.runtime.framework.plugins import ownedfiles, trainernodes
-from pkg.runtime.interface import GeneratedSecret, ReconcilerBuilder
+from pkg.runtime.framework.plugins.ownedfiles import FilesPlugin
+from pkg.runtime.interface import GeneratedSecret
 
 from . import scripts
 from .curve import new_certificate
@@ -85,15 +82,14 @@ async def new(client: Reader, _indexer: FieldIndexer) -> Flux:
     return Flux(client)
 
 
-class Flux(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin, WatchExtensionPlugin):
+class Flux(FilesPlugin, CustomValidationPlugin):
     """Serves runtimes with a flux policy."""
 
     name = NAME
 
     def __init__(self, client: Reader, certificate: Callable[[str], str] = new_certificate) -> None:
-        self._client = client
+        super().__init__(client)
         self._certificate = certificate
-        self._needed = anyio.Event()
 
     def stands_aside(self, info: runtime.Info, train_job: TrainJob) -> str | None:
         """Return a reason if the flux policy is missing."""
@@ -169,10 +165,6 @@ class Flux(EnforceMLPolicyPlugin, ComponentBuilderPlugin, CustomValidationPlugin
                 GeneratedSecret(metadata=ownedfiles.metadata_for(train_job, _CURVE_SUFFIX), data=certificate)
             )
         return objects
-
-    def reconciler_builders(self) -> list[ReconcilerBuilder]:
-        """Watch the metadata of the TrainJobs' ConfigMaps and Secrets, from the first Flux TrainJob on."""
-        return ownedfiles.watches(self._needed.wait)
 
 
 def _policy(info: runtime.Info) -> FluxMLPolicySource | None:

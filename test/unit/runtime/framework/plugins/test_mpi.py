@@ -14,18 +14,16 @@ from controller_runtime.apis.machinery.object import Object, ObjectMeta, OwnerRe
 from controller_runtime.client import FakeClient, interceptor
 from controller_runtime.reconcile import Request
 from controller_runtime.workqueue import PriorityQueue
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_public_key
 
 from pkg.apis.trainer.v1alpha1 import MLPolicy, MPIMLPolicySource, Trainer, TrainingRuntimeSpec, TrainJob
 from pkg.runtime import core as runtimes
 from pkg.runtime.framework import PluginError
 from pkg.runtime.framework import core as framework
-from pkg.runtime.framework.plugins import jobset, mpi
+from pkg.runtime.framework.plugins import jobset, mpi, sshkeys
 from pkg.util import trainjob
 from pkg.util.testing import make_replicated_job, make_train_job, make_training_runtime_spec
 
-KEYS = mpi.SSHKeys(b"private", b"public")
+KEYS = sshkeys.SSHKeys(b"private", b"public")
 GPUS = ResourceRequirements(limits={"nvidia.com/gpu": "4"})
 
 
@@ -57,17 +55,6 @@ async def host_file(spec: TrainingRuntimeSpec, train_job: TrainJob) -> list[str]
     assert isinstance(found, ConfigMap)
     assert found.data is not None
     return found.data["hostfile"].splitlines()
-
-
-def test_the_keys_are_a_pair_that_ssh_can_read() -> None:
-    keys = mpi.new_ssh_keys()
-
-    private = load_pem_private_key(keys.private, password=None)
-    assert isinstance(private, ec.EllipticCurvePrivateKey)
-    assert private.curve.name == "secp521r1"
-    assert load_ssh_public_key(keys.public) == private.public_key()
-    assert keys.public.endswith(b"\n")
-    assert mpi.new_ssh_keys() != keys
 
 
 async def test_the_secret_holds_the_keys_and_cannot_be_changed() -> None:
