@@ -4,6 +4,7 @@
 """Plant bugs, and count the simulated lives until one fails: ``python -m hack.mutants test/sim/mutants/library.toml``.
 
 A table names scenarios, as ``FILE::NAME``, and mutants: a module, a text that occurs in it once, and its replacement.
+A mutant may name scenarios of its own.
 A mutant is edited into the module as it is imported, in a process of its own; no file changes.
 """
 
@@ -38,6 +39,7 @@ class Mutant:
     module: str
     old: str
     new: str
+    scenarios: tuple[str, ...] = ()
 
     def applied(self, source: str) -> str:
         """Return the source of its module with the bug. Raises ValueError if the text does not occur exactly once."""
@@ -104,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table = Table.read(given.table)
     if given.one is not None:
         mutant = next(each for each in table.mutants if each.name == given.one)
-        sys.stdout.write(json.dumps(search(table.scenarios, mutant, given.lives)))
+        sys.stdout.write(json.dumps(search(mutant.scenarios or table.scenarios, mutant, given.lives)))
         return 0
     missed = 0
     _show("| mutant | lives until found | failure |\n|---|---|---|")

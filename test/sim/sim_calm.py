@@ -52,7 +52,13 @@ class Calm:
         return [
             *(
                 about(name, act)
-                for act in [*mine, users.replace, users.obstruct, self.resume_without_runtime]
+                for act in [
+                    *mine,
+                    users.replace,
+                    users.obstruct,
+                    users.create_obstructed,
+                    self.resume_without_runtime,
+                ]
             ),
             users.delete_child,
             users.hold_child,

@@ -16,6 +16,7 @@ from controller_runtime.simtest.history import Event as Change
 from sim_objects import by_name, controller, is_deleted, is_suspended, is_true, owned, refusals_expected
 from sim_past import Past
 from sim_renders import Renders, normalized
+from sim_runtimes import children_of
 from sim_users import OTHERS, Administrators, Users
 
 from pkg.apis.jobset.v1alpha2 import JobSet
@@ -29,9 +30,6 @@ _QUIET = 70.0
 _RESTLESS = 1800.0
 _CHILDREN: dict[str, type[Object]] = {kind.gvk.kind: kind for kind in (JobSet, PodGroup, ConfigMap, Secret)}
 _SUFFIXES = {"JobSet": "", "PodGroup": "", "ConfigMap": "-mpi-hostfile", "Secret": "-mpi-ssh-auth"}
-
-_NEEDED = {"gang": ("JobSet", "PodGroup"), "mpi": ("JobSet", "ConfigMap", "Secret")}
-"""By runtime, the kinds of children."""
 
 
 class End:
@@ -207,7 +205,7 @@ class Obstacle(NamedTuple):
 
 def obstacle(sim: Simulation, job: Document) -> Obstacle | None:
     """Return the obstacle of a TrainJob, if there is one."""
-    for kind in _NEEDED.get(job["spec"]["runtimeRef"]["name"], ("JobSet",)):
+    for kind in children_of(job["spec"]["runtimeRef"]["name"]):
         for child in _named(sim, kind, job):
             if not _controls(job, child):
                 return Obstacle(f"{kind} {child['metadata']['name']}", _is_reported(sim, job))

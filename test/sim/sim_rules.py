@@ -12,9 +12,10 @@ from controller_runtime.apis.core.v1 import ConfigMap, Secret
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.simtest import Simulation
 from controller_runtime.simtest.history import Event
+from sim_foreign import PURPOSE
 from sim_objects import by_uid, controller, is_suspended, is_true
 from sim_past import Past
-from sim_users import AUDITED, PURPOSE
+from sim_users import AUDITED
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.schedulerplugins.v1alpha1 import PodGroup

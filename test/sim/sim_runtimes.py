@@ -56,3 +56,8 @@ def runtime(name: str) -> Object:
     metadata = {"name": name} | ({"namespace": "default"} if name == "local" else {})
     made: Object = kind_of(name).from_dict({"metadata": metadata, "spec": SPECS[name]})
     return made
+
+
+def children_of(name: str) -> tuple[str, ...]:
+    """Return the kinds of the children of a TrainJob with the runtime of that name."""
+    return {"gang": ("JobSet", "PodGroup"), "mpi": ("JobSet", "ConfigMap", "Secret")}.get(name, ("JobSet",))

@@ -15,6 +15,7 @@ from controller_runtime.apis.machinery import errors
 from controller_runtime.apis.machinery.object import Object
 from controller_runtime.client import MERGE, raw_patch
 from controller_runtime.simtest import Simulation
+from sim_foreign import FOREIGN, PURPOSE
 from sim_kueue import QUEUE_LABEL, is_queued
 from sim_objects import PROPAGATIONS, by_name, controller, is_deleted, is_true, refusals_expected
 from sim_world import Cluster
@@ -27,17 +28,6 @@ Document = dict[str, Any]
 OURS = "trainer.kubeflow.org/trainjob-controller"
 OTHERS = "kueue.x-k8s.io/multikueue"
 _RUNTIMES = ("plain", "local", "gang", "gang", "mpi", "mpi", "initialized")
-_CONTAINER: Document = {"name": "c", "image": "x"}
-_JOBS = [{"name": "other", "template": {"spec": {"template": {"spec": {"containers": [_CONTAINER]}}}}}]
-FOREIGN: dict[type[Object], tuple[str, Document]] = {
-    JobSet: ("", {"spec": {"replicatedJobs": _JOBS, "suspend": True}}),
-    PodGroup: ("", {"spec": {"minMember": 1}}),
-    ConfigMap: ("-mpi-hostfile", {"data": {"hostfile": "other"}}),
-    Secret: ("-mpi-ssh-auth", {"data": {"other": "eA=="}}),
-}
-"""By kind, the suffix and the content of objects of another purpose that have the name of a child."""
-PURPOSE = "example.com/purpose"
-"""The label of these objects."""
 AUDITED = "example.com/Audited"
 """A condition of another writer."""
 _HOLD = "example.com/hold"
@@ -72,7 +62,7 @@ class Users:
         """Return names of TrainJobs that Kueue does not manage."""
         return rng.sample([name for name in self._names if not name.startswith("queued-")], count)
 
-    async def create(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
+    async def create(self, sim: Simulation, rng: random.Random, name: str = "", runtime: str = "") -> None:
         """Create a TrainJob; those of the queue are suspended by Kueue's webhook."""
         name = name or rng.choice(self._names)
         queued = name.startswith("queued-")
@@ -80,7 +70,7 @@ class Users:
         if rng.random() < 0.8:
             trainer["numNodes"] = rng.choice([1, 1, 2])
         spec: Document = {
-            "runtimeRef": runtimes.reference_to(rng.choice(_RUNTIMES)),
+            "runtimeRef": runtimes.reference_to(runtime or rng.choice(_RUNTIMES)),
             "trainer": trainer,
             "suspend": queued or rng.random() < 0.4,
             "managedBy": OTHERS if rng.random() < 0.05 else OURS,
@@ -192,11 +182,27 @@ class Users:
                 await sim.client().delete(Pod.from_dict(rng.choice(found)), grace_period_seconds=0)
 
     async def obstruct(self, sim: Simulation, rng: random.Random, name: str = "") -> None:
-        """Create an object of another purpose under the name of a child."""
-        kind = rng.choice(list(FOREIGN))
+        """Create an object of another purpose under the name of a child that a TrainJob has, or may have."""
+        name = name or rng.choice(self._names)
+        job = by_name(sim, TrainJob, {"metadata": {"namespace": "default", "name": name}})
+        runtime = rng.choice(_RUNTIMES) if job is None else job["spec"]["runtimeRef"]["name"]
+        await self._block(sim, rng, name, runtime)
+
+    async def create_obstructed(self, sim: Simulation, rng: random.Random, name: str) -> None:
+        """Delete a TrainJob, and create it again when an object of another purpose has the name of a child."""
+        key = TrainJob.from_dict({"metadata": {"namespace": "default", "name": name}})
+        with refusals_expected():
+            await sim.client().delete(key, propagation="Background")
+        await anyio.sleep(rng.uniform(5.0, 10.0))
+        runtime = rng.choice(_RUNTIMES)
+        await self._block(sim, rng, name, runtime)
+        await self.create(sim, rng, name, runtime)
+
+    async def _block(self, sim: Simulation, rng: random.Random, name: str, runtime: str) -> None:
+        kinds = runtimes.children_of(runtime)
+        kind = rng.choice([each for each in FOREIGN if each.gvk.kind in kinds])
         suffix, content = FOREIGN[kind]
-        name = (name or rng.choice(self._names)) + suffix
-        metadata = {"namespace": "default", "name": name, "labels": {PURPOSE: "other"}}
+        metadata = {"namespace": "default", "name": name + suffix, "labels": {PURPOSE: "other"}}
         with refusals_expected():
             await sim.client().create(kind.from_dict({"metadata": metadata, **content}))
 

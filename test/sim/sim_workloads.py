@@ -109,8 +109,8 @@ class Workloads:
         rng = random.Random(f"{sim.seed}/calm")
         creates = [self.pod, self.job, self.job_set, self.train_job, self.ray_cluster]
         for act in rng.choices([*creates, self.delete, self.delete, self.delete, self.delete_pod], k=_STEPS):
-            seconds = await perform(sim, rng, act)
-            await settled(sim, act, seconds, problem)
+            await perform(sim, rng, act)
+            await settled(sim, act, problem)
 
     async def delete_pod(self, sim: Simulation, rng: random.Random) -> None:
         """Delete a pod by force; its operator creates another."""

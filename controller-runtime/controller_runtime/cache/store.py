@@ -35,6 +35,8 @@ class _Write(msgspec.Struct, frozen=True):
     uid: str
     version: str
     """The resourceVersion it has in the cluster, where known."""
+    since: str
+    """The resourceVersion that it follows or equals: states before it do not show the write."""
     values: IndexValues
     expires: float
 
@@ -106,7 +108,7 @@ class Store:
         for index in self._indices.values():
             index.put(key, ())
         write = self._writes.get(key)
-        if write is not None and (write.entry is None or not older(version, write.version)):
+        if write is not None and _is_past(write, before, version):
             del self._writes[key]
         return before
 
@@ -148,15 +150,17 @@ class Store:
         observed, pending = self.observed(key), self._writes.get(key)
         if observed is not None and not older(observed.resource_version, entry.resource_version):
             return
-        if pending is not None and older(entry.resource_version, pending.version):
+        if pending is not None and older(entry.resource_version, pending.since):
             return
-        self._write(key, _Write(entry, entry.uid, entry.resource_version, values, now + WRITE_TTL), now)
+        version = entry.resource_version
+        self._write(key, _Write(entry, entry.uid, version, version, values, now + WRITE_TTL), now)
 
     def forget(self, key: NamespacedName, uid: str, now: float, *, version: str = "") -> None:
         """Hide the object of that uid at ``key``, which we deleted, until the watch reports its deletion."""
         seen = self.get(key, now)
         if seen is not None and seen.uid == uid:
-            self._write(key, _Write(None, uid, version, _NOTHING, now + WRITE_TTL), now)
+            since = version or seen.resource_version
+            self._write(key, _Write(None, uid, version, since, _NOTHING, now + WRITE_TTL), now)
 
     def written(self, key: NamespacedName) -> Entry | None:
         """Return the result of our last write at ``key``, while the watch has not caught up with it."""
@@ -249,7 +253,14 @@ def _confirms(entry: Entry, write: _Write) -> bool:
     """Return True if ``entry``, which the watch reported, is at least as new as ``write``."""
     if write.entry is None:
         if entry.uid != write.uid:
-            return True
+            return not older(entry.resource_version, write.since)  # else an earlier object of the name
         # We expected an immediate deletion, but the watch reports that the object is still terminating.
         return older(write.version, entry.resource_version) if write.version else entry.deleting
     return not older(entry.resource_version, write.version)
+
+
+def _is_past(write: _Write, removed: Entry | None, version: str) -> bool:
+    """Return True if the watch has passed ``write`` when it reports that ``removed`` was deleted at ``version``."""
+    if write.entry is None and (removed is None or removed.uid != write.uid):
+        return older(write.since, version)
+    return write.entry is None or not older(version, write.version)

@@ -56,6 +56,23 @@ def missed(server: Server, engine: Engine) -> Iterator[str]:
             yield f"a watch has skipped a change: {engine.gvk.kind} {key.name}"
 
 
+def is_ghost(engine: Engine, key: NamespacedName) -> bool:
+    """Return True if a read finds an own write although the watch has passed it, and not by this state."""
+    feed, write = engine._feeds.get(""), engine.store._writes.get(key)
+    return (
+        feed is not None
+        and feed._found is None
+        and write is not None
+        and write.entry is not None
+        and feed.covers(write.version)
+    )
+
+
+def is_readable(engine: Engine) -> bool:
+    """Return True if a cache must answer: it was filled, and its kind is served."""
+    return engine.has_synced and all(feed._missing_since is None for feed in engine._feeds.values())
+
+
 def _compared(
     versions: _Versions, engine: Engine
 ) -> Iterator[tuple[NamespacedName, str | None, Entry | None]]:

@@ -4,8 +4,10 @@
 
 - A replica that led does not write while another holds the lease.
 - A read through the cache is never older than a write of the same process that was answered before, nor than an earlier
-  read. A list contains the objects that reads find.
+  read, nor an own write that the watch has passed. A read finds what the watch has reported and exists. A list contains
+  the objects that reads find. A cache that was filled can be read while its kind is denied.
 - A request is not reconciled twice at once.
+- A manager ends only when it is stopped, loses its lease, or cannot reach the server.
 - A lease that is renewed stays with its holder. When nothing disturbs them any more, one of the replicas leads.
 - A cache has every change up to the version that its watch has reached. When nothing disturbs it any more, it equals
   the server, its indices are right, and no queue holds ready work.
@@ -26,6 +28,7 @@ from controller_runtime.apis.coordination.v1 import Lease
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import PartialObjectMetadata
+from controller_runtime.cache import CacheDegradedError
 from controller_runtime.cache.cache import DECODE_STEP
 from controller_runtime.cache.delivery import CachedObject
 from controller_runtime.cache.engine import Engine
@@ -35,7 +38,7 @@ from controller_runtime.reconcile import Request, Result
 from controller_runtime.rest import Request as Sent
 from controller_runtime.rest import Response
 
-from . import cacherules, paths
+from . import cacherules, ends, paths
 from .answers import Answer
 from .leases import Leases
 from .loop import Process
@@ -182,18 +185,19 @@ class Rules(Observer):
         try:
             found = await read(kind, key)
         except NotFoundError:
-            if (
-                expected is not None
-                and self._is_stored(place, expected.uid)
-                and self._is_whole(replica, kind)
-            ):
-                self._fail(f"a read does not find an own write: {kind.gvk.kind} {key[1]}")
+            self._check_missing(replica, kind, place)
+            raise
+        except CacheDegradedError:
+            if (engine := _engine(replica, kind)) is not None and cacherules.is_readable(engine):
+                self._fail(f"a cache that was filled cannot be read: {kind.gvk.kind}")
             raise
         metadata = found.entry if isinstance(found, CachedObject) else found.metadata
         uid, version = metadata.uid, int(metadata.resource_version)
         if expected is not None and uid == expected.uid and version < expected.version:
             self._fail(f"a read is older than an own write: {kind.gvk.kind} {key[1]}")
         engine = _engine(replica, kind)
+        if engine is not None and cacherules.is_ghost(engine, place[1]):
+            self._fail(f"a read finds an own write that the watch has passed: {kind.gvk.kind} {key[1]}")
         reported = engine.store.observed(place[1]) if engine is not None else None
         if reported is not None and uid == reported.uid and version < int(reported.resource_version):
             self._fail(f"a read is older than the last event: {kind.gvk.kind} {key[1]}")
@@ -202,6 +206,17 @@ class Rules(Observer):
             self._fail(f"a read is older than the one before: {kind.gvk.kind} {key[1]}")
         replica.read[kind, place] = _Written(uid, version)
         return found
+
+    def _check_missing(self, replica: Replica, kind: Any, place: Place) -> None:
+        """Check that a read had to find nothing."""
+        expected, engine = replica.written.get(place), _engine(replica, kind)
+        reported = engine.store.observed(place[1]) if engine is not None else None
+        if not self._is_whole(replica, kind):
+            return
+        if expected is not None and self._is_stored(place, expected.uid):
+            self._fail(f"a read does not find an own write: {kind.gvk.kind} {place[1].name}")
+        elif reported is not None and self._is_stored(place, reported.uid):
+            self._fail(f"a read does not find an object that exists: {kind.gvk.kind} {place[1].name}")
 
     async def _list(
         self, replica: Replica, read: Callable[..., Awaitable[Any]], kind: Any, **options: Any
@@ -231,7 +246,12 @@ class Rules(Observer):
     def _is_whole(replica: Replica, kind: Any) -> bool:
         return all(cacherules.is_unselective(each) for each in _engines(replica) if each.gvk == kind.gvk)
 
-    # Caches and leases.
+    # Managers, caches and leases.
+
+    def see_end(self, name: str, error: BaseException) -> None:
+        """Check the error that ended a manager."""
+        if not ends.is_foreseen(error):
+            self._fail(f"{name} ended: {type(error).__name__}: {error}")
 
     async def watch_caches(self) -> None:
         """Check for the whole life that watches skip no change."""

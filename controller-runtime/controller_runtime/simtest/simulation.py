@@ -273,6 +273,7 @@ class Simulation:
             await process.ended.wait()
             if task.done() and not task.cancelled() and (error := task.exception()) is not None:
                 self.record(name, f"ended: {error}")
+                self.rules.see_end(name, error)
             await anyio.sleep(_CRASH_LOOP + self.world.random())
 
     async def _run_manager(self, process: Process) -> None:

@@ -16,7 +16,7 @@ from controller_runtime.rest import kubeconfig_import
 kubeconfig_import.modules()
 print(json.dumps(sorted(sys.modules)))
 """
-_MOST = 530
+_MOST = 531
 """Modules of the library, its dependencies and Python; the manager's own grow with its features."""
 _SPARED = ("aiohttp", "kubernetes_asyncio.client", "cryptography", "rich", "prometheus_client.twisted")
 

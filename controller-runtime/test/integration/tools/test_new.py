@@ -61,7 +61,7 @@ def test_a_new_operator_passes_its_own_checks_and_tests(tmp_path: Path, options:
     ):
         done = run(command, project)
         assert done.returncode == 0, done.stdout + done.stderr
-    assert f"{15 if not options else 10} passed" in done.stdout
+    assert f"{16 if not options else 11} passed" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,32 @@ class TestOwnWrites:
         await settle()
         assert (await watched.get(ConfigMap, ("team-a", "a"))).metadata.uid == "another"
 
+    @pytest.mark.parametrize("reported", [True, False], ids=["its end comes", "its end is missed"])
+    async def test_that_delete_outlast_late_news_of_an_earlier_object_of_the_name(
+        self, server: Any, watched: Any, settle: Any, *, reported: bool
+    ) -> None:
+        first = server.put("a", uid="first")
+        await settle()
+        changed = server.put("a", uid="first", data={"n": "1"}, silent=True)
+        server.remove("a", silent=True)
+        second = server.put("a", uid="second", silent=True)
+        written = ConfigMap.from_dict(second)
+        watched.remember_write(written)
+        server.remove("a", silent=True)
+        watched.remember_delete(written, uid="second")
+        server.tell("MODIFIED", changed)
+        await settle()
+        assert await watched.list(ConfigMap) == []
+        if reported:
+            server.tell("DELETED", first)
+        server.tell("ADDED", second)
+        await settle()
+        assert await watched.list(ConfigMap) == []
+        server.tell("DELETED", second)
+        server.put("a", uid="third")
+        await settle()
+        assert [each.metadata.uid for each in await watched.list(ConfigMap)] == ["third"]
+
     async def test_that_delete_what_goes_slowly_hide_it_no_longer_than_the_watch_is_silent(
         self, server: Any, watched: Any, settle: Any
     ) -> None:

@@ -2,13 +2,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of the library find what breaks them."""
 
+from typing import Any
+
+import anyio
 import pytest
 
+import controller_runtime as ctrl
+from controller_runtime import cache, rest, simtest
 from controller_runtime.apis.coordination.v1 import Lease
+from controller_runtime.apis.core.v1 import ConfigMap
+from controller_runtime.apis.machinery.errors import ForbiddenError, NotFoundError
+from controller_runtime.apis.machinery.gvk import NamespacedName
+from controller_runtime.cache import codec
+from controller_runtime.cache.engine import Engine
+from controller_runtime.cache.outage import Outage
 from controller_runtime.client import kinds
 from controller_runtime.client.tables import Document, Table, key_of
+from controller_runtime.simtest import cacherules
 from controller_runtime.simtest.history import Event
 from controller_runtime.simtest.leases import Leases
+
+KEY = NamespacedName("default", "a")
+
+
+def engine_at(version: str) -> Any:
+    """Return a cache whose watch has reached a version, and which keeps an own write at version 5."""
+    made = Engine(ConfigMap, cache.Options(), Outage())
+    made._feeds[""].synced, made._feeds[""]._reached = True, version
+    entry = codec.entry_of(b'{"metadata":{"namespace":"default","name":"a","uid":"u","resourceVersion":"5"}}')
+    made.store.remember(entry, {}, 0.0)
+    return made
 
 
 class Clock:
@@ -49,3 +72,48 @@ def test_a_lease_that_is_taken_before_its_time_is_found(clock: Clock) -> None:
     clock.now = 24
     with pytest.raises(AssertionError, match=r"too early: leader: 1\.0 s"):
         leases.see(changed("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (ValueError("unforeseen"), r"manager-\d ended: .*unforeseen"),
+        (
+            ExceptionGroup("two", [rest.TransportError("away"), ValueError("b")]),
+            r"manager-\d ended: ManagerError",
+        ),
+        (rest.TransportError("away"), None),
+    ],
+    ids=["another error", "one of two", "an unreachable server"],
+)
+def test_a_manager_that_ends_with_an_unforeseen_error_is_found(error: Exception, found: str | None) -> None:
+    def scenario(sim: simtest.Simulation) -> None:
+        class Failing:
+            async def start(self) -> None:
+                await anyio.sleep(10)
+                raise error
+
+        async def setup(mgr: ctrl.Manager) -> None:
+            mgr.add(Failing())
+
+        sim.manager(setup, replicas=1)
+
+    failure = simtest.run(scenario, 1, minutes=1).failure
+    if found is None:
+        assert failure is None
+    else:
+        with pytest.raises(AssertionError, match=found):
+            raise failure or ValueError("nothing was found")
+
+
+@pytest.mark.parametrize(("reached", "passed"), [("4", False), ("5", True), ("10", True)])
+async def test_an_own_write_that_the_watch_has_passed_is_found(reached: str, passed: bool) -> None:
+    assert cacherules.is_ghost(engine_at(reached), KEY) is passed
+
+
+async def test_a_filled_cache_must_answer_while_its_kind_is_denied_but_not_while_it_is_missing() -> None:
+    made = engine_at("4")
+    made._feeds[""].failed(ForbiddenError("no", code=403), denied=True)
+    assert cacherules.is_readable(made)
+    made._feeds[""].failed(NotFoundError("no", code=404), denied=True)
+    assert not cacherules.is_readable(made)
