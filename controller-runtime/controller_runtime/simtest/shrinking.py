@@ -45,14 +45,20 @@ def shrink(scenario: Scenario, found: Outcome, *, tries: int = 200, minutes: flo
 def report(outcome: Outcome, *, lines: int = _LINES) -> str:
     """Return the story of a failed life: the steps, the last lines of the timeline, the failure."""
     steps = "\n".join(f"  {step}" for step in outcome.steps) or "  none"
-    timeline = "\n".join(str(line) for line in outcome.timeline[-lines:])
+    shown = [line for line in outcome.timeline if not _is_routine(line.text)]
+    timeline = "\n".join(map(str, shown[-lines:]))
     failure = outcome.failure
     notes = "".join(f"\n  {note}" for note in getattr(failure, "__notes__", ()))
     return (
         f"seed {outcome.seed} fails: {type(failure).__name__}: {failure}{notes}\n\n"
         f"steps:\n{steps}\n\n"
-        f"timeline, its last {min(lines, len(outcome.timeline))} lines of {len(outcome.timeline)}:\n{timeline}\n"
+        f"timeline, its last {min(lines, len(shown))} lines of {len(shown)}, without lease renewals:\n{timeline}\n"
     )
+
+
+def _is_routine(text: str) -> bool:
+    """Return True for a read or a renewal of a lease that succeeded: most lines of a quiet life."""
+    return "/leases/" in text and text.endswith("-> 200")
 
 
 def _same(one: BaseException | None, other: BaseException | None) -> bool:

@@ -51,6 +51,7 @@ def test_a_bug_is_found_shrunk_and_replayed(capsys: pytest.CaptureFixture[str]) 
     assert least.failure is not None
     assert len(least.steps) < len(found.steps)
     text = simtest.report(least)
+    assert not [line for line in text.splitlines() if "/leases/" in line and line.endswith("-> 200")]
     assert f"seed {found.seed} fails: AssertionError: not labelled" in text
     assert (
         main(
