@@ -12,7 +12,6 @@ import controller_runtime as ctrl
 from controller_runtime import client, log, predicate
 from controller_runtime.apis.machinery.errors import InvalidError, NotFoundError
 from controller_runtime.apis.machinery.object import ObjectMeta
-from controller_runtime.apis.machinery.time import parse_time
 from controller_runtime.cache import CacheDegradedError, UndecodableObjectError
 from controller_runtime.recorder import EventRecorder
 
@@ -26,6 +25,7 @@ from pkg.util.trainjob import ChildConflictError
 
 from . import deadline, jobconditions, patches, wake
 from .applier import Applier, Outcome
+from .arrivals import Arrivals
 from .children import Children
 from .gangs import GangReports, set_unavailable
 from .lifecycle import Lifecycle, log_created, log_outcome
@@ -78,6 +78,7 @@ class TrainJobReconciler:
         self._gangs = GangReports(recorder)
         self._lifecycle = lifecycle or Lifecycle()
         self.alarms = deadline.Alarms()
+        self.arrivals = Arrivals(now)
 
     async def reconcile(self, request: ctrl.Request) -> ctrl.Result:
         """Bring one TrainJob's children and status up to date.
@@ -92,9 +93,11 @@ class TrainJobReconciler:
             self._children.forget(request)
             self._gangs.forget(request)
             self._lifecycle.forget(request)
+            self.arrivals.forget(request)
             return ctrl.Result()
         if stored.metadata.deletion_timestamp is not None or stored.spec.managed_by not in _MANAGED_BY_US:
             self._lifecycle.skip(request)
+            self.arrivals.forget(request)
             return ctrl.Result()
         log.logger_from().debug("Reconciling TrainJob")
         self._lifecycle.observe(stored, failing=True)  # until this reconcile has ended
@@ -119,6 +122,7 @@ class TrainJobReconciler:
         if trainjob.is_finished(train_job):
             self._children.forget(request)
             self._gangs.forget(request)
+            self.arrivals.forget(request)
             left = None
         if errors and left is not None:
             self.alarms.set(request, left)
@@ -177,12 +181,8 @@ class TrainJobReconciler:
             if outcome is Outcome.HEALED:
                 metrics.DRIFT_HEALED.labels(obj.gvk.kind).inc()
             elif outcome is Outcome.CREATED and isinstance(obj, JobSet):
-                metrics.TIME_TO_CHILDREN.observe(self._age(train_job))
+                metrics.TIME_TO_CHILDREN.observe(self.arrivals.take(train_job))
                 log_created(train_job, self._now())
-
-    def _age(self, train_job: TrainJob) -> float:
-        created = train_job.metadata.creation_timestamp
-        return max(0.0, (self._now() - parse_time(created)).total_seconds()) if created else 0.0
 
     async def _get(self, request: ctrl.Request) -> TrainJob:
         """Return the TrainJob; record an event if it is undecodable or too large to decode."""
@@ -231,7 +231,7 @@ class TrainJobReconciler:
         """Register the controller with the watches of TrainJobs, of the runtimes' plugins and of obstacles."""
         builder = ctrl.new_controller_managed_by(mgr).named(NAME).with_options(options)
         # A reconcile that writes a status has finished all other work before.
-        builder = builder.for_(TrainJob, predicates=[predicate.NotOwnWrite()])
+        builder = builder.for_(TrainJob, predicates=[predicate.NotOwnWrite(), self.arrivals])
         for runtime in self._runtimes.values():
             for registrar in runtime.event_handler_registrars():
                 builder = registrar(builder, mgr.client, mgr.cache)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
@@ -83,7 +83,7 @@ class Ports:
     @classmethod
     def choose(cls) -> Ports:
         """Return free ports."""
-        return cls(*free_ports(12))
+        return cls(*free_ports(len(fields(cls))))
 
 
 @dataclass(frozen=True)

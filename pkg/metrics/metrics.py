@@ -39,8 +39,9 @@ TRAIN_JOBS: Final = Gauge(
 )
 TIME_TO_CHILDREN: Final = Histogram(
     "kubeflow_trainer_trainjob_time_to_children_seconds",
-    "Seconds from the creation of a TrainJob, which is known to the second, until its children were applied",
-    buckets=(1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600),
+    "Seconds from the watch event of a new TrainJob until its children were applied; of a TrainJob that existed when "
+    "the manager started, from its creation, which is known to the second",
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600),
     registry=REGISTRY,
 )
 DRIFT_HEALED: Final = Counter(
@@ -49,6 +50,8 @@ DRIFT_HEALED: Final = Counter(
     ["kind"],
     registry=REGISTRY,
 )
+for _kind in ("ConfigMap", "JobSet", "PodGroup", "Secret"):
+    DRIFT_HEALED.labels(_kind)  # a rate needs the series before its first increment
 PODS_GROUPED: Final = Counter(
     "kubeflow_trainer_pods_grouped_total",
     "Pods that were given a group, by the kind of the owner on top of them, its grouper, and why the walk ended there: "

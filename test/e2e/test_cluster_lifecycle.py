@@ -89,7 +89,7 @@ def test_up_leaves_it_running_status_tells_and_down_removes_all(
 
     code, out, err = finish(trainerctl("cluster", "status"))
     assert code == 0, out + err
-    assert len(re.findall(r"^\S+ +healthy +\d+$", out, re.MULTILINE)) == 7
+    assert len(re.findall(r"^\S+ +healthy +\d+$", out, re.MULTILINE)) == 8
     assert "nodes: 2 of 2 are schedulable" in out
 
     code, out, err = finish(trainerctl("cluster", "up"))
@@ -212,7 +212,7 @@ async def test_a_component_that_cannot_start_again_costs_no_object(
     def started() -> bool:
         return Cluster(directory).supervisor.processes["etcd"].identity.alive()
 
-    await eventually(started, reason="etcd is started")
+    await eventually(started, timeout=60, reason="etcd is started")
     process.send_signal(signal.SIGINT)
     code, _, _ = await anyio.to_thread.run_sync(finish, process)
     assert code == 128 + signal.SIGINT

@@ -39,10 +39,10 @@ RunManager = Callable[..., AbstractAsyncContextManager[Manager]]
 
 
 @pytest.fixture(scope="session")
-def trainer_control_plane(control_plane: Environment) -> Environment:
-    """The run's API server, with JobSet's and Trainer's CRDs, and a user who may what our manager may."""
+def install_trainer() -> Callable[[Environment], None]:
+    """Install JobSet's and Trainer's CRDs, and the rights of a user who may what our manager may."""
 
-    async def install() -> None:
+    async def install(control_plane: Environment) -> None:
         binaries = await Binaries().locate(JOBSET)
         await control_plane.install_crds(*contents.crds(binaries[JOBSET.name]))
         async with Transport(control_plane.config) as transport:
@@ -53,7 +53,15 @@ def trainer_control_plane(control_plane: Environment) -> Environment:
             binding = role_binding(role["metadata"]["name"], user)
             await apply_manifests(client, [role, binding], owner="test")
 
-    anyio.run(install)
+    return lambda control_plane: anyio.run(install, control_plane)
+
+
+@pytest.fixture(scope="session")
+def trainer_control_plane(
+    control_plane: Environment, install_trainer: Callable[[Environment], None]
+) -> Environment:
+    """The run's API server, with Trainer installed."""
+    install_trainer(control_plane)
     return control_plane
 
 

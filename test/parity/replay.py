@@ -21,6 +21,7 @@ if __name__ == "__main__":  # as a script, from wherever: the product's packages
 
 import msgspec
 from replayer import cases, compare, ops
+from structlog.testing import capture_logs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except cases.BadVectorFileError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    results = asyncio.run(_replay(found))
+    with capture_logs():  # standard output is the result's
+        results = asyncio.run(_replay(found))
     if options.emit is not None:
         emitted = [
             {"op": case.op, "name": case.name, "got": compare.normalised(got)} for case, got, _ in results

@@ -22,6 +22,7 @@ import pkg
 
 ON_ONE_S_OWN_MACHINE = (
     "pkg.cli", "pkg.localcluster", "pkg.offline", "controller_runtime.envtest", "controller_runtime.testing",
+    "controller_runtime.simtest",
 )  # fmt: skip
 INPUTS = 10_000
 LONG = "1" * 4000

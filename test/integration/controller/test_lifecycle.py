@@ -45,6 +45,12 @@ def mpi_runtime(namespace: str) -> TrainingRuntime:
     return TrainingRuntime.from_dict({"metadata": {"name": "mpi", "namespace": namespace}, "spec": spec})
 
 
+async def built(client: LiveClient, job: TrainJob) -> tuple[TrainJob, JobSet]:
+    """Create a TrainJob, and return it with its JobSet."""
+    made = await client.create(job)
+    return made, await eventually(lambda: client.get(JobSet, made.key), reason="the JobSet is made")
+
+
 async def edit(client: LiveClient, job: TrainJob, **spec: Any) -> None:
     await client.patch(job, raw_patch(MERGE, json.dumps({"spec": spec}).encode()))
 
@@ -75,10 +81,8 @@ async def test_the_job_set_follows_its_train_job_only_while_it_is_suspended(
 ) -> None:
     key = (namespace, "job")
     async with run_manager():
-        job = await live_client.create(
-            train_job(namespace, torch_runtime, suspend=True, trainer={"image": "a", "numNodes": 2})
-        )
-        await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        wanted = {"image": "a", "numNodes": 2}
+        job, _ = await built(live_client, train_job(namespace, torch_runtime, suspend=True, trainer=wanted))
         await edit(live_client, job, trainer={"image": "b"})
 
         async def follows() -> bool:
@@ -107,10 +111,9 @@ async def test_another_order_of_variables_takes_effect(
         return [each.name for each in container.env or () if each.name in ("A", "B")]
 
     async with run_manager():
-        job = await live_client.create(
-            train_job(namespace, torch_runtime, suspend=True, trainer={"env": env})
+        job, _ = await built(
+            live_client, train_job(namespace, torch_runtime, suspend=True, trainer={"env": env})
         )
-        await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
         assert await order() == ["A", "B"]
         await edit(live_client, job, trainer={"env": env[::-1]})
 
@@ -159,8 +162,7 @@ async def test_another_writer_of_the_train_job_causes_no_conflict(
     key = (namespace, "job")
     sent: list[Request] = []
     async with run_manager(sent=sent):
-        job = await live_client.create(train_job(namespace, torch_runtime))
-        job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        job, job_set = await built(live_client, train_job(namespace, torch_runtime))
 
         async def touch() -> None:
             for number in range(1_000_000):
@@ -193,8 +195,7 @@ async def test_a_condition_of_another_writer_outlives_ours(
 ) -> None:
     key = (namespace, "job")
     async with run_manager():
-        job = await live_client.create(train_job(namespace, torch_runtime))
-        await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        job, _ = await built(live_client, train_job(namespace, torch_runtime))
         when = "2025-01-01T00:00:00Z"
         theirs = {
             "type": "Theirs",
@@ -217,11 +218,9 @@ async def test_a_condition_of_another_writer_outlives_ours(
 async def test_a_namespace_that_is_terminating_is_asked_once(
     run_manager: RunManager, live_client: LiveClient, namespace: str, torch_runtime: str
 ) -> None:
-    key = (namespace, "job")
     sent: list[Request] = []
     async with run_manager(sent=sent):
-        job = await live_client.create(train_job(namespace, torch_runtime))
-        job_set = await eventually(lambda: live_client.get(JobSet, key), reason="the JobSet is made")
+        job, job_set = await built(live_client, train_job(namespace, torch_runtime))
         await live_client.delete(await live_client.get(Namespace, ("", namespace)))
         sent.clear()
         await live_client.delete(job_set)

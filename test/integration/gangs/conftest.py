@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An API server that serves Kubernetes' own gangs, with JobSet's default CRD, which drops their field."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from controller_runtime.envtest import Environment
@@ -17,3 +17,12 @@ def control_plane() -> Iterator[Environment]:
     environment = Environment(version=options.kubernetes, api_server_flags=options.api_server_flags)
     with running(environment):
         yield environment
+
+
+@pytest.fixture(scope="session")
+def trainer_control_plane(
+    control_plane: Environment, install_trainer: Callable[[Environment], None]
+) -> Environment:
+    """That API server, with Trainer installed."""
+    install_trainer(control_plane)
+    return control_plane

@@ -200,7 +200,7 @@ def test_the_librarys_tests_and_examples_pass_where_it_is_alone(alone: Path, pro
 def test_a_new_operator_of_the_installed_library_passes_its_unit_tests(alone: Path, tmp_path: Path) -> None:
     run([alone, "-m", "controller_runtime", "new", "website-operator", "--kind", "Website"], tmp_path)
     output = run([alone, "-m", "pytest", "-q", "tests/unit"], tmp_path / "website-operator")
-    assert "12 passed" in output
+    assert re.search(r"[1-9]\d passed", output), output
     _, metadata = contents(next(alone.parents[1].parent.glob("wheels*/controller_runtime*.whl")))
     release = ".".join(str(metadata["Version"]).split(".")[:2])
     assert f"controller-runtime>={release}" in (tmp_path / "website-operator/pyproject.toml").read_text()

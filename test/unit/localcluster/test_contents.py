@@ -4,6 +4,7 @@
 
 import base64
 import json
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from controller_runtime.envtest.probe import Probe
 
 from pkg.apis.config.v1alpha1 import defaulted
 from pkg.localcluster import contents
-from pkg.localcluster.components import STAGES
+from pkg.localcluster.components import STAGES, Ports
 from pkg.localcluster.names import state_directory
 from pkg.localcluster.nodes import NodeShape, is_usable, node
 from pkg.localcluster.state import State
@@ -166,3 +167,8 @@ def test_what_is_kept_is_read_again_and_garbage_is_no_cluster(tmp_path: Path) ->
         (tmp_path / "cluster.json").write_text(garbage)
         assert State.read(tmp_path) is None
         assert State.exists(tmp_path)
+
+
+def test_every_component_has_a_port_of_its_own() -> None:
+    ports = astuple(Ports.choose())
+    assert len(set(ports)) == len(ports)

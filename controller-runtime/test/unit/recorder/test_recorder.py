@@ -75,6 +75,14 @@ async def test_an_event_about_a_cluster_scoped_object_goes_to_default() -> None:
     assert (await stored(client))[0].namespace == "default"
 
 
+async def test_percent_signs_of_a_message_stay() -> None:
+    client = FakeClient()
+    async with running(client) as source:
+        source.event(POD, "Warning", "Broken", "100%sure %d")
+        await anyio.wait_all_tasks_blocked()
+    assert (await stored(client))[0].message == "100%sure %d"
+
+
 async def test_the_same_event_again_raises_the_count_and_the_last_time() -> None:
     client = FakeClient()
     async with running(client) as source:

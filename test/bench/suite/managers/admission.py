@@ -25,6 +25,8 @@ from harness.manager import Manager, started
 from harness.plan import Entrant, Plan
 
 _PATH = "/validate-trainer-kubeflow-org-v1alpha1-trainjob"
+_MUTATING = "/mutate-trainer-kubeflow-org-v1alpha1-trainjob"
+_TURNS = 4
 _NAMESPACES = {"hooked": objects.NAMESPACE, "plain": objects.OTHERS}
 _TARGETS = {
     "create.1.added.p99": "≤ 10",
@@ -51,6 +53,7 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
                     found.latencies(name, took)
             for at_once in (1, AT_ONCE):
                 await _direct(manager, found, count * 2, at_once)
+            await _second_webhook(manager, found, count * 2)
         return found
 
     whole = await contest.contest(plan.rounds, plan.managers, one)
@@ -90,6 +93,34 @@ async def _direct(manager: Manager, found: Found, count: int, at_once: int) -> N
     found.latencies(name, took)
 
 
+async def _second_webhook(manager: Manager, found: Found, count: int) -> None:
+    """Compare a create that one webhook reviews with one that two review; they take turns."""
+    validating, mutating = _review(), _review(_MUTATING)
+    if not await _admits(manager.port, mutating):
+        return  # Trainer v2.1 has no mutating webhook
+    spent = {"validating": 0.0, "both": 0.0}
+    for turn in range(2 * _TURNS):
+        name = "both" if turn % 2 else "validating"
+        cpu = manager.cpu()
+        if turn % 2:
+            await _load(manager.port, mutating, count, AT_ONCE)
+        await _load(manager.port, validating, count, AT_ONCE)
+        spent[name] += manager.cpu() - cpu
+    for name, seconds in spent.items():
+        found.add(f"create.{name}.manager_cpu", seconds / (count * _TURNS) * 1e6, "CPU µs/create")
+    found.add("create.both.by_validating", spent["both"] / spent["validating"], "times the CPU")
+
+
+async def _admits(port: int, request: bytes) -> bool:
+    try:
+        await _load(port, request, 1, 1)
+    except* RuntimeError:
+        found = False
+    else:
+        found = True
+    return found
+
+
 async def _load(port: int, request: bytes, count: int, at_once: int) -> list[float]:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -116,7 +147,7 @@ async def _load(port: int, request: bytes, count: int, at_once: int) -> list[flo
     return took
 
 
-def _review() -> bytes:
+def _review(path: str = _PATH) -> bytes:
     kind = {"group": "trainer.kubeflow.org", "version": "v1alpha1"}
     review = {
         "apiVersion": "admission.k8s.io/v1",
@@ -135,7 +166,7 @@ def _review() -> bytes:
         },
     }
     body = json.dumps(review).encode()
-    head = f"POST {_PATH}?timeout=10s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    head = f"POST {path}?timeout=10s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 

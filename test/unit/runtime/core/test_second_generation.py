@@ -1,0 +1,89 @@
+# SPDX-FileCopyrightText: The trainer-controller-manager authors
+# SPDX-License-Identifier: Apache-2.0
+"""Objects of the second API generation where the answer differs from Trainer v2.3's on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from controller_runtime.client import FakeClient
+
+from pkg.apis.config.v1alpha1 import defaulted
+from pkg.apis.jobset.v1alpha2 import JobSet
+from pkg.apis.trainer.v1alpha1 import TrainingRuntime, TrainJob
+from pkg.runtime import core, runtime_for
+
+LABELS = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+TWO_GPUS = {"limits": {"nvidia.com/gpu": "2"}}
+ONLY_CPU = {"resourcesPerNode": {"requests": {"cpu": "1"}}}
+
+
+async def container(
+    policy: dict[str, Any], trained: dict[str, Any], spec: dict[str, Any], version: str = "2.3"
+) -> dict[str, Any]:
+    """Return the container of the trainer in the JobSet of a TrainJob."""
+    containers = [{"name": "node", "image": "busybox", **trained}]
+    pod = {"containers": containers, "volumes": [{"name": "data", "emptyDir": {}}]}
+    job = {"name": "node", "template": {"metadata": {"labels": LABELS}, "spec": {"template": {"spec": pod}}}}
+    metadata = {"namespace": "team-a", "name": "runtime"}
+    template = {"spec": {"replicatedJobs": [job]}}
+    runtime = {"metadata": metadata, "spec": {"mlPolicy": policy, "template": template}}
+    client = FakeClient(TrainingRuntime.from_dict(runtime))
+    ref = {"name": "runtime", "kind": "TrainingRuntime", "apiGroup": "trainer.kubeflow.org"}
+    metadata = {"namespace": "team-a", "name": "job", "uid": "u"}
+    train_job = TrainJob.from_dict({"metadata": metadata, "spec": {"runtimeRef": ref, **spec}})
+    served = runtime_for(await core.new(client, client, cfg=defaulted(version)), train_job.spec.runtime_ref)
+    (job_set,) = [each for each in await served.new_objects(train_job) if isinstance(each, JobSet)]
+    (built,) = job_set.to_dict()["spec"]["replicatedJobs"]
+    (only,) = built["template"]["spec"]["template"]["spec"]["containers"]
+    return dict(only)
+
+
+def variables(only: dict[str, Any]) -> dict[str, str]:
+    return {each["name"]: each.get("value", "") for each in only["env"]}
+
+
+@pytest.mark.parametrize(
+    ("policy", "variable", "replaced", "merged"),
+    [
+        ({"torch": {}}, "PET_NPROC_PER_NODE", "1", "auto"),  # torchrun counts the GPUs
+        ({"xgboost": {}}, "DMLC_NUM_WORKER", "1", "2"),
+    ],
+)
+async def test_gpus_are_those_that_the_container_gets(
+    policy: dict[str, Any], variable: str, replaced: str, merged: str
+) -> None:
+    """The resources of the runtime are replaced in version 2.1 and merged in version 2.3."""
+    for version, gpus, processes in (("2.1", False, replaced), ("2.3", True, merged)):
+        only = await container(policy, {"resources": TWO_GPUS}, {"trainer": ONLY_CPU}, version)
+
+        assert ("nvidia.com/gpu" in only["resources"].get("limits", {})) == gpus
+        assert variables(only)[variable] == processes
+
+
+@pytest.mark.parametrize(
+    ("policy", "wanted"),
+    [
+        ({"jax": {}}, {"JAX_NUM_PROCESSES": "2", "JAX_COORDINATOR_ADDRESS": "job-node-0-0.job:29500"}),
+        ({"xgboost": {}}, {"DMLC_NUM_WORKER": "4", "DMLC_TRACKER_URI": "job-node-0-0.job"}),
+    ],
+)
+async def test_nodes_find_each_other_without_a_trainer(
+    policy: dict[str, Any], wanted: dict[str, str]
+) -> None:
+    only = await container({"numNodes": 2, **policy}, {"resources": TWO_GPUS}, {})
+
+    assert wanted.items() <= variables(only).items()
+
+
+async def test_a_patch_may_mount_a_volume_twice() -> None:
+    mounts = [{"name": "data", "mountPath": path} for path in ("/in", "/out")]
+    pod = {"spec": {"containers": [{"name": "node", "volumeMounts": mounts}]}}
+    template = {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": pod}}}]}}
+    patch = {"manager": "example.com/team", "trainingRuntimeSpec": {"template": template}}
+    trained = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+
+    only = await container({"torch": {}}, trained, {"runtimePatches": [patch]})
+
+    assert {each["mountPath"] for each in only["volumeMounts"]} == {"/in", "/out", "/data"}
