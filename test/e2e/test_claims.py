@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime whose JobSet creates the claims of its pods, as Trainer v2.3's TorchTune runtimes do, on JobSet 0.12."""
+"""A runtime whose JobSet creates the claims of its pods, as Trainer v2.3's TorchTune runtimes do, on JobSet 0.11."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 @pytest.fixture(scope="module")
 def local_cluster(run_cluster: Any) -> Iterator[Cluster]:
     """A cluster whose JobSet has ``volumeClaimPolicies``."""
-    with run_cluster(Options(nodes=1, kubernetes="1.37", jobset="0.12")) as cluster:
+    with run_cluster(Options(nodes=1, jobset="0.11")) as cluster:
         yield cluster
 
 
