@@ -9,6 +9,7 @@ and is listed last. Each program starts once uncounted, so that none pays for wh
 
 from __future__ import annotations
 
+import secrets
 from functools import partial
 
 from harness import contest, figures, objects
@@ -35,8 +36,8 @@ async def run(plan: Plan, where: Cluster) -> list[figures.Figure]:
     return made
 
 
-async def _measure(plan: Plan, where: Cluster, existing: int, entrant: Entrant, number: int) -> Found:
-    found, new = Found(), f"zz-{entrant.name}-{number}"
+async def _measure(plan: Plan, where: Cluster, existing: int, entrant: Entrant) -> Found:
+    found, new = Found(), f"zz-{entrant.name}-{secrets.token_hex(3)}"
     async with (
         where.api.watching(objects.JOB_SETS, [new]) as watch,
         running(entrant, where) as manager,
