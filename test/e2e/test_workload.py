@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections import Counter
@@ -19,7 +20,7 @@ import pytest
 from controller_runtime.apis.core.v1 import Event, Node, Pod
 from controller_runtime.apis.machinery.conditions import is_true
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.client import LiveClient
+from controller_runtime.client import MERGE, LiveClient, raw_patch
 from controller_runtime.envtest import consistently, eventually
 
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
@@ -188,9 +189,7 @@ async def test_a_gang_that_is_suspended_leaves_its_nodes_and_resumes_as_a_whole_
     made = await start(2, run_for="1h")
 
     async def patch(**spec: Any) -> None:
-        current = await cluster_client.get(TrainJob, made.key)
-        wanted = {**current.to_dict(), "spec": {**current.to_dict()["spec"], **spec}}
-        await cluster_client.update(TrainJob.from_dict(wanted))
+        await cluster_client.patch(made, raw_patch(MERGE, json.dumps({"spec": spec}).encode()))
 
     async def are(some: int) -> None:
         async def reached() -> bool:
