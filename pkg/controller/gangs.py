@@ -4,23 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable
 from typing import Final
 
 from controller_runtime import client, log
-from controller_runtime.apis.machinery import conditions
 from controller_runtime.apis.machinery.errors import ConflictError, InvalidError, NotFoundError
 from controller_runtime.apis.machinery.gvk import GVK, NamespacedName
 from controller_runtime.apis.machinery.object import Object
-from controller_runtime.apis.meta.v1 import Condition
 from controller_runtime.recorder import EventRecorder
 
 from pkg.apis.jobset.v1alpha2 import JobSet
 from pkg.apis.scheduling import v1alpha1, v1alpha2, v1beta1
-from pkg.apis.trainer.v1alpha1 import TRAIN_JOB_GANG_UNAVAILABLE, TrainJob
+from pkg.apis.trainer.v1alpha1 import TrainJob
 from pkg.runtime import Runtime
-from pkg.runtime.framework import UnavailableError
 from pkg.util import trainjob
 
 from . import drift
@@ -93,20 +89,6 @@ def _fixed(gang: Object) -> Wire:
         policy["gang"] = drift.without(policy.get("gang") or {}, {"minCount"})
         spec["schedulingPolicy"] = policy
     return spec
-
-
-def set_unavailable(train_job: TrainJob, errors: Sequence[Exception], now: Callable[[], datetime]) -> None:
-    """Set the condition that the cluster lacks a feature that the TrainJob requires; remove it otherwise."""
-    found = next((error for error in errors if isinstance(error, UnavailableError)), None)
-    current = train_job.status.conditions
-    if found is None:
-        if current and conditions.find(current, TRAIN_JOB_GANG_UNAVAILABLE) is not None:
-            conditions.remove(current, TRAIN_JOB_GANG_UNAVAILABLE)
-        return
-    if current is None:
-        current = train_job.status.conditions = []
-    new = Condition(type=TRAIN_JOB_GANG_UNAVAILABLE, status="True", reason=found.reason, message=str(found))
-    conditions.set_status_condition(current, new, now)
 
 
 class GangReports:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from controller_runtime.apis.machinery import conditions
@@ -13,6 +13,7 @@ from controller_runtime.apis.meta.v1 import Condition
 from pkg.apis.trainer import v1alpha1 as trainer
 from pkg.apis.trainer.v1alpha1 import TrainJob, TrainJobStatus
 from pkg.constants import trainer as constants
+from pkg.runtime.framework import UnavailableError
 
 
 def keep_end(train_job: TrainJob, status: TrainJobStatus) -> None:
@@ -43,6 +44,18 @@ def clear_unsupported(train_job: TrainJob) -> None:
     # Only this reason is possible here: a TrainJob that is Failed for another reason is finished.
     if train_job.status.conditions:
         conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_FAILED)
+
+
+def set_unavailable(train_job: TrainJob, errors: Sequence[Exception], now: Callable[[], datetime]) -> None:
+    """Set the condition that the cluster lacks a feature that the TrainJob requires; remove it otherwise."""
+    found = next((error for error in errors if isinstance(error, UnavailableError)), None)
+    if found is not None:
+        kind = trainer.TRAIN_JOB_GANG_UNAVAILABLE
+        _set_condition(
+            train_job, Condition(type=kind, status="True", reason=found.reason, message=str(found)), now
+        )
+    elif train_job.status.conditions:
+        conditions.remove(train_job.status.conditions, trainer.TRAIN_JOB_GANG_UNAVAILABLE)
 
 
 def set_suspended(train_job: TrainJob, now: Callable[[], datetime]) -> None:

@@ -27,7 +27,7 @@ from . import deadline, jobconditions, patches, wake
 from .applier import Applier, Outcome
 from .arrivals import Arrivals
 from .children import Children
-from .gangs import GangReports, set_unavailable
+from .gangs import GangReports
 from .lifecycle import Lifecycle, log_created, log_outcome
 from .pending import PendingError
 from .unbuilt import UnbuiltFirst
@@ -150,7 +150,7 @@ class TrainJobReconciler:
             for error in errors:
                 if not isinstance(error, PendingError):
                     self._report(train_job, error)
-            set_unavailable(train_job, errors, self._now)
+            jobconditions.set_unavailable(train_job, errors, self._now)
             await _attempt(errors, self._gangs.report(runtime, train_job))
         jobconditions.set_suspended(train_job, self._now)
         if not orphan or not (finished or errors):
