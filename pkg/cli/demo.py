@@ -54,7 +54,7 @@ async def demo_command(parsed: argparse.Namespace, out: Console, err: Console) -
         try:
             async with cluster.supervisor.watching(), cluster.client() as client:
                 completed = await _train(client, parsed, out, err)
-        except Exception:
+        except Exception:  # raised again; a failed demo keeps its logs, a cancelled one keeps nothing
             cluster.kill(keep_logs=True)
             raise
         except BaseException:

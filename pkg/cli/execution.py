@@ -81,7 +81,7 @@ async def _until_signal(
         signals.cancel = lambda: loop.call_soon_threadsafe(cancel)
         try:
             code = await command(parsed, out, err)
-        except Exception:
+        except Exception:  # raised again, unless a signal ended the command
             if signals.received is None:
                 raise
         finally:

@@ -105,7 +105,7 @@ class Cluster:
             raise EnvtestError(
                 f"the cluster is not ready after {self.options.timeout:g} s; logs: {self.directory / 'logs'}"
             ) from error
-        except Exception:
+        except Exception:  # raised again; a failed start keeps its logs, a cancelled one keeps nothing
             self.kill(keep_logs=True)
             raise
         except BaseException:

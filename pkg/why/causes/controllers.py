@@ -104,13 +104,11 @@ def _jobs(snapshot: Snapshot, job_set: Thing) -> Iterator[Finding]:
         down = _down(snapshot, JOB_SET_MANAGER) or leases.lost(snapshot, leases.JOB_SET)
         missing = f"{job_set} is {ago(job_set.created, snapshot.now)} old and has no Jobs"
         advice = "Check the Deployment jobset-controller-manager in the namespace jobset-system, and its log."
-        if (
-            down is None
-            and snapshot.children(kinds.SERVICE, [job_set])
-            and job_set.older_than(PATIENCE, snapshot.now)
-        ):
+        if down is None and not job_set.older_than(PATIENCE, snapshot.now):
+            pass  # it may still react
+        elif down is None and snapshot.children(kinds.SERVICE, [job_set]):
             yield _uncreated(snapshot, job_set, missing)
-        elif down is not None or job_set.older_than(PATIENCE, snapshot.now):
+        else:
             evidence = (missing, *([down] if down else []))
             summary = "the controller of JobSet does not react"
             yield Finding("jobset-controller", summary, (str(job_set),), evidence, advice)
