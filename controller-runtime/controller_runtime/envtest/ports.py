@@ -1,25 +1,35 @@
 # SPDX-FileCopyrightText: The trainer-controller-manager authors
 # SPDX-License-Identifier: Apache-2.0
-"""Free ports on loopback."""
+"""Free ports on loopback, reserved until their servers listen."""
 
 from __future__ import annotations
 
+import os
 import random
 import socket
-from contextlib import ExitStack
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Final
+
+from controller_runtime.envtest.files import private_directory
 
 HOST: Final = "127.0.0.1"
 _RANGE: Final = (20000, 32000)  # below the ephemeral ports of outgoing connections
+_RESERVED_SECONDS: Final = 120.0  # a server that has not listened by then has failed to start
 
 
-def free_ports(count: int, *, choose: random.Random | None = None) -> list[int]:
-    """Return ``count`` different ports on which no process listens now.
+def free_ports(count: int, *, choose: random.Random | None = None, reservations: Path | None = None) -> list[int]:
+    """Return ``count`` different ports on which no process listens now, and reserve them for two minutes.
 
-    They are chosen at random below the ephemeral range, so that an outgoing connection, or another cluster that
-    starts at the same time, is unlikely to take one before its server does.
+    They are chosen at random below the ephemeral range, so that an outgoing connection does not take one before its
+    server listens. The reservation is a file in ``reservations``, by default a directory of this user for temporary
+    files: no other call of this function, in whatever process, returns the same port meanwhile. The rule is that of
+    controller-runtime's ``pkg/internal/testing/addr``.
     """
     choose = choose or random.SystemRandom()
+    folder = private_directory(reservations or Path(tempfile.gettempdir()) / f"controller-runtime-ports-{os.getuid()}")
     found: list[int] = []
     with ExitStack() as held:
         for port in choose.sample(range(*_RANGE), k=2000):
@@ -30,7 +40,20 @@ def free_ports(count: int, *, choose: random.Random | None = None) -> list[int]:
                 probe.bind((HOST, port))
             except OSError:
                 continue
-            found.append(port)
+            if _reserve(folder / str(port)):
+                found.append(port)
     if len(found) < count:
         raise OSError(f"no {count} free ports between {_RANGE[0]} and {_RANGE[1]} on {HOST}")
     return found
+
+
+def _reserve(path: Path) -> bool:
+    """Create the file ``path``; False while another call's reservation of it holds."""
+    with suppress(FileNotFoundError):
+        if time.time() - path.stat().st_mtime > _RESERVED_SECONDS:
+            path.unlink()
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

@@ -76,7 +76,7 @@ def test_the_roles_are_written_from_the_markers_and_grant_no_more() -> None:
     assert permissions(role["rules"]) == permissions(markers("rbac"))
 
 
-def test_the_role_grants_what_the_reference_does_and_priority_classes_and_deleting_job_sets() -> None:
+def test_the_role_grants_what_the_reference_does_and_only_these_more() -> None:
     (theirs,) = read("rbac/role.yaml", root=reference())
     (ours,) = read("rbac/role.yaml")
     assert ours["metadata"] == theirs["metadata"]
@@ -84,6 +84,13 @@ def test_the_role_grants_what_the_reference_does_and_priority_classes_and_deleti
     added.add(("jobset.x-k8s.io", "jobsets", "delete"))
     mutating = ("admissionregistration.k8s.io", "mutatingwebhookconfigurations")
     added |= {(*mutating, verb) for verb in ("get", "list", "update", "watch")}
+    gangs = {
+        (resource, verb) for resource in ("podgroups", "workloads") for verb in ("create", "delete", "get")
+    }
+    gangs |= {
+        (resource, verb) for resource in ("podgroups", "workloads") for verb in ("list", "patch", "watch")
+    }
+    added |= {("scheduling.k8s.io", *each) for each in gangs}
     # To authorize status updates: upstream does not look at the pod, and relies on a default role for the paths.
     added |= {("", "pods", "get"), ("batch", "jobs", "get")}
     added |= {("", path, "get") for path in ("/.well-known/openid-configuration", "/openid/v1/jwks")}
