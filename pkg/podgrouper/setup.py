@@ -169,7 +169,7 @@ async def setup(mgr: ctrl.Manager, options: Settings) -> None:
 
 
 def _reconciler(mgr: ctrl.Manager, options: Settings, rules: RulesSource) -> PodReconciler:
-    """Return the reconciler of pods with what it stands on: the owners, the groupers and the pod groups.
+    """Return the reconciler of pods, with its owners, groupers and pod groups.
 
     Raises:
         GrouperLoadError: a third-party grouper cannot be loaded.
