@@ -35,6 +35,7 @@ class Flags:
     webhooks: bool = True
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     version: bool = False
+    tracing: bool = False
     log: log_options.Options = field(
         default_factory=lambda: log_options.Options(time_encoding=_TIME_ENCODING)
     )
@@ -63,6 +64,7 @@ def parse(arguments: Sequence[str]) -> Flags:
         webhooks=values["webhooks"],
         feature_gates=values["feature-gates"],
         version=values["version"],
+        tracing=values["tracing"],
         log=zap_options(values),
     )
     if not parsed.webhooks and not any(map(parsed.enabled, CONTROLLERS)):
@@ -147,6 +149,14 @@ def zap_options(values: Mapping[str, Any]) -> log_options.Options:
     )
 
 
+TRACING: Final = Flag(
+    "tracing",
+    goflags.boolean,
+    "Export OpenTelemetry spans of reconciles and their requests, one trace for each object, as the OTEL_* environment "
+    "variables say. Needs the extra otel.",
+    default=False,
+    boolean=True,
+)
 FLAGS: Final = (
     Flag("config", str, "File with the Configuration. The default is an empty Configuration."),
     Flag("kubeconfig", str, "Kubeconfig file. Required only outside a cluster."),
@@ -176,5 +186,6 @@ FLAGS: Final = (
         merge=lambda earlier, later: {**earlier, **later},
     ),
     Flag("version", goflags.boolean, "Print the version and exit.", default=False, boolean=True),
+    TRACING,
     *zap_flags(),
 )
