@@ -40,7 +40,9 @@ def from_environment(
     Raises:
         MissingExtraError: OpenTelemetry or a named exporter is not installed.
     """
-    names = [name.strip() for name in (environ.get("OTEL_TRACES_EXPORTER") or "otlp").split(",") if name.strip()]
+    names = [
+        name.strip() for name in (environ.get("OTEL_TRACES_EXPORTER") or "otlp").split(",") if name.strip()
+    ]
     disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if disabled or not names or names == [_NONE]:
         return None

@@ -83,9 +83,7 @@ async def test_the_environment_names_the_service(
     assert names == ["mine"]
 
 
-@pytest.mark.parametrize(
-    "environ", [{"OTEL_SDK_DISABLED": "true"}, {"OTEL_TRACES_EXPORTER": "none"}]
-)
+@pytest.mark.parametrize("environ", [{"OTEL_SDK_DISABLED": "true"}, {"OTEL_TRACES_EXPORTER": "none"}])
 def test_the_environment_can_disable_tracing(environ: dict[str, str]) -> None:
     assert from_environment("operator", environ=environ) is None
 
