@@ -37,7 +37,7 @@ class Flags:
     version: bool = False
     tracing: bool = False
     log: log_options.Options = field(
-        default_factory=lambda: log_options.Options(time_encoding=_TIME_ENCODING)
+        default_factory=lambda: log_options.Options(time_encoding=_TIME_ENCODING, caller=True)
     )
 
     def enabled(self, controller: str) -> bool:
@@ -65,7 +65,7 @@ def parse(arguments: Sequence[str]) -> Flags:
         feature_gates=values["feature-gates"],
         version=values["version"],
         tracing=values["tracing"],
-        log=zap_options(values),
+        log=zap_options(values, caller=True),
     )
     if not parsed.webhooks and not any(map(parsed.enabled, CONTROLLERS)):
         raise goflags.FlagError("--controllers and --webhooks disable everything")
@@ -138,14 +138,15 @@ def zap_flags(
     )
 
 
-def zap_options(values: Mapping[str, Any]) -> log_options.Options:
-    """Return the log's options from the values of :func:`zap_flags`."""
+def zap_options(values: Mapping[str, Any], *, caller: bool = False) -> log_options.Options:
+    """Return the log's options from the values of :func:`zap_flags`. Lines of KAI's pod grouper name no caller."""
     return log_options.Options(
         development=values["zap-devel"],
         encoder=values["zap-encoder"],
         verbosity=values["zap-log-level"],
         stacktrace_level=values["zap-stacktrace-level"],
         time_encoding=values["zap-time-encoding"],
+        caller=caller,
     )
 
 
