@@ -217,7 +217,7 @@ async def test_why_a_gang_waits_is_an_event_once_for_each_reason() -> None:
         group = await w.server.get(v1beta1.PodGroup, KEY)
         condition = {"type": v1beta1.SCHEDULED, "status": status, "reason": reason, "message": message}
         group.status = group.status.from_dict({"conditions": [condition]})
-        await w.server.quietly(w.server.update, group)
+        await w.server.quietly(w.server.status.update, group)
         await w.reconcile()
 
     await scheduler_reports("False", "Unschedulable", "0/4 nodes are available")
