@@ -60,6 +60,7 @@ def rights(jobset: Binary, kwok: Binary) -> list[Manifest]:
         kwok_role,
         role_binding(kwok_role["metadata"]["name"], user),
         *_log_rights(),
+        *_process_rights(),
         service_account(JOBSET_NAMESPACE, JOBSET_ACCOUNT),
         jobset_role,
         role_binding(JOBSET_ACCOUNT, account),
@@ -71,6 +72,22 @@ def _log_rights() -> list[Manifest]:
     """Return the permission of the server of logs: it reads pods."""
     name, api = "pod-logs", "rbac.authorization.k8s.io"
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+    role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
+    return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": name})]
+
+
+def _process_rights() -> list[Manifest]:
+    """Return the permissions of the kubelet of local processes: those of a kubelet, for all nodes."""
+    name, api = "process-kubelet", "rbac.authorization.k8s.io"
+    rules = [
+        {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]},
+        {"apiGroups": [""], "resources": ["pods/status", "nodes/status"], "verbs": ["patch"]},
+        {"apiGroups": [""], "resources": ["secrets", "configmaps"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["serviceaccounts/token"], "verbs": ["create"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "update"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "patch"]},
+    ]
     role = {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules}
     return [role, role_binding(name, {"kind": "User", "apiGroup": api, "name": name})]
 
