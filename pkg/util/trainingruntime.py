@@ -32,4 +32,5 @@ def deprecation_policy_url(cfg: Configuration) -> str:
 
 def names_no_scheduler(policy: PodGroupPolicy | None) -> bool:
     """Return True if there is a podGroupPolicy and it names no known scheduler."""
-    return policy is not None and policy.coscheduling is policy.volcano is policy.workload is None
+    named = () if policy is None else (policy.coscheduling, policy.volcano, policy.workload)
+    return policy is not None and all(each is None for each in named)
