@@ -32,4 +32,6 @@ def deprecation_policy_url(cfg: Configuration) -> str:
 
 def names_no_scheduler(policy: PodGroupPolicy | None) -> bool:
     """Return True if there is a podGroupPolicy and it names no known scheduler."""
-    return policy is not None and policy.coscheduling is policy.volcano is policy.workload is None
+    if policy is None:
+        return False
+    return policy.coscheduling is None and policy.volcano is None and policy.workload is None
