@@ -32,5 +32,6 @@ def deprecation_policy_url(cfg: Configuration) -> str:
 
 def names_no_scheduler(policy: PodGroupPolicy | None) -> bool:
     """Return True if there is a podGroupPolicy and it names no known scheduler."""
-    named = () if policy is None else (policy.coscheduling, policy.volcano, policy.workload)
-    return policy is not None and all(each is None for each in named)
+    if policy is None:
+        return False
+    return policy.coscheduling is None and policy.volcano is None and policy.workload is None
