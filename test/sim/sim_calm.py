@@ -57,6 +57,7 @@ class Calm:
                     *mine,
                     users.replace,
                     users.obstruct,
+                    users.create_obstructed,
                     self.resume_without_runtime,
                 ]
             ),
