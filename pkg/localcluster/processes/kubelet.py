@@ -47,7 +47,7 @@ class Kubelet:
         self._settings = settings
         self._is_mine = is_mine
         self._entries: dict[NamespacedName, _Entry] = {}
-        self._refused: set[str] = set()
+        self._refused: dict[NamespacedName, str] = {}
         self._tasks: anyio.abc.TaskGroup | None = None
         self._queue: Queue | None = None
         self._fed = anyio.Event()
@@ -76,6 +76,7 @@ class Kubelet:
             pod = await self._client.get(Pod, key)
         except NotFoundError:
             pod = None
+            self._refused.pop(key, None)
         entry = self._entries.get(key)
         if entry is not None and (pod is None or pod.metadata.uid != entry.uid):
             await self._discard(key, entry)
@@ -109,12 +110,12 @@ class Kubelet:
     async def _accept(self, key: NamespacedName, pod: Pod) -> _Entry | None:
         """Start the runner of a pod; return None if the pod has ended or cannot run."""
         uid = pod.metadata.uid or ""
-        if pod.status.phase in status.TERMINAL or self._tasks is None or uid in self._refused:
+        if pod.status.phase in status.TERMINAL or self._tasks is None or self._refused.get(key) == uid:
             return None
         if reason := refusal(pod):
             self._settings.record(pod, REASON, reason)
             await self._write(pod, status.refused(pod, REASON, reason, self._settings.now()))
-            self._refused.add(uid)
+            self._refused[key] = uid
             return None
         self._settings.hosts.add(pod, self._settings.cluster)
         runner = PodRunner(pod, self._settings, lambda: self._changed(key))
@@ -165,7 +166,6 @@ class Kubelet:
             entry.scope.cancel()
             await entry.runner.finished.wait()
         del self._entries[key]
-        self._refused.discard(entry.uid)
         folder = self._settings.pod(entry.uid)
         await anyio.to_thread.run_sync(lambda: shutil.rmtree(folder, ignore_errors=True))
 
