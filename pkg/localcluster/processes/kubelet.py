@@ -16,7 +16,7 @@ from controller_runtime import client, log, reconcile
 from controller_runtime.apis.core.v1 import Pod
 from controller_runtime.apis.machinery.errors import NotFoundError
 from controller_runtime.apis.machinery.gvk import NamespacedName
-from controller_runtime.apis.machinery.object import Object, ObjectMeta
+from controller_runtime.apis.machinery.object import ObjectMeta
 from controller_runtime.source import Queue
 
 from pkg.localcluster.processes import status
@@ -135,8 +135,8 @@ class Kubelet:
 
     async def _report(self, pod: Pod, entry: _Entry) -> None:
         """Write the status, unless it is written already."""
-        desired = status.render(entry.runner.record, pod, self._settings.now())
-        if entry.written is None or _without_times(desired) != _without_times(entry.written):
+        desired = status.render(entry.runner.record, pod, self._settings.now(), entry.written)
+        if entry.written is None or desired != entry.written:
             await self._write(pod, desired)
             entry.written = desired
 
@@ -172,16 +172,3 @@ class Kubelet:
     def _changed(self, key: NamespacedName) -> None:
         if self._queue is not None:
             self._queue.add(reconcile.Request(*key))
-
-
-def _without_times(desired: _Status) -> _Status:
-    """Return a status without the times of transitions, which follow from the rest."""
-    conditions = [
-        {k: v for k, v in each.items() if k != "lastTransitionTime"} for each in desired["conditions"]
-    ]
-    return {**desired, "conditions": conditions}
-
-
-def is_pod_of(obj: Object) -> bool:
-    """Return True for a pod that has a node."""
-    return isinstance(obj, Pod) and bool(obj.spec.node_name)
